@@ -1,0 +1,1 @@
+"""Mangrove: a lakehouse that is nothing but files in your bucket."""

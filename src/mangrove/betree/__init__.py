@@ -1,0 +1,1 @@
+"""The B-epsilon tree as pure functions on immutable nodes."""

@@ -1,0 +1,1 @@
+"""The layouts: how a lakehouse lies on storage."""

@@ -1,0 +1,1 @@
+"""The tree layout: TrinityLake's format of Arrow nodes and protobuf definitions."""

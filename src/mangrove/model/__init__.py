@@ -1,0 +1,1 @@
+"""Frozen values that say what a lakehouse holds."""

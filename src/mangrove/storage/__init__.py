@@ -1,0 +1,1 @@
+"""Bytes at paths: the storage port with its stores and wrappers."""
