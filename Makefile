@@ -1,23 +1,62 @@
 # Every target sets up what it needs by itself, in .venv, from a bare python3 and make.
 
 PYTHON ?= python3
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CHECKED := src tests $(wildcard benchmarks/*.py docs/*.py examples/*.py proto/*.py)
+PYTEST := $(BIN)/pytest -q --durations=5 --durations-min=1
 
-.PHONY: setup lock check test clean
+# An environment knows the folder it was made for; in a moved or copied checkout it is made again.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+.PHONY: $(READY)
+endif
 
-setup: $(READY)
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs bench lock clean
 
-$(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirements requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	touch $(READY)
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
 
-clean:
-	rm -rf $(VENV)
+setup: $(READY) ## only the environment
 
-lock: $(READY)
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+$(READY): requirements.lock pyproject.toml .ci/setup
+	@.ci/setup $(PYTHON) $(VENV)
+
+demo: $(READY) ## a first walk through a lakehouse
+	@$(BIN)/python examples/first_steps.py
+
+test: test-fast test-slow test-docs ## everything that runs as a test
+
+test-fast: $(READY) ## the quick suite: no network, no Java
+	$(PYTEST) -n $(JOBS) --dist loadgroup -m "not slow and not interop"
+
+test-slow: $(READY) ## the suites that take long or talk to a real peer
+	$(PYTEST) -n $(JOBS) --dist loadgroup -m "slow or interop"
+
+test-docs: $(READY) ## the examples in the README and in docstrings
+	$(PYTEST) --doctest-modules --doctest-glob=README.md README.md src
+
+check: $(READY) ## format, lint, import contracts, generated files, types; what fails fastest comes first
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python docs/map.py --check
+	$(BIN)/lint-imports --no-logo > $(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
+	$(BIN)/mypy $(CHECKED)
+
+format: $(READY) ## rewrite the code the way `check` wants it
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+docs: $(READY) ## write the map of docs/ARCHITECTURE.md anew
+	$(BIN)/python docs/map.py
+
+bench: $(READY) ## every script of benchmarks/
+	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+
+lock: $(READY) ## pin every version again
+	$(BIN)/uv pip compile pyproject.toml --universal --all-extras --group dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+
+clean: ## remove everything that these targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
