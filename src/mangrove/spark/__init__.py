@@ -1,0 +1,1 @@
+"""The Spark engine: everything that knows PySpark and its Java."""

@@ -1,0 +1,61 @@
+"""A Spark session that works wherever this package is installed."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from mangrove.spark.java import java_home
+
+__all__ = ["LOCAL_SETTINGS", "local_session"]
+
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.app.name": "mangrove",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.master": "local[*]",
+    # A timestamp must not depend on whose machine reads it.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the session that is already there, untouched, or start one in this process.
+
+    A new session runs on all cores, listens on loopback only and needs no Java on
+    the machine. `settings` are Spark's own, and win over `LOCAL_SETTINGS`.
+    """
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        pass
+    builder = SparkSession.builder
+    for name, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    with _environment(
+        JAVA_HOME=str(java_home(os.environ)),
+        # Workers must run the same Python as the driver, whatever `python3` means on PATH.
+        PYSPARK_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1",
+    ):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    """Set variables while Spark's Java starts and inherits them; what was there before comes back."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,53 @@
+"""One Spark session for all tests of a process, on the wheel's Java even where the machine has its own."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mangrove.spark.session import local_session
+
+
+@pytest.fixture(scope="session")
+def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH on which everything is found but Java."""
+    folder = tmp_path_factory.mktemp("bin")
+    for place in map(Path, os.get_exec_path()):
+        for program in place.iterdir() if place.is_dir() else ():
+            link = folder / program.name
+            if program.name != "java" and not link.is_symlink():
+                link.symlink_to(program.absolute())
+    return str(folder)
+
+
+class Start(NamedTuple):
+    """A session, and the process's environment just before and just after it was started."""
+
+    session: SparkSession
+    environment_before: dict[str, str]
+    environment_after: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def start(path_without_java: str) -> Iterator[Start]:
+    """Start a session of two cores where no Java can be found and PYSPARK_PYTHON leads nowhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAVA_HOME", raising=False)
+        patch.setenv("PATH", path_without_java)
+        patch.setenv("PYSPARK_PYTHON", "/nowhere/python3")
+        assert shutil.which("java") is None
+        before = dict(os.environ)
+        session = local_session({"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
+        after = dict(os.environ)
+    yield Start(session, before, after)
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(start: Start) -> SparkSession:
+    """The session of this test process."""
+    return start.session

