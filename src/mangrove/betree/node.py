@@ -1,10 +1,18 @@
 """A node of the tree: a sorted table of keys with their values and children, and a buffer of messages."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Child", "Message", "Node"]
+__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "load", "newest_of"]
+
+
+class Entry(NamedTuple):
+    """A key with its value."""
+
+    key: str
+    value: str
 
 
 class Message(NamedTuple):
@@ -29,6 +37,7 @@ class Node:
     values: tuple[str, ...] = ()
     children: "tuple[Child, ...]" = ()
     buffer: tuple[Message, ...] = ()
+    _newest: dict[str, Message] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.keys) != len(self.values):
@@ -43,5 +52,60 @@ class Node:
         """Whether nothing lies below."""
         return not self.children
 
+    @property
+    def newest(self) -> Mapping[str, Message]:
+        """The message that counts for each key that has one."""
+        if self._newest is None:
+            # Kept, because a cached node is searched many times; two threads that
+            # both come first write the same thing.
+            object.__setattr__(self, "_newest", newest_of(self.buffer))
+        assert self._newest is not None
+        return self._newest
+
 
 Child: TypeAlias = str | Node
+ReadNodes: TypeAlias = Callable[[Sequence[str]], Sequence[Node]]
+"""Returns the nodes that the pointers lead to, in their order; asked for many at once where that helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large nodes and buffers may grow.
+
+    A small buffer at the root keeps the file that every commit writes small;
+    large buffers below make each flush carry many messages.
+    """
+
+    order: int = 128
+    root_buffer_max: int = 128
+    buffer_max: int = 1024
+    writes_max: int = 6
+    """How many nodes a commit of one message may write, once the way down to one leaf is paid."""
+
+    def __post_init__(self) -> None:
+        if self.order < 3 or self.root_buffer_max < 1 or self.buffer_max < 1:
+            raise ValueError(f"{self} leaves no room: order is at least 3, buffers hold at least one message")
+
+    @property
+    def keys_max(self) -> int:
+        """The most keys that a node may have."""
+        return self.order - 1
+
+    @property
+    def keys_min(self) -> int:
+        """The fewest keys that a compacted node other than the root may have."""
+        return (self.order + 1) // 2 - 1
+
+
+def load(child: Child, read: ReadNodes) -> Node:
+    """Return the node that `child` is or points to."""
+    return child if isinstance(child, Node) else read([child])[0]
+
+
+def newest_of(messages: Iterable[Message]) -> dict[str, Message]:
+    """Return the last message of each key, ordered by when that key was last written."""
+    newest: dict[str, Message] = {}
+    for message in messages:
+        newest.pop(message.key, None)
+        newest[message.key] = message
+    return newest

@@ -1,0 +1,67 @@
+"""Building a whole tree from sorted entries, and handing new nodes over to be written."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
+
+from mangrove.betree.node import Entry, Node, Shape
+
+__all__ = ["WriteNode", "build", "stored"]
+
+WriteNode: TypeAlias = Callable[[Node], str]
+"""Takes a node whose children are all pointers, and returns the pointer that will lead to it."""
+
+
+def stored(root: Node, write: WriteNode) -> Node:
+    """Return `root` with a pointer in place of every node below it that is not yet written, children first."""
+    if all(isinstance(child, str) for child in root.children):
+        return root
+    return replace(
+        root,
+        children=tuple(child if isinstance(child, str) else write(stored(child, write)) for child in root.children),
+    )
+
+
+def build(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: float = 0.9) -> Node:
+    """Return the root of a tree of the entries, which come in strictly ascending order.
+
+    Every node but the root is handed to `write` as soon as it is full, so the
+    tree may be larger than memory. `fill` leaves room for what comes later.
+    """
+    if not 0.5 <= fill <= 1:
+        raise ValueError(f"nodes can be filled from 0.5 to 1, not {fill}")
+    target = max((shape.order + 1) // 2, int(shape.order * fill))
+    level = _nodes(chain(((None, entry) for entry in entries), [(None, None)]), target, shape.order)
+    while True:
+        first = next(level)
+        second = next(level, None)
+        if second is None:
+            return first[0]
+        below = chain([first, second], level)
+        level = _nodes(((write(node), pivot) for node, pivot in below), target, shape.order)
+
+
+_Item: TypeAlias = tuple[str | None, Entry | None]
+"""A child and the pivot right of it: leaves have no child, and nothing stands right of the last item."""
+
+
+def _nodes(items: Iterable[_Item], target: int, order: int) -> Iterator[tuple[Node, Entry | None]]:
+    """Yield the nodes of one level, each with the pivot right of it."""
+    window: list[_Item] = []
+    for item in items:
+        window.append(item)
+        if len(window) == target + order:  # enough stays for the last node to be half full
+            yield _node(window[:target])
+            del window[:target]
+    if len(window) > order:
+        half = len(window) // 2
+        yield _node(window[:half])
+        del window[:half]
+    yield _node(window)
+
+
+def _node(items: list[_Item]) -> tuple[Node, Entry | None]:
+    pivots = [pivot for _, pivot in items[:-1] if pivot is not None]
+    children = tuple(child for child, _ in items if child is not None)
+    return Node(tuple(key for key, _ in pivots), tuple(value for _, value in pivots), children), items[-1][1]

@@ -1,0 +1,146 @@
+"""Applying a transaction's messages to a tree, with as few new nodes as possible.
+
+A commit appends its messages to the root's buffer, and usually that is all. When
+the buffer is full, messages of *earlier* transactions sink to the child that has
+most of them waiting, and from there only as far as is needed to make room. A
+transaction's own messages always stay in the root that it commits, where a
+writer that lost the race reads what its rival wrote.
+
+Three rules keep every answer right:
+
+* A message for a pivot is never pushed below it, where the pivot's older value
+  would hide it: a new value is put into the pivot's row, and a delete stays in
+  the buffer, where it hides the row.
+* A key that moves up to become a pivot takes along what any buffer on its way
+  says about it.
+* A node is split before it is entered when it has no room for one more pivot,
+  so one commit writes one path and splits at most one node of it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mangrove.betree.join import joined
+from mangrove.betree.node import Message, Node, ReadNodes, Shape, load, newest_of
+from mangrove.betree.rows import Run, settled, split, with_messages
+
+__all__ = ["apply"]
+
+
+def apply(root: Node, messages: Sequence[Message], shape: Shape, read: ReadNodes) -> Node:
+    """Return the root that follows `root` when `messages` are committed, newest last.
+
+    Nodes that have yet to be written hang below it in place of their pointers.
+    """
+    if len(root.buffer) + len(messages) > shape.root_buffer_max:
+        root = _lightened_root(root, len(messages), shape, read)
+    return replace(root, buffer=(*root.buffer, *messages))
+
+
+def _lightened_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) -> Node:
+    """Return a root that has room for `incoming` messages, if few enough writes can make it."""
+    root = settled(root)
+    if root.is_leaf:
+        return _grown(Run.of(with_messages(root, root.buffer)).chunked(shape), shape)
+    excess = len(root.buffer) + incoming - shape.root_buffer_max
+    # Large transactions pay for the work that they cause; a small one does not.
+    spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max) // 8
+    first = True
+    while root.buffer and len(root.buffer) + incoming > shape.root_buffer_max and (first or spare >= 2):
+        if len(root.keys) >= shape.keys_max:
+            return _grown(split(root), shape)
+        root, written = _lighter(root, shape.root_buffer_max, shape, read, spare)
+        spare -= written
+        first = False
+    return root
+
+
+def _grown(run: Run, shape: Shape) -> Node:
+    """Return one root over the run's nodes, with what hangs on its pivots in its buffer."""
+    while len(run.nodes) > 1:
+        keys = tuple(pivot.key for pivot in run.pivots)
+        run = Run.of(Node(keys, tuple(pivot.value for pivot in run.pivots), run.nodes, run.loose)).chunked(shape)
+    return run.nodes[0]
+
+
+def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, spare: int) -> tuple[Node, int]:
+    """Return `node` with fewer messages in its buffer, and how many nodes were written below it.
+
+    `node` is settled, has children, and has room for another pivot.
+    """
+    on_pivots = [message for message in node.buffer if _is_pivot(node, message.key)]
+    if len(on_pivots) > buffer_max // 2 or len(on_pivots) == len(node.buffer):
+        return _without_pivot(node, on_pivots[0].key, shape, read)
+    waiting = _by_child(node)
+    index = max(waiting, key=lambda child: len(waiting[child]))
+    child = load(node.children[index], read)
+    if child.is_leaf:
+        # What would split the leaf in more than two waits for the next time.
+        moving = waiting[index][: 2 * shape.keys_max + 1 - len(child.keys)]
+        run = Run.of(with_messages(child, moving)).chunked(shape)
+        return _placed(node, index, run, moving), len(run.nodes)
+    if len(child.keys) >= shape.keys_max:
+        run = split(settled(child))
+        return _placed(node, index, run, ()), len(run.nodes)
+    child, written = _with_room(settled(child), len(waiting[index]), shape, read, spare - 1)
+    moving = waiting[index][: max(0, shape.buffer_max - len(child.buffer))]
+    child = replace(child, buffer=(*child.buffer, *moving))
+    return _placed(node, index, Run.of(child), moving), written + 1
+
+
+def _with_room(child: Node, wanted: int, shape: Shape, read: ReadNodes, spare: int) -> tuple[Node, int]:
+    """Return `child` with room for some messages, for all the `wanted` ones if that is cheap."""
+    written = 0
+    while child.buffer and len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
+        if written and spare - written < 2:
+            break
+        child, more = _lighter(child, shape.buffer_max, shape, read, spare - written)
+        written += more
+    return child, written
+
+
+def _without_pivot(node: Node, key: str, shape: Shape, read: ReadNodes) -> tuple[Node, int]:
+    """Return `node` without the deleted pivot `key`, whose two children are joined."""
+    index = bisect_left(node.keys, key)
+    left, right = load(node.children[index], read), load(node.children[index + 1], read)
+    run = joined(left, None, right, shape, read)
+    bare = Node(
+        node.keys[:index] + node.keys[index + 1 :],
+        node.values[:index] + node.values[index + 1 :],
+        node.children[:index] + node.children[index + 1 :],
+        node.buffer,
+    )
+    gone = Message(key, None, "")
+    return _placed(bare, index, run, (gone,)), len(run.nodes)
+
+
+def _placed(node: Node, index: int, run: Run, moved: Sequence[Message]) -> Node:
+    """Return `node` with `run` in place of its child `index`, and without the messages that moved there."""
+    gone = {message.key for message in moved}
+    staying = newest_of(message for message in node.buffer if message.key not in gone)
+    # What the child's buffer said of its new pivots is older than what this buffer says.
+    loose = tuple(message for message in run.loose if message.key not in staying)
+    return settled(
+        Node(
+            node.keys[:index] + tuple(pivot.key for pivot in run.pivots) + node.keys[index:],
+            node.values[:index] + tuple(pivot.value for pivot in run.pivots) + node.values[index:],
+            node.children[:index] + tuple(run.nodes) + node.children[index + 1 :],
+            loose + tuple(staying.values()),
+        )
+    )
+
+
+def _is_pivot(node: Node, key: str) -> bool:
+    index = bisect_left(node.keys, key)
+    return index < len(node.keys) and node.keys[index] == key
+
+
+def _by_child(node: Node) -> dict[int, list[Message]]:
+    """Return the messages that may sink, by the child that they would sink to."""
+    waiting: dict[int, list[Message]] = {}
+    for message in node.buffer:
+        index = bisect_left(node.keys, message.key)
+        if index == len(node.keys) or node.keys[index] != message.key:
+            waiting.setdefault(index, []).append(message)
+    return waiting

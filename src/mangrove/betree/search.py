@@ -1,0 +1,170 @@
+"""Finding one key, or all keys of a range in order, through the write buffers."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, load
+from mangrove.errors import FormatError
+
+__all__ = ["DEPTH_MAX", "get", "height", "last", "scan"]
+
+DEPTH_MAX = 32
+"""Deeper than any honest tree: 2**32 keys at the smallest order. Ends the walk through a cycle."""
+
+_AHEAD_MAX = 32
+
+
+def get(root: Node, key: str, read: ReadNodes) -> str | None:
+    """Return the newest value of `key`, or None if it has none.
+
+    A message is newer than everything below it, so the first answer met on the
+    way down is the right one.
+    """
+    node = root
+    for _ in range(DEPTH_MAX):
+        message = node.newest.get(key)
+        if message is not None:
+            return message.value
+        index = bisect_left(node.keys, key)
+        if index < len(node.keys) and node.keys[index] == key:
+            return node.values[index]
+        if node.is_leaf:
+            return None
+        node = load(node.children[index], read)
+    raise _too_deep()
+
+
+def height(root: Node, read: ReadNodes) -> int:
+    """Return how many nodes lie on the way from the root to a leaf, both counted."""
+    node = root
+    for levels in range(1, DEPTH_MAX + 1):
+        if node.is_leaf:
+            return levels
+        node = load(node.children[0], read)
+    raise _too_deep()
+
+
+def scan(root: Node, start: str, end: str | None, read: ReadNodes) -> Iterator[Entry]:
+    """Yield the entries with `start <= key < end` in order; `end` None means to the last one.
+
+    Nodes are read as the caller comes to them. The longer the caller goes on, the
+    more of them are read at once, but never more than a quarter of what was used.
+    """
+    return _walk(root, start, end, {}, _ReadAhead(read), DEPTH_MAX)
+
+
+def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
+    """Return the entry with the greatest key in `start <= key < end`, or None."""
+    return _last(root, start, end, {}, read, DEPTH_MAX)
+
+
+class _ReadAhead:
+    """Reads the siblings that a scan is about to need, in one request for several."""
+
+    def __init__(self, read: ReadNodes) -> None:
+        self._read = read
+        self._used = 0
+
+    def siblings(self, children: Sequence[Child]) -> Iterator[Node]:
+        position = 0
+        while position < len(children):
+            ahead = min(1 + self._used // 4, _AHEAD_MAX)
+            batch = children[position : position + ahead]
+            pointers = [child for child in batch if isinstance(child, str)]
+            stored = iter(self._read(pointers)) if pointers else iter(())
+            for child in batch:
+                self._used += 1
+                yield child if isinstance(child, Node) else next(stored)
+            position += len(batch)
+
+
+def _walk(
+    node: Node, start: str, end: str | None, newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
+) -> Iterator[Entry]:
+    if depth == 0:
+        raise _too_deep()
+    pending = _pending(node, start, end, newer)
+    first = bisect_left(node.keys, start)
+    beyond = len(node.keys) if end is None else bisect_left(node.keys, end)
+    if node.is_leaf:
+        yield from _merged(node.keys[first:beyond], node.values[first:beyond], sorted(pending), pending)
+        return
+    waiting = sorted(pending.keys() - node.keys[first:beyond])
+    if first < beyond and node.keys[first] == start:
+        # Nothing left of this pivot is wanted, so its left child is not read.
+        yield from _pivot(node, first, pending)
+        first += 1
+    for index, child in enumerate(ahead.siblings(node.children[first : beyond + 1]), first):
+        low = start if index == first else node.keys[index - 1]
+        high = node.keys[index] if index < beyond else end
+        held = waiting[bisect_left(waiting, low) : None if high is None else bisect_left(waiting, high)]
+        yield from _walk(child, low, high, {key: pending[key] for key in held}, ahead, depth - 1)
+        if index < beyond:
+            yield from _pivot(node, index, pending)
+
+
+def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[Entry]:
+    key = node.keys[index]
+    value = pending[key].value if key in pending else node.values[index]
+    if value is not None:
+        yield Entry(key, value)
+
+
+def _pending(node: Node, start: str, end: str | None, newer: Mapping[str, Message]) -> dict[str, Message]:
+    """Return the messages that count in the range: this node's, under those from above."""
+    pending = {key: message for key, message in node.newest.items() if key >= start and (end is None or key < end)}
+    pending.update(newer)
+    return pending
+
+
+def _merged(
+    keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
+) -> Iterator[Entry]:
+    position = 0
+    for key, value in zip(keys, values, strict=True):
+        while position < len(waiting) and waiting[position] < key:
+            yield from _told(pending[waiting[position]])
+            position += 1
+        if position < len(waiting) and waiting[position] == key:
+            yield from _told(pending[key])
+            position += 1
+        else:
+            yield Entry(key, value)
+    for key in waiting[position:]:
+        yield from _told(pending[key])
+
+
+def _told(message: Message) -> Iterator[Entry]:
+    if message.value is not None:
+        yield Entry(message.key, message.value)
+
+
+def _last(node: Node, start: str, end: str, newer: Mapping[str, Message], read: ReadNodes, depth: int) -> Entry | None:
+    if depth == 0:
+        raise _too_deep()
+    pending = _pending(node, start, end, newer)
+    first, beyond = bisect_left(node.keys, start), bisect_left(node.keys, end)
+    if node.is_leaf:
+        entries = list(_merged(node.keys[first:beyond], node.values[first:beyond], sorted(pending), pending))
+        return entries[-1] if entries else None
+    high = end
+    pivots = set(node.keys[first:beyond])
+    for index in range(beyond, first - 1, -1):
+        low = node.keys[index - 1] if index > first else start
+        below = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
+        found = _last(load(node.children[index], read), low, high, below, read, depth - 1)
+        if found is not None:
+            return found
+        if index > first:
+            pivot = next(_pivot(node, index - 1, pending), None)
+            if pivot is not None:
+                return pivot
+            high = low
+    return None
+
+
+def _too_deep() -> FormatError:
+    return FormatError(
+        f"the tree is more than {DEPTH_MAX} nodes deep, "
+        "so its pointers form a cycle or are damaged; run `mangrove check`"
+    )
