@@ -64,8 +64,9 @@ def test_a_session_that_is_there_is_taken_untouched(spark: SparkSession) -> None
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_starting_a_session_leaves_the_environment_as_it_was(start: Start) -> None:
-    assert start.environment_after == start.environment_before
+@pytest.mark.parametrize("name", ["JAVA_HOME", "PATH", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"])
+def test_what_was_set_for_the_start_of_java_does_not_stay(start: Start, name: str) -> None:
+    assert start.environment_after.get(name) == start.environment_before.get(name)
 
 
 def test_a_session_shows_no_web_page_and_listens_on_loopback(spark: SparkSession) -> None:
