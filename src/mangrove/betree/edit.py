@@ -45,7 +45,7 @@ def _lightened_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) ->
         return _grown(Run.of(with_messages(root, root.buffer)).chunked(shape), shape)
     excess = len(root.buffer) + incoming - shape.root_buffer_max
     # Large transactions pay for the work that they cause; a small one does not.
-    spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max) // 8
+    spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max)
     first = True
     while root.buffer and len(root.buffer) + incoming > shape.root_buffer_max and (first or spare >= 2):
         if len(root.keys) >= shape.keys_max:

@@ -1,0 +1,323 @@
+"""The pure tree against plain dictionaries, rule by rule."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.betree.build import build, stored
+from mangrove.betree.compact import compact
+from mangrove.betree.edit import apply
+from mangrove.betree.node import Entry, Message, Node, Shape
+from mangrove.betree.search import DEPTH_MAX, get, height, last, scan
+from mangrove.betree.verify import verify
+from mangrove.errors import FormatError
+
+
+class Nodes:
+    """Nodes by pointer, with a count of what was written and read."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Node] = {}
+        self.writes = 0
+        self.reads = 0
+
+    def write(self, node: Node) -> str:
+        assert all(isinstance(child, str) for child in node.children)
+        self.writes += 1
+        pointer = f"node-{self.writes}"
+        self.held[pointer] = node
+        return pointer
+
+    def read(self, pointers: Sequence[str]) -> list[Node]:
+        self.reads += len(pointers)
+        return [self.held[pointer] for pointer in pointers]
+
+    def commit(
+        self, root: Node, messages: Iterable[tuple[str, str | None]], shape: Shape, transaction: str = "t"
+    ) -> Node:
+        told = [Message(key, value, transaction) for key, value in messages]
+        return stored(apply(root, told, shape, self.read), self.write)
+
+
+def key(number: int) -> str:
+    return f"{number:06d}"
+
+
+def built(nodes: Nodes, count: int, shape: Shape, step: int = 1) -> Node:
+    return build((Entry(key(number * step), f"v{number}") for number in range(count)), shape, nodes.write)
+
+
+def entries(nodes: Nodes, root: Node) -> list[Entry]:
+    return list(scan(root, "", None, nodes.read))
+
+
+def assert_sound(nodes: Nodes, root: Node, shape: Shape, *, compacted: bool = False) -> None:
+    assert list(verify(root, shape, nodes.read, compacted=compacted)) == []
+
+
+SMALL = Shape(order=4, root_buffer_max=2, buffer_max=4)
+shapes = st.builds(
+    Shape,
+    order=st.sampled_from([3, 4, 5, 7, 16, 128]),
+    root_buffer_max=st.integers(1, 8),
+    buffer_max=st.integers(1, 24),
+)
+keys = st.integers(0, 60).map(key)
+transactions = st.lists(
+    st.lists(st.tuples(keys, st.one_of(st.none(), st.text("ab", min_size=1, max_size=2))), min_size=1, max_size=12),
+    max_size=60,
+)
+
+
+@given(transactions, shapes)
+def test_any_history_of_commits_reads_like_a_dictionary(
+    history: list[list[tuple[str, str | None]]], shape: Shape
+) -> None:
+    nodes, root, model = Nodes(), Node(), dict[str, str]()
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+        for name, value in messages:
+            model.pop(name, None)
+            if value is not None:
+                model[name] = value
+    assert_sound(nodes, root, shape)
+    assert entries(nodes, root) == sorted(model.items())
+    assert all(get(root, key(number), nodes.read) == model.get(key(number)) for number in range(61))
+
+
+@given(transactions, shapes, keys, keys)
+def test_a_range_holds_exactly_its_keys_and_its_last(
+    history: list[list[tuple[str, str | None]]], shape: Shape, one: str, other: str
+) -> None:
+    nodes, root, model = Nodes(), Node(), dict[str, str | None]()
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+        model.update(messages)
+    start, end = min(one, other), max(one, other)
+    wanted = [item for item in sorted(model.items()) if item[1] is not None and start <= item[0] < end]
+    assert list(scan(root, start, end, nodes.read)) == wanted
+    assert last(root, start, end, nodes.read) == (wanted[-1] if wanted else None)
+
+
+@given(transactions, shapes)
+def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
+    history: list[list[tuple[str, str | None]]], shape: Shape
+) -> None:
+    nodes, root = Nodes(), Node()
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+    held = entries(nodes, root)
+    compacted = stored(compact(root, shape, nodes.read), nodes.write)
+    assert entries(nodes, compacted) == held
+    assert_sound(nodes, compacted, shape, compacted=True)
+
+
+@given(st.integers(0, 700), shapes, st.sampled_from([0.5, 0.75, 0.9, 1.0]))
+def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, shape: Shape, fill: float) -> None:
+    nodes = Nodes()
+    wanted = [Entry(key(number), str(number)) for number in range(count)]
+    root = build(iter(wanted), shape, nodes.write, fill)
+    assert entries(nodes, root) == wanted
+    assert_sound(nodes, root, shape, compacted=True)
+
+
+@given(transactions, shapes)
+def test_the_root_holds_every_message_of_the_transaction_that_wrote_it(
+    history: list[list[tuple[str, str | None]]], shape: Shape
+) -> None:
+    nodes, root = Nodes(), Node()
+    for number, messages in enumerate(history):
+        root = nodes.commit(root, messages, shape, f"t{number}")
+        assert [(m.key, m.value) for m in root.buffer if m.transaction == f"t{number}"] == messages
+
+
+@given(transactions, shapes)
+def test_earlier_roots_still_read_as_they_did(history: list[list[tuple[str, str | None]]], shape: Shape) -> None:
+    nodes, root = Nodes(), Node()
+    past = []
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+        past.append((root, entries(nodes, root)))
+    assert all(entries(nodes, earlier) == then for earlier, then in past)
+
+
+def a_tree_with_pivots(nodes: Nodes) -> Node:
+    root = built(nodes, 40, SMALL)
+    assert root.keys
+    assert root.children
+    return root
+
+
+def test_updating_a_pivot_does_not_lose_its_right_subtree() -> None:
+    nodes = Nodes()
+    root = a_tree_with_pivots(nodes)
+    pivot = root.keys[0]
+    for number in range(12):
+        root = nodes.commit(root, [(pivot, f"new{number}")], SMALL)
+    root = nodes.commit(root, [(key(100 + number), "x") for number in range(6)], SMALL)
+    root = nodes.commit(root, [(key(200), "x")], SMALL)
+    assert get(root, pivot, nodes.read) == "new11"
+    assert [name for name, _ in entries(nodes, root)][:40] == [key(number) for number in range(40)]
+    assert_sound(nodes, root, SMALL)
+
+
+def test_deleting_a_pivot_does_not_lose_its_right_subtree() -> None:
+    nodes = Nodes()
+    root = a_tree_with_pivots(nodes)
+    pivot = root.keys[0]
+    root = nodes.commit(root, [(pivot, None)], SMALL)
+    for number in range(30):
+        root = nodes.commit(root, [(key(100 + number), "x")], SMALL)
+    assert get(root, pivot, nodes.read) is None
+    assert [name for name, _ in entries(nodes, root)][:39] == [
+        key(number) for number in range(40) if key(number) != pivot
+    ]
+
+
+def test_a_value_that_waits_above_a_key_goes_along_when_the_key_becomes_a_pivot() -> None:
+    shape = Shape(order=3, root_buffer_max=1, buffer_max=64)
+    nodes, root, model = Nodes(), built(Nodes(), 0, shape), dict[str, str]()
+    for round_number in range(8):
+        for number in range(0, 64, 1 + round_number % 3):
+            root = nodes.commit(root, [(key(number), f"r{round_number}")], shape)
+            model[key(number)] = f"r{round_number}"
+    assert entries(nodes, root) == sorted(model.items())
+
+
+def test_deletes_leave_no_tombstone_for_ever() -> None:
+    nodes = Nodes()
+    root = built(nodes, 300, SMALL)
+    for number in range(300):
+        root = nodes.commit(root, [(key(number), None)], SMALL)
+    assert stored(compact(root, SMALL, nodes.read), nodes.write) == Node()
+
+
+@pytest.mark.parametrize("shape", [Shape(16, 8, 32), Shape(8, 8, 64), Shape(5, 5, 40)])
+def test_names_that_come_and_go_do_not_fill_the_roots_buffer(shape: Shape) -> None:
+    nodes = Nodes()
+    root = built(nodes, 2000, shape)
+    for number in range(2000):
+        root = nodes.commit(root, [(key(number), None)], shape)
+        assert len(root.buffer) <= 4 * shape.root_buffer_max
+    assert entries(nodes, root) == []
+
+
+def test_compaction_of_a_compacted_tree_writes_nothing() -> None:
+    nodes = Nodes()
+    root = built(nodes, 500, SMALL)
+    before = nodes.writes
+    assert stored(compact(root, SMALL, nodes.read), nodes.write) == root
+    assert nodes.writes == before
+
+
+@pytest.mark.parametrize("pattern", ["random", "ascending", "hot spot", "delete"])
+def test_one_object_commits_write_one_node_nine_times_in_ten_and_never_more_than_six(pattern: str) -> None:
+    shape, nodes, count = Shape(), Nodes(), 60_000
+    root = built(nodes, count, shape, step=10)
+    written: list[int] = []
+    number = 1
+    for commit in range(4_000):
+        number = number * 1_103_515_245 % 2_147_483_647
+        place = {
+            "random": number % (count * 10),
+            "ascending": count * 10 + commit,
+            "hot spot": number % 1000,
+            "delete": number % count * 10,
+        }[pattern]
+        before = nodes.writes
+        root = nodes.commit(root, [(key(place), None if pattern == "delete" else "new")], shape)
+        written.append(1 + nodes.writes - before)
+    assert sum(count == 1 for count in written) >= 0.9 * len(written)
+    assert sum(written) <= 1.2 * len(written)
+    assert max(written) <= 6
+    assert_sound(nodes, root, shape)
+
+
+def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
+    shape, nodes = Shape(order=16, root_buffer_max=16, buffer_max=64), Nodes()
+    root = built(nodes, 3000, shape, step=10)
+    root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(2000)], shape)
+    for number in range(40):
+        root = nodes.commit(root, [(key(number * 10 + 6), "x")], shape)
+    assert len(root.buffer) <= 2 * shape.root_buffer_max
+    assert len(entries(nodes, root)) == 3000 + 2000 + 40
+
+
+def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
+    nodes = Nodes()
+    root = built(nodes, 20_000, Shape())
+    for number in (0, 7, 9_999, 19_999):
+        nodes.reads = 0
+        assert get(root, key(number), nodes.read) == f"v{number}"
+        assert nodes.reads <= height(root, lambda pointers: [nodes.held[pointer] for pointer in pointers]) - 1
+
+
+def test_the_first_page_of_a_scan_reads_only_what_it_shows() -> None:
+    nodes = Nodes()
+    root = built(nodes, 20_000, Shape())
+    nodes.reads = 0
+    page = [entry for entry, _ in zip(scan(root, key(500), None, nodes.read), range(100), strict=False)]
+    assert len(page) == 100
+    assert nodes.reads <= 3 + 100 // 60
+
+
+def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
+    nodes = Nodes()
+    root = built(nodes, 20_000, Shape())
+    requests: list[int] = []
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        requests.append(len(pointers))
+        return nodes.read(pointers)
+
+    assert sum(1 for _ in scan(root, "", None, read)) == 20_000
+    assert max(requests) >= 16
+    assert len(requests) <= 40
+
+
+def test_a_cycle_of_pointers_ends_with_an_error_and_not_never() -> None:
+    loop = Node(("m",), ("v",), ("loop", "loop"))
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        return [loop for _ in pointers]
+
+    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+        get(loop, "a", read)
+    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+        last(loop, "a", "z", read)
+    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+        height(loop, read)
+    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+        list(scan(loop, "", None, read))
+    with pytest.raises(FormatError, match="deep"):
+        compact(loop, SMALL, read)
+    assert any("two pointers lead here" in problem.rule for problem in verify(loop, SMALL, read))
+
+
+@pytest.mark.parametrize(
+    ("child", "rule"),
+    [
+        (Node(("z",), ("v",)), "outside"),
+        (Node(("a",), ("v",), (), (Message("z", "v", "t"),)), "outside"),
+        (Node(("b",), ("v",), (Node(), Node())), "equally deep"),
+        (Node(("a", "b", "c", "d"), ("1", "2", "3", "4")), "at most 3 keys"),
+    ],
+)
+def test_verify_names_the_rule_that_a_node_breaks(child: Node, rule: str) -> None:
+    root = Node(("m",), ("v",), ("left", "right"))
+    nodes = {"left": child, "right": Node(("n",), ("v",))}
+    problems = list(verify(root, SMALL, lambda pointers: [nodes[pointer] for pointer in pointers]))
+    assert any(rule in problem.rule for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("node_keys", "values", "children"),
+    [(("b", "a"), ("1", "2"), ()), (("a", "a"), ("1", "2"), ()), (("a",), (), ()), (("a",), ("1",), ("only",))],
+)
+def test_a_node_that_cannot_be_is_refused(
+    node_keys: tuple[str, ...], values: tuple[str, ...], children: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError, match="keys"):
+        Node(node_keys, values, children)
