@@ -194,7 +194,7 @@ def test_deletes_leave_no_tombstone_for_ever() -> None:
     assert stored(compact(root, SMALL, nodes.read), nodes.write) == Node()
 
 
-@pytest.mark.parametrize("shape", [Shape(16, 8, 32), Shape(8, 8, 64), Shape(5, 5, 40)])
+@pytest.mark.parametrize("shape", [Shape(16, 8, 32), Shape(8, 8, 64), Shape(5, 5, 40), SMALL])
 def test_names_that_come_and_go_do_not_fill_the_roots_buffer(shape: Shape) -> None:
     nodes = Nodes()
     root = built(nodes, 2000, shape)

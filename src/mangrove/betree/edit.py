@@ -70,10 +70,11 @@ def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, spare: 
     `node` is settled, has children, and has room for another pivot.
     """
     on_pivots = [message for message in node.buffer if _is_pivot(node, message.key)]
-    if len(on_pivots) > buffer_max // 2 or len(on_pivots) == len(node.buffer):
-        return _without_pivot(node, on_pivots[0].key, shape, read)
     waiting = _by_child(node)
-    index = max(waiting, key=lambda child: len(waiting[child]))
+    index = max(waiting, key=lambda child: len(waiting[child]), default=None)
+    # Deleted pivots go only when they crowd out everything else: it costs a path on both sides.
+    if index is None or len(on_pivots) > max(buffer_max // 2, len(waiting[index])):
+        return _without_pivot(node, on_pivots[0].key, shape, read)
     child = load(node.children[index], read)
     if child.is_leaf:
         # What would split the leaf in more than two waits for the next time.
