@@ -1,0 +1,56 @@
+"""The public names are exactly these: adding one is a decision, removing one breaks somebody."""
+
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import mangrove.errors
+
+PUBLIC = {
+    "mangrove": set[str](),
+    "mangrove.errors": {
+        "AlreadyExistsError",
+        "ConflictError",
+        "FormatError",
+        "InvalidInputError",
+        "MangroveError",
+        "NotFoundError",
+        "StorageError",
+    },
+    "mangrove.spark.session": {"LOCAL_SETTINGS", "local_session"},
+}
+
+
+def public_names(module: ModuleType) -> set[str]:
+    """Return what `from module import *` brings."""
+    exported = getattr(module, "__all__", None)
+    if exported is not None:
+        return set(exported)
+    return {name for name, value in vars(module).items() if name[0] != "_" and not isinstance(value, ModuleType)}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_public_names_are_exactly_these(name: str) -> None:
+    assert public_names(importlib.import_module(name)) == PUBLIC[name]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_explained(name: str) -> None:
+    module = importlib.import_module(name)
+    for public in PUBLIC[name]:
+        value = getattr(module, public)
+        assert not callable(value) or value.__doc__, f"{name}.{public} has no docstring"
+
+
+def test_every_error_can_be_caught_as_one_of_ours() -> None:
+    errors = [getattr(mangrove.errors, name) for name in mangrove.errors.__all__]
+    assert all(issubclass(error, mangrove.errors.MangroveError) for error in errors)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    source = "import sys, mangrove; print(*({'obstore', 'pyarrow', 'pyspark'} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, text=True)
+    assert answer.stdout.split() == []
