@@ -1,0 +1,311 @@
+"""Locators: the way to each object of a lakehouse.
+
+    NamespaceLocator ── TableLocator, ViewLocator            by name, which can change
+    TableIdentity ── TableVersionLocator ── StreamLocator ── PartitionLocator ── DeltaLocator
+                                                             by id, which never does
+    SharedTransactionLocator
+
+What lies below a table is found by the table's ids, so that renaming a table or
+its namespace moves nothing.
+"""
+
+import enum
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import ClassVar, Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import check_id, check_name, joined_name, split_name
+
+__all__ = [
+    "LARGEST_INTEGER",
+    "DeltaLocator",
+    "Kind",
+    "Locator",
+    "NamespaceLocator",
+    "PartitionLocator",
+    "SharedTransactionLocator",
+    "StreamLocator",
+    "TableIdentity",
+    "TableLocator",
+    "TableVersionLocator",
+    "ViewLocator",
+    "parse_table_name",
+    "parse_view_name",
+]
+
+LARGEST_INTEGER: Final = 2**63 - 1
+"""What every language that reads our files can hold as a signed integer."""
+
+
+class Kind(enum.IntEnum):
+    """What kind of object it is, numbered as in the tree's keys."""
+
+    LAKEHOUSE = 0
+    NAMESPACE = 1
+    TABLE = 2
+    VIEW = 3
+    SHARED_TRANSACTION = 4
+    TABLE_VERSION = 5
+    STREAM = 6
+    PARTITION = 7
+    DELTA = 8
+
+    @property
+    def word(self) -> str:
+        """What people call it."""
+        return self.name.lower().replace("_", " ")
+
+
+@total_ordering
+class _Located:
+    """What all locators can do: be ordered among each other, and be told apart by one string."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]]
+    kind: ClassVar[Kind]
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        """The parts of the parent, then the object's own."""
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    @property
+    def canonical(self) -> str:
+        """The string that belongs to this object and to no other of its kind."""
+        return "|".join(map(str, self.parts))
+
+    def __str__(self) -> str:
+        return self.canonical
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Located):
+            return NotImplemented
+        return (self.kind, self.parts) < (other.kind, other.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLocator(_Located):
+    """The way to a namespace."""
+
+    name: str
+    kind: ClassVar[Kind] = Kind.NAMESPACE
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "namespace")
+
+    @property
+    def parent(self) -> None:
+        """Nothing: a namespace lies directly in the lakehouse."""
+        return
+
+    def __str__(self) -> str:
+        return joined_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLocator(_Located):
+    """The way to a table, by the names it has now."""
+
+    namespace: str
+    name: str
+    kind: ClassVar[Kind] = Kind.TABLE
+
+    def __post_init__(self) -> None:
+        check_name(self.namespace, "namespace")
+        check_name(self.name, "table")
+
+    @property
+    def parent(self) -> NamespaceLocator:
+        """The namespace."""
+        return NamespaceLocator(self.namespace)
+
+    def __str__(self) -> str:
+        return joined_name(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLocator(_Located):
+    """The way to a view, by the names it has now."""
+
+    namespace: str
+    name: str
+    kind: ClassVar[Kind] = Kind.VIEW
+
+    def __post_init__(self) -> None:
+        check_name(self.namespace, "namespace")
+        check_name(self.name, "view")
+
+    @property
+    def parent(self) -> NamespaceLocator:
+        """The namespace."""
+        return NamespaceLocator(self.namespace)
+
+    def __str__(self) -> str:
+        return joined_name(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTransactionLocator(_Located):
+    """The way to a transaction that several processes join."""
+
+    name: str
+    kind: ClassVar[Kind] = Kind.SHARED_TRANSACTION
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "shared transaction")
+
+    @property
+    def parent(self) -> None:
+        """Nothing: a shared transaction lies directly in the lakehouse."""
+        return
+
+    def __str__(self) -> str:
+        return joined_name(self.name)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableIdentity:
+    """A table by what never changes about it: the parent of all that lies below the table.
+
+    `namespace_id` is that of the namespace in which the table was born.
+    """
+
+    namespace_id: str
+    table_id: str
+
+    def __post_init__(self) -> None:
+        check_id(self.namespace_id, "namespace id")
+        check_id(self.table_id, "table id")
+
+    def __str__(self) -> str:
+        return f"{self.namespace_id}|{self.table_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersionLocator(_Located):
+    """The way to a version of a table."""
+
+    namespace_id: str
+    table_id: str
+    version: int
+    kind: ClassVar[Kind] = Kind.TABLE_VERSION
+
+    def __post_init__(self) -> None:
+        check_id(self.namespace_id, "namespace id")
+        check_id(self.table_id, "table id")
+        _check_ordinal(self.version, "table version")
+
+    @property
+    def parent(self) -> TableIdentity:
+        """The table, by its ids."""
+        return TableIdentity(self.namespace_id, self.table_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLocator(_Located):
+    """The way to a stream of a table version."""
+
+    namespace_id: str
+    table_id: str
+    version: int
+    stream_id: str
+    kind: ClassVar[Kind] = Kind.STREAM
+
+    def __post_init__(self) -> None:
+        check_id(self.namespace_id, "namespace id")
+        check_id(self.table_id, "table id")
+        _check_ordinal(self.version, "table version")
+        check_id(self.stream_id, "stream id")
+
+    @property
+    def parent(self) -> TableVersionLocator:
+        """The table version."""
+        return TableVersionLocator(self.namespace_id, self.table_id, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLocator(_Located):
+    """The way to a partition of a stream."""
+
+    namespace_id: str
+    table_id: str
+    version: int
+    stream_id: str
+    partition_id: str
+    kind: ClassVar[Kind] = Kind.PARTITION
+
+    def __post_init__(self) -> None:
+        check_id(self.namespace_id, "namespace id")
+        check_id(self.table_id, "table id")
+        _check_ordinal(self.version, "table version")
+        check_id(self.stream_id, "stream id")
+        check_id(self.partition_id, "partition id")
+
+    @property
+    def parent(self) -> StreamLocator:
+        """The stream."""
+        return StreamLocator(self.namespace_id, self.table_id, self.version, self.stream_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLocator(_Located):
+    """The way to a delta of a partition: its position says when it applies."""
+
+    namespace_id: str
+    table_id: str
+    version: int
+    stream_id: str
+    partition_id: str
+    position: int
+    kind: ClassVar[Kind] = Kind.DELTA
+
+    def __post_init__(self) -> None:
+        check_id(self.namespace_id, "namespace id")
+        check_id(self.table_id, "table id")
+        _check_ordinal(self.version, "table version")
+        check_id(self.stream_id, "stream id")
+        check_id(self.partition_id, "partition id")
+        _check_ordinal(self.position, "stream position")
+
+    @property
+    def parent(self) -> PartitionLocator:
+        """The partition."""
+        return PartitionLocator(self.namespace_id, self.table_id, self.version, self.stream_id, self.partition_id)
+
+
+Locator: TypeAlias = (
+    NamespaceLocator
+    | TableLocator
+    | ViewLocator
+    | SharedTransactionLocator
+    | TableVersionLocator
+    | StreamLocator
+    | PartitionLocator
+    | DeltaLocator
+)
+
+
+def parse_table_name(text: str) -> TableLocator:
+    """Return the table that `namespace.table` names."""
+    return TableLocator(*_two_parts(text, "table"))
+
+
+def parse_view_name(text: str) -> ViewLocator:
+    """Return the view that `namespace.view` names."""
+    return ViewLocator(*_two_parts(text, "view"))
+
+
+def _two_parts(text: str, what: str) -> tuple[str, str]:
+    parts = split_name(text)
+    if len(parts) != 2:
+        raise InvalidInputError(
+            f"{text!r} has {len(parts)} part(s): a {what}'s name is namespace.{what}, "
+            "with backticks around a part that holds a dot"
+        )
+    return parts[0], parts[1]
+
+
+def _check_ordinal(number: int, what: str) -> None:
+    if type(number) is not int or not 1 <= number <= LARGEST_INTEGER:
+        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 to {LARGEST_INTEGER}")

@@ -1,0 +1,194 @@
+"""Manifests: the data files of a delta, with what is known about their columns."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.locators import LARGEST_INTEGER
+from mangrove.model.names import check_id, check_text
+from mangrove.model.types import COLUMN_ID_MAX
+from mangrove.model.values import Value, canonical_value
+
+__all__ = [
+    "IDENTITY_ENCODING",
+    "PARQUET",
+    "Author",
+    "ColumnStatistics",
+    "DataFile",
+    "FileKind",
+    "Manifest",
+    "canonical_values",
+]
+
+PARQUET: Final = "application/parquet"
+IDENTITY_ENCODING: Final = "identity"
+
+
+class FileKind(enum.Enum):
+    """What the rows of a file are."""
+
+    DATA = "data"
+    POSITION_DELETES = "position_deletes"
+    KEY_DELETES = "key_deletes"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What is known about one column of one file; None is what is not known.
+
+    `minimum` and `maximum` are bounds: no value lies outside them, but they need
+    not occur. Nulls and NaN are counted and not bounded.
+    """
+
+    column_id: int
+    null_count: int | None = None
+    nan_count: int | None = None
+    value_count: int | None = None
+    """Values with nulls; more than the rows of the file for what lies inside a list or map."""
+    size_bytes: int | None = None
+    minimum: Value | None = None
+    maximum: Value | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.column_id) is not int or not 0 <= self.column_id <= COLUMN_ID_MAX:
+            raise InvalidInputError(f"statistics are for the column id {self.column_id!r}: it is a number from 0")
+        for name in ("null_count", "nan_count", "value_count", "size_bytes"):
+            count = getattr(self, name)
+            if count is not None:
+                _check_count(count, f"{name} of column {self.column_id}")
+        if self.minimum is not None:
+            object.__setattr__(self, "minimum", canonical_value(self.minimum, f"minimum of column {self.column_id}"))
+        if self.maximum is not None:
+            object.__setattr__(self, "maximum", canonical_value(self.maximum, f"maximum of column {self.column_id}"))
+        if self.minimum is not None and self.maximum is not None:
+            _check_bounds(self.column_id, self.minimum, self.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The program that wrote something."""
+
+    name: str
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "an author's name")
+        if self.version is not None:
+            check_text(self.version, "an author's version")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a delta: rows, or which rows are deleted."""
+
+    location: str
+    """A path relative to the lakehouse's root, or the URI of a file elsewhere."""
+    size_bytes: int
+    row_count: int
+    kind: FileKind = FileKind.DATA
+    content_type: str = PARQUET
+    content_encoding: str = IDENTITY_ENCODING
+    schema_id: int | None = None
+    """The schema with which the file was written."""
+    partition_values: tuple[Value | None, ...] | None = None
+    """Only where they differ from those of the partition in which the delta lies."""
+    sort_scheme_id: str | None = None
+    bucket: int | None = None
+    """Which bucket of the keys' hash all rows fall into."""
+    source_size_bytes: int | None = None
+    """What the rows took in memory before they were encoded."""
+    applies_to: str | None = None
+    """Position deletes: the location of the one file whose rows they delete; None means that each row names it."""
+    key_ids: tuple[int, ...] = ()
+    """Key deletes: the columns whose values say which rows are deleted."""
+    statistics: tuple[ColumnStatistics, ...] = ()
+    """Ordered by column id."""
+
+    def __post_init__(self) -> None:
+        check_text(self.location, "a file's location")
+        if not self.location or self.location.startswith("/"):
+            raise InvalidInputError(f"a file's location is {self.location!r}: it is a relative path or a full URI")
+        _check_count(self.size_bytes, f"size_bytes of {self.location}")
+        _check_count(self.row_count, f"row_count of {self.location}")
+        for name in ("schema_id", "bucket", "source_size_bytes"):
+            count = getattr(self, name)
+            if count is not None:
+                _check_count(count, f"{name} of {self.location}")
+        check_text(self.content_type, "a file's content type")
+        check_text(self.content_encoding, "a file's content encoding")
+        if self.sort_scheme_id is not None:
+            check_id(self.sort_scheme_id, "sort scheme id")
+        if self.applies_to is not None:
+            check_text(self.applies_to, "the location that deletes apply to")
+            if self.kind is not FileKind.POSITION_DELETES:
+                raise InvalidInputError(f"{self.location} applies to one file, which only position deletes can do")
+        if self.partition_values is not None:
+            object.__setattr__(self, "partition_values", canonical_values(self.partition_values))
+        object.__setattr__(self, "key_ids", tuple(self.key_ids))
+        object.__setattr__(self, "statistics", tuple(self.statistics))
+        for key_id in self.key_ids:
+            _check_count(key_id, f"a key id of {self.location}")
+        for left, right in zip(self.statistics, self.statistics[1:], strict=False):
+            if left.column_id >= right.column_id:
+                raise InvalidInputError(
+                    f"{self.location} has statistics of column {left.column_id} before those of {right.column_id}: "
+                    "they are ordered by column id, one for each column"
+                )
+
+    def statistics_of(self, column_id: int) -> ColumnStatistics | None:
+        """Return what is known about the column with that id."""
+        for statistics in self.statistics:
+            if statistics.column_id == column_id:
+                return statistics
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The files of a delta in order."""
+
+    entries: tuple[DataFile, ...] = ()
+    id: str | None = None
+    author: Author | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", tuple(self.entries))
+        if self.id is not None:
+            check_id(self.id, "manifest id")
+
+    @property
+    def row_count(self) -> int:
+        """The rows of all files, those that say what is deleted too."""
+        return sum(entry.row_count for entry in self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(entry.size_bytes for entry in self.entries)
+
+
+EMPTY_MANIFEST: Final = Manifest()
+
+
+def canonical_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+    """Return partition values in their one form."""
+    return tuple(None if value is None else canonical_value(value, "a partition value") for value in values)
+
+
+def _check_count(count: int, what: str) -> None:
+    if type(count) is not int or not 0 <= count <= LARGEST_INTEGER:
+        raise InvalidInputError(f"{what} is {count!r}: it is a whole number from 0 to {LARGEST_INTEGER}")
+
+
+def _check_bounds(column_id: int, minimum: Value, maximum: Value) -> None:
+    if type(minimum) is not type(maximum):
+        raise InvalidInputError(
+            f"column {column_id} has the bounds {minimum!r} and {maximum!r}, which are not of one type"
+        )
+    try:
+        is_in_order = minimum <= maximum  # type: ignore[operator]
+    except TypeError as error:
+        raise InvalidInputError(f"column {column_id} has one bound with a zone and one without") from error
+    if not is_in_order:
+        raise InvalidInputError(f"column {column_id} has the minimum {minimum!r} above its maximum {maximum!r}")

@@ -1,0 +1,88 @@
+"""The rules for the names of namespaces, tables and views, with the dotted text that people type.
+
+A name is 1 to a maximum of UTF-8 bytes and holds no space, no control character
+and no `/`, because names are padded with spaces in tree keys and appear in file
+names. It holds no `|` either: canonical strings are joined by it, and two
+different objects must never have the same one.
+"""
+
+import re
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+
+__all__ = ["check_id", "check_name", "check_text", "joined_name", "quoted_name", "split_name"]
+
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
+_PLAIN: Final = re.compile(r"[^\W\d]\w*")
+_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
+_LONE_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+
+
+def check_name(name: str, what: str = "name", size_bytes_max: int | None = None) -> None:
+    """Refuse a name that breaks the rules; `what` says whose name it is."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"{what} {name!r} is empty: a name has at least one character")
+    found = _FORBIDDEN.search(name)
+    if found:
+        raise InvalidInputError(
+            f"{what} {name!r} holds {found[0]!r} at position {found.start()}: "
+            "a name holds no space, control character, '/', '|' or lone surrogate"
+        )
+    if size_bytes_max is not None and len(name.encode()) > size_bytes_max:
+        raise InvalidInputError(
+            f"{what} {name!r} takes {len(name.encode())} bytes of UTF-8, and this lakehouse allows {size_bytes_max}: "
+            "choose a shorter one"
+        )
+
+
+def check_id(identifier: str, what: str) -> None:
+    """Refuse an id that could not be part of a tree key or name a folder."""
+    if not isinstance(identifier, str) or not identifier or _FORBIDDEN.search(identifier) or identifier in (".", ".."):
+        raise InvalidInputError(
+            f"{what} {identifier!r} is not an id: an id is text without spaces, control characters, '/' or '|'"
+        )
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse text that UTF-8 cannot store."""
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} is {text!r}, which is not text")
+    if not text.isascii() and _LONE_SURROGATE.search(text):
+        raise InvalidInputError(f"{what} {text!r} holds half of a surrogate pair, which UTF-8 cannot store")
+
+
+def split_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a dotted name; a part between backticks may hold dots.
+
+    >>> split_name("sales.`orders.2026`")
+    ('sales', 'orders.2026')
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            raise InvalidInputError(
+                f"{text!r} has no name at position {position}: write namespace.table, "
+                "with backticks around a part that holds a dot"
+            )
+        part = match[1].replace("``", "`") if match[1] is not None else match[2]
+        check_name(part)
+        parts.append(part)
+        position = match.end()
+        if position == len(text):
+            return tuple(parts)
+        if text[position] != ".":
+            raise InvalidInputError(f"{text!r} has {text[position]!r} at position {position}, where a dot belongs")
+        position += 1
+
+
+def quoted_name(name: str) -> str:
+    """Return `name` as SQL text: bare where it can be, else between backticks."""
+    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
+def joined_name(*parts: str) -> str:
+    """Return the dotted text that `split_name` takes apart into `parts`."""
+    return ".".join(quoted_name(part) for part in parts)

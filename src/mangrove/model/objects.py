@@ -1,0 +1,397 @@
+"""The objects of a lakehouse, as every layout stores them.
+
+    Namespace ── Table ── TableVersion ── Stream ── Partition ── Delta
+              └─ View                     SharedTransaction
+
+An object holds its own id and what never changes about its ancestors, but not
+the way to itself: that is its locator, which a rename or a rebase may change.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.locators import LARGEST_INTEGER, Kind
+from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, canonical_values
+from mangrove.model.names import check_id, check_name, check_text, split_name
+from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.values import Value
+
+__all__ = [
+    "STREAM_FORMAT",
+    "Delta",
+    "DeltaType",
+    "Namespace",
+    "Object",
+    "Partition",
+    "SharedTransaction",
+    "SharedTransactionState",
+    "Stream",
+    "StreamState",
+    "Table",
+    "TableType",
+    "TableVersion",
+    "TableVersionState",
+    "View",
+    "kind_of",
+]
+
+STREAM_FORMAT: Final = "deltacat"
+"""The format of a stream of deltas, under the name by which DeltaCAT looks for it."""
+
+
+class TableType(enum.Enum):
+    """Who keeps a table's data."""
+
+    MANAGED = "managed"
+    EXTERNAL = "external"
+    FEDERATED = "federated"
+
+
+class TableVersionState(enum.Enum):
+    """How far a table version is in its life."""
+
+    CREATED = "created"
+    UNRELEASED = "unreleased"
+    ACTIVE = "active"
+    DEPRECATED = "deprecated"
+    BETA = "beta"
+    DELETED = "deleted"
+
+
+class StreamState(enum.Enum):
+    """How far a stream or a partition is in its life."""
+
+    STAGED = "staged"
+    COMMITTED = "committed"
+    DEPRECATED = "deprecated"
+
+
+class DeltaType(enum.Enum):
+    """What a delta does to the rows before it."""
+
+    APPEND = "append"
+    """Adds rows, in order."""
+    ADD = "add"
+    """Adds rows, in no order: it may take any free position."""
+    UPSERT = "upsert"
+    """Replaces the rows with the same keys and adds the others."""
+    DELETE = "delete"
+    """Deletes the rows with the given keys."""
+    POSITION_DELETE = "position_delete"
+    """Deletes the rows at given positions of given files."""
+    REPLACE = "replace"
+    """Stands in the place of earlier deltas or files."""
+
+
+class SharedTransactionState(enum.Enum):
+    """How far a shared transaction is in its life."""
+
+    OPEN = "open"
+    PUBLISHED = "published"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A named set of tables and views."""
+
+    id: str
+    name: str
+    properties: Mapping[str, str] = NO_PROPERTIES
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "namespace id")
+        check_name(self.name, "namespace")
+        _settle(self, self.properties, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. What its columns are is said by its table versions, unless its data is kept by others."""
+
+    id: str
+    namespace_id: str
+    """The namespace in which the table was born; it stays when the table moves."""
+    name: str
+    table_type: TableType = TableType.MANAGED
+    table_format: str = "MANGROVE"
+    description: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    format_properties: Mapping[str, str] = NO_PROPERTIES
+    location: str | None = None
+    """Where an external table's data lies."""
+    latest_table_version: int | None = None
+    latest_active_table_version: int | None = None
+    schema: Schema | None = None
+    """For a table whose data others keep, or that another program made; else the table versions say it."""
+    keys: tuple[int, ...] = ()
+    """The ids of the columns of `schema` that identify a row."""
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "table id")
+        check_id(self.namespace_id, "namespace id")
+        check_name(self.name, "table")
+        check_text(self.table_format, "the table format")
+        _settle(self, self.properties, self.description)
+        object.__setattr__(self, "format_properties", Properties(self.format_properties))
+        _check_ordinal(self.latest_table_version, "latest_table_version")
+        _check_ordinal(self.latest_active_table_version, "latest_active_table_version")
+        object.__setattr__(self, "keys", _checked_keys(self.keys, self.schema, f"table {self.name!r}"))
+        if self.location is not None:
+            check_text(self.location, "a table's location")
+        if self.table_type is TableType.MANAGED and self.location is not None:
+            raise InvalidInputError(
+                f"managed table {self.name!r} has the location {self.location!r}: only an external table has one"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query with a name."""
+
+    id: str
+    name: str
+    sql: str
+    dialect: str = "spark"
+    schema: Schema | None = None
+    reads: tuple[str, ...] = ()
+    """The dotted names of the tables and views that the query reads."""
+    properties: Mapping[str, str] = NO_PROPERTIES
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "view id")
+        check_name(self.name, "view")
+        check_text(self.sql, "a view's SQL")
+        check_text(self.dialect, "a view's dialect")
+        if not self.sql.strip():
+            raise InvalidInputError(f"view {self.name!r} has no SQL: write the query that it stands for")
+        object.__setattr__(self, "reads", tuple(self.reads))
+        for read in self.reads:
+            split_name(read)
+        _settle(self, self.properties, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """What a table's rows are: its columns, keys and schemes, with all that were valid before."""
+
+    version: int
+    schema: Schema | None
+    """None where rows of any columns may be written."""
+    earlier_schemas: tuple[Schema, ...] = ()
+    keys: tuple[int, ...] = ()
+    """The ids of the columns that identify a row."""
+    partition_scheme: PartitionScheme = UNPARTITIONED
+    earlier_partition_schemes: tuple[PartitionScheme, ...] = ()
+    sort_scheme: SortScheme = UNSORTED
+    earlier_sort_schemes: tuple[SortScheme, ...] = ()
+    state: TableVersionState = TableVersionState.ACTIVE
+    description: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    content_types: tuple[str, ...] = ()
+    watermark: int | None = None
+    previous_version: int | None = None
+    latest_stream_id: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_ordinal(self.version, "table version")
+        for name in ("earlier_schemas", "earlier_partition_schemes", "earlier_sort_schemes", "content_types"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        _check_distinct([schema.schema_id for schema in self.schemas], "schemas", "schema id")
+        _check_distinct([scheme.id for scheme in self.partition_schemes], "partition schemes", "id")
+        _check_distinct([scheme.id for scheme in self.sort_schemes], "sort schemes", "id")
+        object.__setattr__(self, "keys", _checked_keys(self.keys, self.schema, f"table version {self.version}"))
+        if self.schema is not None:
+            self.partition_scheme.result_types(self.schema)
+        for content_type in self.content_types:
+            check_text(content_type, "a content type")
+        _settle(self, self.properties, self.description)
+        _check_whole(self.watermark, "watermark")
+        _check_ordinal(self.previous_version, "previous table version")
+        if self.latest_stream_id is not None:
+            check_id(self.latest_stream_id, "stream id")
+
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """The earlier schemas, then the one that is valid."""
+        return self.earlier_schemas if self.schema is None else (*self.earlier_schemas, self.schema)
+
+    @property
+    def partition_schemes(self) -> tuple[PartitionScheme, ...]:
+        """The earlier partition schemes, then the one that is valid."""
+        return (*self.earlier_partition_schemes, self.partition_scheme)
+
+    @property
+    def sort_schemes(self) -> tuple[SortScheme, ...]:
+        """The earlier sort schemes, then the one that is valid."""
+        return (*self.earlier_sort_schemes, self.sort_scheme)
+
+    def schema_with_id(self, schema_id: int) -> Schema:
+        """Return the schema that had or has that id."""
+        for schema in self.schemas:
+            if schema.schema_id == schema_id:
+                return schema
+        raise NotFoundError(f"table version {self.version} has no schema with the id {schema_id}")
+
+    def partition_scheme_with_id(self, scheme_id: str) -> PartitionScheme:
+        """Return the partition scheme that had or has that id."""
+        for scheme in self.partition_schemes:
+            if scheme.id == scheme_id:
+                return scheme
+        raise NotFoundError(f"table version {self.version} has no partition scheme with the id {scheme_id!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The deltas of a table version that belong together; replacing a table's rows starts a new one."""
+
+    id: str
+    format: str = STREAM_FORMAT
+    partition_scheme_id: str = UNPARTITIONED.id
+    state: StreamState = StreamState.COMMITTED
+    previous_id: str | None = None
+    watermark: int | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "stream id")
+        check_id(self.format, "stream format")
+        check_id(self.partition_scheme_id, "partition scheme id")
+        if self.previous_id is not None:
+            check_id(self.previous_id, "previous stream id")
+        _check_whole(self.watermark, "watermark")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The deltas of a stream whose rows have the same partition values."""
+
+    id: str
+    values: tuple[Value | None, ...] = ()
+    """One for each field of the partition scheme."""
+    scheme_id: str = UNPARTITIONED.id
+    state: StreamState = StreamState.COMMITTED
+    previous_id: str | None = None
+    content_types: tuple[str, ...] = ()
+    properties: Mapping[str, str] = NO_PROPERTIES
+    """What the last compaction did, among others."""
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "partition id")
+        check_id(self.scheme_id, "partition scheme id")
+        if self.previous_id is not None:
+            check_id(self.previous_id, "previous partition id")
+        object.__setattr__(self, "values", canonical_values(self.values))
+        object.__setattr__(self, "content_types", tuple(self.content_types))
+        for content_type in self.content_types:
+            check_text(content_type, "a content type")
+        _settle(self, self.properties, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One ordered change to a partition."""
+
+    type: DeltaType
+    manifest: Manifest = EMPTY_MANIFEST
+    properties: Mapping[str, str] = NO_PROPERTIES
+    author: Author | None = None
+    position: int | None = None
+    """Only for reading: the locator decides, so that a rebase need not write the definition again."""
+    replaces_through: int | None = None
+    """A replace takes the place of what stands up to this position; None means of all that stands before it."""
+    replaced_locations: tuple[str, ...] = ()
+    """A replace of single files: only these go."""
+
+    def __post_init__(self) -> None:
+        _check_ordinal(self.position, "stream position")
+        _check_whole(self.replaces_through, "replaces_through")
+        object.__setattr__(self, "replaced_locations", tuple(self.replaced_locations))
+        for location in self.replaced_locations:
+            check_text(location, "a replaced location")
+        if self.type is not DeltaType.REPLACE and (self.replaces_through is not None or self.replaced_locations):
+            raise InvalidInputError(f"a delta of type {self.type.value} replaces something: only a replace does")
+        _settle(self, self.properties, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTransaction:
+    """A transaction that several processes join, kept until it is published or discarded."""
+
+    name: str
+    base_version: int
+    began_at_millis: int
+    expires_at_millis: int
+    state: SharedTransactionState = SharedTransactionState.OPEN
+    payload: bytes = b""
+    """What was staged, in a form that only the transaction layer reads."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "shared transaction")
+        for name in ("base_version", "began_at_millis", "expires_at_millis"):
+            _check_whole(getattr(self, name), name)
+        if self.expires_at_millis < self.began_at_millis:
+            raise InvalidInputError(f"shared transaction {self.name!r} expires before it begins")
+
+
+Object: TypeAlias = (
+    LakehouseSettings | Namespace | Table | View | SharedTransaction | TableVersion | Stream | Partition | Delta
+)
+
+_KINDS: Final[dict[type, Kind]] = {
+    LakehouseSettings: Kind.LAKEHOUSE,
+    Namespace: Kind.NAMESPACE,
+    Table: Kind.TABLE,
+    View: Kind.VIEW,
+    SharedTransaction: Kind.SHARED_TRANSACTION,
+    TableVersion: Kind.TABLE_VERSION,
+    Stream: Kind.STREAM,
+    Partition: Kind.PARTITION,
+    Delta: Kind.DELTA,
+}
+
+
+def kind_of(value: Object) -> Kind:
+    """Return what kind of object `value` is."""
+    return _KINDS[type(value)]
+
+
+def _settle(value: object, properties: Mapping[str, str], description: str | None) -> None:
+    if type(properties) is not Properties:
+        object.__setattr__(value, "properties", Properties(properties))
+    if description is not None:
+        check_text(description, "a description")
+
+
+def _checked_keys(keys: Iterable[int], schema: Schema | None, where: str) -> tuple[int, ...]:
+    checked = tuple(keys)
+    if checked and schema is None:
+        raise InvalidInputError(f"{where} has keys but no schema: give it one")
+    if len(set(checked)) != len(checked):
+        raise InvalidInputError(f"{where} names a key column twice: {checked}")
+    for key in checked:
+        if schema is not None and key not in {column.id for column in schema.columns}:
+            raise InvalidInputError(f"{where} has the key {key}, which is the id of none of its columns")
+    return checked
+
+
+def _check_distinct(ids: list[int] | list[str], what: str, which: str) -> None:
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError(f"two {what} of a table version have the same {which}: {ids}")
+
+
+def _check_ordinal(number: int | None, what: str) -> None:
+    if number is not None and (type(number) is not int or not 1 <= number <= LARGEST_INTEGER):
+        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 to {LARGEST_INTEGER}")
+
+
+def _check_whole(number: int | None, what: str) -> None:
+    if number is not None and (type(number) is not int or not 0 <= number <= LARGEST_INTEGER):
+        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 0 to {LARGEST_INTEGER}")

@@ -1,0 +1,145 @@
+"""A schema: the columns of a table or view at one time, found by name or by id."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.types import (
+    COLUMN_ID_MAX,
+    Column,
+    DataType,
+    check_column_names,
+    inner_columns,
+    with_inner_columns,
+)
+
+__all__ = ["Schema", "with_fresh_ids"]
+
+_SCHEMA_ID_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Columns in order, each with an id that no other column has, inside nested types too.
+
+    `last_column_id` is the largest id ever given in the table's life. It outlives
+    dropped columns, so that their ids never come back to mean something else.
+    """
+
+    columns: tuple[Column, ...]
+    schema_id: int = 0
+    last_column_id: int = -1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if type(self.schema_id) is not int or not 0 <= self.schema_id <= _SCHEMA_ID_MAX:
+            raise InvalidInputError(f"schema_id is {self.schema_id!r}: it is a whole number from 0")
+        if not self.columns:
+            raise InvalidInputError("a schema has no columns: give it at least one")
+        check_column_names(self.columns, "the schema")
+        largest = _largest_id_of_unique(self.columns)
+        if self.last_column_id == -1:
+            object.__setattr__(self, "last_column_id", largest)
+        if type(self.last_column_id) is not int or not largest <= self.last_column_id <= COLUMN_ID_MAX:
+            raise InvalidInputError(
+                f"last_column_id is {self.last_column_id!r}, and a column already has the id {largest}: "
+                "it is the largest id ever given"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns in order."""
+        return tuple(column.name for column in self.columns)
+
+    def all_columns(self) -> "Iterator[tuple[tuple[str, ...], Column]]":
+        """Yield every column with its path of names, each before what lies inside it."""
+        return _walk(self.columns, ())
+
+    def column(self, *path: str) -> Column:
+        """Return the column at a path of names, in any case: `column("address", "city")`."""
+        found: Column | None = None
+        level = self.columns
+        for name in path:
+            found = _named(level, name)
+            if found is None:
+                raise NotFoundError(
+                    f"there is no column {'.'.join(path)!r}: there are {', '.join(column.name for column in level)}"
+                    if level
+                    else f"there is no column {'.'.join(path)!r}: nothing lies inside a plain type"
+                )
+            level = inner_columns(found.type)
+        if found is None:
+            raise InvalidInputError("no column was named")
+        return found
+
+    def column_with_id(self, column_id: int) -> Column:
+        """Return the column with that id, wherever it is nested."""
+        for _, column in self.all_columns():
+            if column.id == column_id:
+                return column
+        raise NotFoundError(f"schema {self.schema_id} has no column with the id {column_id}")
+
+    def path_of(self, column_id: int) -> tuple[str, ...]:
+        """Return the names that lead to the column with that id."""
+        for path, column in self.all_columns():
+            if column.id == column_id:
+                return path
+        raise NotFoundError(f"schema {self.schema_id} has no column with the id {column_id}")
+
+    def has_id(self, column_id: int) -> bool:
+        """Return whether a column has that id."""
+        return any(column.id == column_id for _, column in self.all_columns())
+
+
+def with_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, ...]:
+    """Return the columns with ids from `after` + 1 on, whatever ids they have.
+
+    A level is numbered before what lies inside it, so the columns that people see
+    first have the small ids.
+    """
+    roots = tuple(columns)
+    order: list[Column] = []
+    waiting = deque(roots)
+    while waiting:
+        column = waiting.popleft()
+        order.append(column)
+        waiting.extend(inner_columns(column.type))
+    sizes = [len(inner_columns(column.type)) for column in order]
+    if after + len(order) > COLUMN_ID_MAX:
+        raise InvalidInputError(f"there are no {len(order)} column ids left after {after}: make a new table")
+    numbered: list[Column] = [replace(column, id=after + 1 + place) for place, column in enumerate(order)]
+    # Children follow all of their level in `order`, so going backwards each parent meets its finished children.
+    end = len(order)
+    for place in range(len(order) - 1, -1, -1):
+        start = end - sizes[place]
+        if sizes[place]:
+            inner: DataType = with_inner_columns(numbered[place].type, iter(numbered[start:end]))
+            numbered[place] = replace(numbered[place], type=inner)
+        end = start
+    return tuple(numbered[: len(roots)])
+
+
+def _largest_id_of_unique(columns: tuple[Column, ...]) -> int:
+    paths: dict[int, str] = {}
+    for path, column in _walk(columns, ()):
+        dotted = ".".join(path)
+        if column.id in paths:
+            raise InvalidInputError(f"columns {paths[column.id]!r} and {dotted!r} both have the id {column.id}")
+        paths[column.id] = dotted
+    return max(paths)
+
+
+def _walk(columns: tuple[Column, ...], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Column]]:
+    for column in columns:
+        path = (*above, column.name)
+        yield path, column
+        yield from _walk(inner_columns(column.type), path)
+
+
+def _named(columns: tuple[Column, ...], name: str) -> Column | None:
+    folded = name.casefold()
+    for column in columns:
+        if column.name.casefold() == folded:
+            return column
+    return None

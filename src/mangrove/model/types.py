@@ -1,0 +1,325 @@
+"""The data types of columns, and the columns that carry them.
+
+A type is a value. Nested types hold columns, because what lies inside a struct,
+a list or a map has an id and may or may not be null, like any other column.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import check_text
+from mangrove.model.properties import NO_PROPERTIES, Properties
+
+__all__ = [
+    "COLUMN_ID_MAX",
+    "DECIMAL_PRECISION_MAX",
+    "ELEMENT_NAME",
+    "KEY_NAME",
+    "VALUE_NAME",
+    "Binary",
+    "Boolean",
+    "Char",
+    "Column",
+    "DataType",
+    "Date",
+    "Decimal",
+    "Fixed",
+    "Float4",
+    "Float8",
+    "Int2",
+    "Int4",
+    "Int8",
+    "List",
+    "Map",
+    "Struct",
+    "Time",
+    "TimeTz",
+    "Timestamp",
+    "TimestampTz",
+    "Varchar",
+    "check_column_names",
+    "inner_columns",
+    "is_nested",
+    "list_of",
+    "map_of",
+    "with_inner_columns",
+]
+
+COLUMN_ID_MAX: Final = 2**31 - 1
+DECIMAL_PRECISION_MAX: Final = 38
+ELEMENT_NAME: Final = "element"
+KEY_NAME: Final = "key"
+VALUE_NAME: Final = "value"
+_LENGTH_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int2:
+    """A signed integer of 2 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int4:
+    """A signed integer of 4 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """A signed integer of 8 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """An exact number of at most `precision` digits, `scale` of them after the point."""
+
+    precision: int
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.precision) is not int or not 1 <= self.precision <= DECIMAL_PRECISION_MAX:
+            raise InvalidInputError(
+                f"decimal has precision {self.precision!r}: it is a whole number from 1 to {DECIMAL_PRECISION_MAX}"
+            )
+        if type(self.scale) is not int or not 0 <= self.scale <= self.precision:
+            raise InvalidInputError(
+                f"decimal has scale {self.scale!r}: it is a whole number from 0 to the precision, {self.precision}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Float4:
+    """A binary floating-point number of 4 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """A binary floating-point number of 8 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """Text of exactly `length` characters."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        _check_length(self.length, "char")
+
+
+@dataclass(frozen=True, slots=True)
+class Varchar:
+    """Text of at most `length` characters; of any length where that is None."""
+
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.length is not None:
+            _check_length(self.length, "varchar")
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A day of the calendar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time of day in microseconds, wherever that may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTz:
+    """A time of day in microseconds, kept in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A day with a time in microseconds, wherever that may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampTz:
+    """A point in time in microseconds, kept in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Exactly `length` bytes."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        _check_length(self.length, "fixed")
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Bytes of any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Several named columns in one."""
+
+    columns: "tuple[Column, ...]"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if not self.columns:
+            raise InvalidInputError("a struct has no columns: give it at least one")
+        check_column_names(self.columns, "a struct")
+        for column in self.columns:
+            if column.default is not None:
+                raise InvalidInputError(f"{column.name!r} in a struct has a default: only a table's columns have one")
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Any number of elements in order."""
+
+    element: "Column"
+
+    def __post_init__(self) -> None:
+        _check_inner_name(self.element, ELEMENT_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values by key; a key is never null."""
+
+    key: "Column"
+    value: "Column"
+
+    def __post_init__(self) -> None:
+        _check_inner_name(self.key, KEY_NAME)
+        _check_inner_name(self.value, VALUE_NAME)
+        if self.key.nullable:
+            raise InvalidInputError("a map's key is nullable: a key is never null")
+
+
+DataType: TypeAlias = (
+    Boolean
+    | Int2
+    | Int4
+    | Int8
+    | Decimal
+    | Float4
+    | Float8
+    | Char
+    | Varchar
+    | Date
+    | Time
+    | TimeTz
+    | Timestamp
+    | TimestampTz
+    | Fixed
+    | Binary
+    | Struct
+    | List
+    | Map
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its id never changes and is never given to another, so names may."""
+
+    id: int
+    name: str
+    type: DataType
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+    """What is written where no value is given, as SQL text."""
+    properties: Mapping[str, str] = NO_PROPERTIES
+
+    def __post_init__(self) -> None:
+        if type(self.id) is not int or not 0 <= self.id <= COLUMN_ID_MAX:
+            raise InvalidInputError(f"column {self.name!r} has the id {self.id!r}: it is a number from 0 to 2³¹ − 1")
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidInputError(f"column {self.id} has the name {self.name!r}: a name has at least one character")
+        if not isinstance(self.type, DataType):
+            raise InvalidInputError(f"column {self.name!r} has the type {self.type!r}, which is not a data type")
+        check_text(self.name, "a column's name")
+        if self.comment is not None:
+            check_text(self.comment, f"the comment of column {self.name!r}")
+        if self.default is not None:
+            check_text(self.default, f"the default of column {self.name!r}")
+            if not self.default.strip():
+                raise InvalidInputError(f"column {self.name!r} has an empty default: leave it out, or write null")
+        if type(self.properties) is not Properties:
+            object.__setattr__(self, "properties", Properties(self.properties))
+
+
+def list_of(element: DataType, *, id: int = 0, nullable: bool = True) -> List:  # noqa: A002
+    """Return a list of `element`; its column's id is 0 until a schema gives it another."""
+    return List(Column(id, ELEMENT_NAME, element, nullable))
+
+
+def map_of(key: DataType, value: DataType, *, key_id: int = 0, value_id: int = 0, value_nullable: bool = True) -> Map:
+    """Return a map from `key` to `value`; the columns' ids are 0 until a schema gives them others."""
+    return Map(
+        Column(key_id, KEY_NAME, key, nullable=False), Column(value_id, VALUE_NAME, value, nullable=value_nullable)
+    )
+
+
+def is_nested(data_type: DataType) -> bool:
+    """Return whether columns lie inside `data_type`."""
+    return isinstance(data_type, Struct | List | Map)
+
+
+def inner_columns(data_type: DataType) -> "tuple[Column, ...]":
+    """Return the columns directly inside `data_type`; none for a plain type."""
+    match data_type:
+        case Struct(columns):
+            return columns
+        case List(element):
+            return (element,)
+        case Map(key, value):
+            return (key, value)
+        case _:
+            return ()
+
+
+def with_inner_columns(data_type: DataType, columns: Iterator[Column]) -> DataType:
+    """Return `data_type` with its inner columns taken in order from `columns`."""
+    match data_type:
+        case Struct(old):
+            return Struct(tuple(next(columns) for _ in old))
+        case List():
+            return replace(data_type, element=next(columns))
+        case Map():
+            return replace(data_type, key=next(columns), value=next(columns))
+        case _:
+            return data_type
+
+
+def _check_length(length: int, word: str) -> None:
+    if type(length) is not int or not 1 <= length <= _LENGTH_MAX:
+        raise InvalidInputError(f"{word} has length {length!r}: it is a whole number from 1")
+
+
+def _check_inner_name(column: Column, name: str) -> None:
+    if column.name != name:
+        raise InvalidInputError(f"an inner column is called {column.name!r}: here it is always {name!r}")
+    if column.default is not None:
+        raise InvalidInputError(f"the inner column {name!r} has a default: only columns of the table have one")
+
+
+def check_column_names(columns: tuple[Column, ...], where: str) -> None:
+    """Refuse names that differ only in case, because Spark takes them for the same."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        folded = column.name.casefold()
+        if folded in seen:
+            raise InvalidInputError(
+                f"{where} has both {seen[folded]!r} and {column.name!r}: SQL does not tell them apart"
+            )
+        seen[folded] = column.name

@@ -1,0 +1,200 @@
+"""The plain Python values that bounds of columns and values of partitions are made of.
+
+Times are exact to the microsecond, and what has a zone is kept in UTC. A bound
+of long text or bytes is shortened so that it still bounds: the lower one by
+cutting, the upper one by cutting and rounding up.
+"""
+
+import datetime
+import decimal
+import math
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import check_text
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    Time,
+    Timestamp,
+    TimestampTz,
+    TimeTz,
+    Varchar,
+)
+
+__all__ = [
+    "BOUND_LENGTH_MAX",
+    "MICROS_PER_DAY",
+    "Value",
+    "canonical_value",
+    "date_of_days",
+    "days_of",
+    "fits_type",
+    "lower_bound",
+    "micros_of_datetime",
+    "micros_of_time",
+    "time_of_micros",
+    "timestamp_of_micros",
+    "timestamp_tz_of_micros",
+    "upper_bound",
+]
+
+Value: TypeAlias = (
+    bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | datetime.time
+)
+
+BOUND_LENGTH_MAX: Final = 32
+MICROS_PER_DAY: Final = 86_400_000_000
+_EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_LAST_CHARACTER: Final = 0x10FFFF
+
+
+def canonical_value(value: Value, what: str = "value") -> Value:
+    """Return `value` in its one form, with zones turned into UTC; refuse what cannot be stored or ordered."""
+    kind = type(value)
+    if kind is int or kind is bool or kind is bytes or kind is datetime.date:
+        return value
+    if isinstance(value, str) and kind is str:
+        check_text(value, what)
+        return value
+    if isinstance(value, float) and kind is float:
+        if math.isnan(value):
+            raise InvalidInputError(f"{what} is not a number (NaN), which has no place in an order")
+        return value
+    if isinstance(value, decimal.Decimal) and kind is decimal.Decimal:
+        if not value.is_finite():
+            raise InvalidInputError(f"{what} is {value}: a decimal is finite")
+        return value
+    if isinstance(value, datetime.datetime) and kind is datetime.datetime:
+        return _canonical_datetime(value, what)
+    if isinstance(value, datetime.time) and kind is datetime.time:
+        return _canonical_time(value)
+    raise InvalidInputError(
+        f"{what} is {value!r} of type {kind.__name__}: it is a bool, int, float, Decimal, str, bytes, date, "
+        "datetime or time"
+    )
+
+
+def fits_type(value: Value, data_type: DataType) -> bool:
+    """Return whether `value` is what a column of `data_type` holds."""
+    allowed = _PYTHON_TYPES.get(type(data_type))
+    if allowed is None or type(value) is not allowed:
+        return False
+    if isinstance(value, datetime.datetime | datetime.time):
+        return (value.tzinfo is not None) == isinstance(data_type, TimestampTz | TimeTz)
+    return True
+
+
+def lower_bound(value: Value) -> Value:
+    """Return a short value that is not greater than `value`."""
+    if isinstance(value, str | bytes):
+        return value[:BOUND_LENGTH_MAX]
+    return value
+
+
+def upper_bound(value: Value) -> Value | None:
+    """Return a short value that is not smaller than `value`, or None where no short one exists."""
+    if isinstance(value, str) and len(value) > BOUND_LENGTH_MAX:
+        return _rounded_up_text(value[:BOUND_LENGTH_MAX])
+    if isinstance(value, bytes) and len(value) > BOUND_LENGTH_MAX:
+        kept = value[:BOUND_LENGTH_MAX].rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    return value
+
+
+def days_of(day: datetime.date) -> int:
+    """Return the days from 1970-01-01 to `day`."""
+    return day.toordinal() - _EPOCH_DAY
+
+
+def date_of_days(days: int) -> datetime.date:
+    """Return the day that lies `days` after 1970-01-01; a ValueError or OverflowError outside years 1 to 9999."""
+    return datetime.date.fromordinal(days + _EPOCH_DAY)
+
+
+def micros_of_datetime(moment: datetime.datetime) -> int:
+    """Return the microseconds from the start of 1970 to `moment`."""
+    return (moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)) // _MICROSECOND
+
+
+def timestamp_of_micros(micros: int) -> datetime.datetime:
+    """Return the day with time, without a zone; an OverflowError outside years 1 to 9999."""
+    return _EPOCH + datetime.timedelta(microseconds=micros)
+
+
+def timestamp_tz_of_micros(micros: int) -> datetime.datetime:
+    """Return the point in time in UTC; an OverflowError outside years 1 to 9999."""
+    return _EPOCH_UTC + datetime.timedelta(microseconds=micros)
+
+
+def micros_of_time(time: datetime.time) -> int:
+    """Return the microseconds since midnight."""
+    return ((time.hour * 60 + time.minute) * 60 + time.second) * 1_000_000 + time.microsecond
+
+
+def time_of_micros(micros: int, tzinfo: datetime.tzinfo | None = None) -> datetime.time:
+    """Return the time of day that many microseconds after midnight; a ValueError past the day's end."""
+    seconds, microsecond = divmod(micros, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return datetime.time(hour, minute, second, microsecond, tzinfo)
+
+
+def _canonical_datetime(value: datetime.datetime, what: str) -> datetime.datetime:
+    if value.utcoffset() is None:
+        return value.replace(tzinfo=None, fold=0)
+    if value.tzinfo is datetime.UTC:
+        return value
+    try:
+        return value.astimezone(datetime.UTC)
+    except OverflowError as error:
+        raise InvalidInputError(f"{what} is {value}, which lies outside the years 1 to 9999 in UTC") from error
+
+
+def _canonical_time(value: datetime.time) -> datetime.time:
+    offset = value.utcoffset()
+    if offset is None:
+        return value.replace(tzinfo=None, fold=0)
+    return time_of_micros((micros_of_time(value) - offset // _MICROSECOND) % MICROS_PER_DAY, datetime.UTC)
+
+
+def _rounded_up_text(text: str) -> str | None:
+    kept = text.rstrip(chr(_LAST_CHARACTER))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    # Surrogates are no characters: U+E000 is what follows U+D7FF.
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
+
+
+_PYTHON_TYPES: Final[dict[type, type]] = {
+    Boolean: bool,
+    Int2: int,
+    Int4: int,
+    Int8: int,
+    Decimal: decimal.Decimal,
+    Float4: float,
+    Float8: float,
+    Char: str,
+    Varchar: str,
+    Date: datetime.date,
+    Time: datetime.time,
+    TimeTz: datetime.time,
+    Timestamp: datetime.datetime,
+    TimestampTz: datetime.datetime,
+    Fixed: bytes,
+    Binary: bytes,
+}
