@@ -1,0 +1,318 @@
+"""Tree keys: how the way to an object becomes one text that sorts as its parts do.
+
+Every part has a shape with a known end, and is filled up with spaces, which sort
+before every character that a name may have:
+
+    name        padded to the most UTF-8 bytes that the lakehouse allows
+    identifier  padded to 36 bytes and closed by one more space; a longer one is only closed
+    number      decimal digits, zeros in front
+
+What lies below a table carries the table's id in place of its names, so that
+renaming a table or a namespace leaves all of it where it is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    SharedTransactionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+
+__all__ = [
+    "IDENTIFIER_BYTES_MAX",
+    "NEWER_KEYS",
+    "OLDER_KEYS",
+    "KeyEncoding",
+    "KeyParts",
+    "KeyRange",
+    "NameSizes",
+    "Part",
+    "locator_of_parts",
+    "parts_of_locator",
+    "schema_word",
+]
+
+IDENTIFIER_BYTES_MAX = 100
+_IDENTIFIER_WIDTH = len("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8")
+_NUMBER_DIGITS = 20
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_TEXT = re.compile("[^\x00-\x20\x7f/\ud800-\udfff]+")
+
+Part = str | int
+
+
+class KeyParts(NamedTuple):
+    """What a tree key says: the kind of the object, and the parts of the way to it, outermost first."""
+
+    kind: Kind
+    parts: tuple[Part, ...]
+
+
+class KeyRange(NamedTuple):
+    """The tree keys from `first` on and before `end`."""
+
+    first: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class NameSizes:
+    """How many UTF-8 bytes names may have, as the definition of the lakehouse says; views count as tables."""
+
+    namespace_bytes_max: int = 100
+    table_bytes_max: int = 100
+
+    def __post_init__(self) -> None:
+        if self.namespace_bytes_max < 1 or self.table_bytes_max < 1:
+            raise ValueError(f"{self}: a name has at least one byte")
+
+
+class _Shape(Enum):
+    NAMESPACE_NAME = "namespace name"
+    TABLE_NAME = "table name"
+    IDENTIFIER = "identifier"
+    TABLE_VERSION = "table version"
+    POSITION = "stream position"
+
+
+_DIGITS = {_Shape.TABLE_VERSION: _NUMBER_DIGITS, _Shape.POSITION: _NUMBER_DIGITS}
+
+# The lakehouse itself has no tree key: a system row of the root points to it.
+_SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
+    Kind.NAMESPACE: (_Shape.NAMESPACE_NAME,),
+    Kind.TABLE: (_Shape.NAMESPACE_NAME, _Shape.TABLE_NAME),
+    Kind.VIEW: (_Shape.NAMESPACE_NAME, _Shape.TABLE_NAME),
+    Kind.SHARED_TRANSACTION: (_Shape.IDENTIFIER,),
+    Kind.TABLE_VERSION: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION),
+    Kind.STREAM: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER),
+    Kind.PARTITION: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER, _Shape.IDENTIFIER),
+    Kind.DELTA: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER, _Shape.IDENTIFIER, _Shape.POSITION),
+}
+
+
+def schema_word(schema_id: int) -> str:
+    """Return the four characters that stand for a schema id in a tree key.
+
+    >>> schema_word(2)
+    'C==='
+    """
+    return _ALPHABET[schema_id] + "==="
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEncoding:
+    """How one format revision frames the parts of a tree key: what stands before and after them."""
+
+    before: Mapping[Kind, str]
+    after: Mapping[Kind, str]
+
+    def __post_init__(self) -> None:
+        if len(_SHAPES) not in {len(set(self.before.values())), len(set(self.after.values()))}:
+            raise ValueError("two kinds of objects would share their tree keys")
+
+    def key_of(self, kind: Kind, parts: Sequence[Part], sizes: NameSizes) -> str:
+        """Return the tree key of the object of that kind to which the parts lead.
+
+        >>> NEWER_KEYS.key_of(Kind.TABLE, ("default", "table"), NameSizes(8, 8))
+        'C===default table   '
+        """
+        shapes = _SHAPES.get(kind, ())
+        if not shapes:
+            raise InvalidInputError(f"a {kind.word} has no tree key")
+        if len(parts) != len(shapes):
+            raise InvalidInputError(f"the way to a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}")
+        return self.before[kind] + _written(shapes, parts, sizes) + self.after[kind]
+
+    def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
+        """Return what the tree key says; one that no object can have is a `FormatError`."""
+        for kind in _SHAPES:
+            before, after = self.before[kind], self.after[kind]
+            if key.startswith(before) and key.endswith(after) and len(key) > len(before) + len(after):
+                parts = _read(_SHAPES[kind], key[len(before) : len(key) - len(after)], sizes)
+                if parts is not None:
+                    return KeyParts(kind, parts)
+        raise FormatError(f"{key!r} is not the tree key of any object: run `mangrove check`")
+
+    def range_below(
+        self,
+        kind: Kind,
+        parent: Sequence[Part],
+        sizes: NameSizes,
+        *,
+        name_prefix: str = "",
+        after: Part | None = None,
+    ) -> KeyRange:
+        """Return where the tree keys of the objects of that kind below `parent` lie.
+
+        A parent that is more than one level up stands for everything of that kind
+        below it. `name_prefix` and `after` (the last one already seen) need the
+        direct parent. Other keys may lie in the range too: `is_of_kind` tells.
+        """
+        shapes = _SHAPES[kind]
+        if len(parent) >= len(shapes) or ((name_prefix or after is not None) and len(parent) != len(shapes) - 1):
+            raise InvalidInputError(f"{tuple(parent)!r} is not what a {kind.word} lies directly below")
+        if name_prefix:
+            if shapes[-1] in _DIGITS:
+                raise InvalidInputError(f"a {kind.word} has a number and not a name that could start so")
+            _check_text(name_prefix, "prefix of a name")
+        start = self.before[kind] + _written(shapes[: len(parent)], parent, sizes)
+        first = start + name_prefix
+        if after is not None:
+            # No key is a beginning of another one of its kind, so this is the very next text.
+            first = max(first, start + _written(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0")
+        end = _after_all_with_prefix(start + name_prefix)
+        return KeyRange(min(first, end), end)
+
+    def is_of_kind(self, key: str, kind: Kind, sizes: NameSizes) -> bool:
+        """Return whether a key that was found in a range of that kind belongs there."""
+        return self.parts_of(key, sizes).kind is kind
+
+
+def parts_of_locator(locator: Locator, namespace_key_name: str | None = None) -> KeyParts:
+    """Return what the tree key of the object says.
+
+    A namespace that was renamed keeps the name under which its tables and views
+    are filed: for those, `namespace_key_name` is that name.
+    """
+    if isinstance(locator, TableLocator | ViewLocator):
+        return KeyParts(locator.kind, (namespace_key_name or locator.namespace, locator.name))
+    if isinstance(locator, NamespaceLocator | SharedTransactionLocator):
+        return KeyParts(locator.kind, locator.parts)
+    # A table's id is enough: it is unique in the lakehouse, whatever namespace it was born in.
+    return KeyParts(locator.kind, locator.parts[1:])
+
+
+def locator_of_parts(way: KeyParts, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
+    """Return the locator of the object that a tree key names.
+
+    `namespace` is the present name of the namespace where it differs from the
+    one in the key; `namespace_id`, needed for what lies below a table, is not in
+    the key at all.
+    """
+    match way:
+        case (Kind.NAMESPACE, (str(name),)):
+            return NamespaceLocator(name)
+        case (Kind.SHARED_TRANSACTION, (str(name),)):
+            return SharedTransactionLocator(name)
+        case (Kind.TABLE, (str(key_name), str(name))):
+            return TableLocator(namespace or key_name, name)
+        case (Kind.VIEW, (str(key_name), str(name))):
+            return ViewLocator(namespace or key_name, name)
+    if namespace_id is None:
+        raise InvalidInputError(f"the locator of a {way.kind.word} needs the id of the table's namespace")
+    match way:
+        case (Kind.TABLE_VERSION, (str(table_id), int(version))):
+            return TableVersionLocator(namespace_id, table_id, version)
+        case (Kind.STREAM, (str(table_id), int(version), str(stream_id))):
+            return StreamLocator(namespace_id, table_id, version, stream_id)
+        case (Kind.PARTITION, (str(table_id), int(version), str(stream_id), str(partition_id))):
+            return PartitionLocator(namespace_id, table_id, version, stream_id, partition_id)
+        case (Kind.DELTA, (str(table_id), int(version), str(stream_id), str(partition_id), int(position))):
+            return DeltaLocator(namespace_id, table_id, version, stream_id, partition_id, position)
+    raise InvalidInputError(f"{way!r} leads to no object")
+
+
+def _newer() -> KeyEncoding:
+    return KeyEncoding(
+        before={kind: schema_word(kind) for kind in _SHAPES},
+        after=dict.fromkeys(_SHAPES, ""),
+    )
+
+
+def _older() -> KeyEncoding:
+    """Only the ids of namespaces and tables are given; 2, between them, may mean something to another program.
+
+    Objects that only we write also have their id in front, so that those below one
+    parent are neighbours in this format revision too.
+    """
+    ids: Mapping[Kind, int] = {kind: kind for kind in _SHAPES} | {Kind.TABLE: 3, Kind.VIEW: 9}
+    given = {Kind.NAMESPACE, Kind.TABLE}
+    return KeyEncoding(
+        before={kind: " " if kind in given else " " + schema_word(ids[kind]) for kind in _SHAPES},
+        after={kind: schema_word(ids[kind]) for kind in _SHAPES},
+    )
+
+
+NEWER_KEYS = _newer()
+OLDER_KEYS = _older()
+
+
+def _written(shapes: Sequence[_Shape], parts: Sequence[Part], sizes: NameSizes) -> str:
+    return "".join(_part_written(shape, part, sizes) for shape, part in zip(shapes, parts, strict=True))
+
+
+def _part_written(shape: _Shape, part: Part, sizes: NameSizes) -> str:
+    digits = _DIGITS.get(shape)
+    if digits is not None:
+        if not isinstance(part, int) or not 0 <= part < 10**digits:
+            raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a whole number of up to {digits} digits")
+        return f"{part:0{digits}d}"
+    if not isinstance(part, str):
+        raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a text")
+    _check_text(part, shape.value)
+    bytes_max = _bytes_max(shape, sizes)
+    size = len(part) if part.isascii() else len(part.encode())
+    if size > bytes_max:
+        raise InvalidInputError(f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows {bytes_max}")
+    if shape is _Shape.IDENTIFIER:
+        return part + " " * max(_IDENTIFIER_WIDTH + 1 - size, 1)
+    return part + " " * (bytes_max - size)
+
+
+def _bytes_max(shape: _Shape, sizes: NameSizes) -> int:
+    if shape is _Shape.NAMESPACE_NAME:
+        return sizes.namespace_bytes_max
+    return sizes.table_bytes_max if shape is _Shape.TABLE_NAME else IDENTIFIER_BYTES_MAX
+
+
+def _check_text(text: str, what: str) -> None:
+    if _TEXT.fullmatch(text) is None:
+        raise InvalidInputError(
+            f"{text!r} cannot be a {what}: it is empty or has a space, a control character, a slash or half a surrogate"
+        )
+
+
+def _read(shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
+    """Return the parts, or None where `text` was not written by `_written` with these shapes."""
+    parts: list[Part] = []
+    try:
+        rest = text.encode()
+        for shape in shapes:
+            part, rest = _first_part(shape, rest, sizes)
+            parts.append(part)
+        if rest or _written(shapes, parts, sizes) != text:
+            return None
+    except (InvalidInputError, ValueError):
+        return None
+    return tuple(parts)
+
+
+def _first_part(shape: _Shape, data: bytes, sizes: NameSizes) -> tuple[Part, bytes]:
+    digits = _DIGITS.get(shape)
+    if digits is not None:
+        return int(data[:digits]), data[digits:]
+    is_identifier = shape is _Shape.IDENTIFIER
+    width = max(data.index(b" "), _IDENTIFIER_WIDTH) + 1 if is_identifier else _bytes_max(shape, sizes)
+    return data[:width].rstrip(b" ").decode(), data[width:]
+
+
+def _after_all_with_prefix(prefix: str) -> str:
+    """Return the least text that is greater than every text that starts with `prefix`.
+
+    Every prefix here starts with a character that has a successor, so there is one.
+    """
+    stem = prefix.rstrip("\U0010ffff")
+    return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1))

@@ -1,0 +1,118 @@
+"""A format revision of the tree layout as one value, so that nothing above the codecs asks which one it is.
+
+A lakehouse says itself which one it has: by the columns of its nodes, and by the
+width of its root nodes' names. What its hint file is called is only advice.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, KeyEncoding
+from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames, newer_node_path, older_node_path
+
+__all__ = [
+    "CREATED_AT_MILLIS",
+    "LAKEHOUSE_DEFINITION",
+    "NEWER",
+    "N_KEYS",
+    "OLDER",
+    "PREVIOUS_ROOT",
+    "ROLLBACK_FROM_ROOT",
+    "Columns",
+    "Revision",
+    "revision_of_columns",
+    "root_names_among",
+]
+
+LAKEHOUSE_DEFINITION = "lakehouse_def"
+PREVIOUS_ROOT = "previous_root"
+ROLLBACK_FROM_ROOT = "rollback_from_root"
+CREATED_AT_MILLIS = "created_at_millis"
+N_KEYS = "n_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the columns of a node file are called; without one for children or transactions it has none."""
+
+    key: str
+    value: str
+    child: str | None
+    transaction: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that a node file has, in the order in which they are written."""
+        return tuple(name for name in (self.key, self.value, self.child, self.transaction) if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One way in which the tree layout has been specified, or in which another program writes it.
+
+    System rows have the names above everywhere but in files; `system_names` says
+    which are called otherwise there.
+    """
+
+    name: str
+    columns: Columns
+    roots: RootNames
+    hint_path: str
+    node_path: Callable[[str], str]
+    keys: KeyEncoding
+    writable: bool = True
+    system_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    system_rows_in_roots_only: bool = False
+
+    def with_roots(self, roots: RootNames) -> "Revision":
+        """Return this format revision for a lakehouse whose root nodes are named like that."""
+        return replace(self, roots=roots)
+
+
+NEWER = Revision(
+    name="newer",
+    columns=Columns("key", "value", "pnode", "txn"),
+    roots=RootNames(digits=32),
+    hint_path="_latest_hint.txt",
+    node_path=newer_node_path,
+    keys=NEWER_KEYS,
+)
+
+OLDER = Revision(
+    name="older",
+    columns=Columns("key", "pvalue", "pnode", None),
+    roots=RootNames(digits=32),
+    hint_path="_latest_hint",
+    node_path=older_node_path,
+    keys=OLDER_KEYS,
+    system_names=MappingProxyType({LAKEHOUSE_DEFINITION: "lakehouse"}),
+    system_rows_in_roots_only=True,
+)
+
+
+def root_names_among(paths: Iterable[str]) -> RootNames | None:
+    """Return how root nodes are named among the files at the top of a root URI, or None if there are none.
+
+    Two widths in one place would give one version two names, and two writers
+    could both win it: that is refused.
+    """
+    candidates = [RootNames(digits) for digits in ROOT_DIGITS_KNOWN]
+    found = {names: path for path in paths for names in candidates if names.is_root(path)}
+    if len(found) > 1:
+        raise FormatError(
+            f"root nodes of different widths lie side by side ({', '.join(found.values())}): "
+            "one of them was not written for this lakehouse; move it away"
+        )
+    return next(iter(found), None)
+
+
+def revision_of_columns(columns: Iterable[str], known: Iterable[Revision] = (NEWER, OLDER)) -> Revision | None:
+    """Return the format revision whose node files have these columns, or None if none has.
+
+    Columns that nobody knows may be there too; the one with the most columns wins.
+    """
+    there = set(columns)
+    fitting = [revision for revision in known if there.issuperset(revision.columns.names)]
+    return max(fitting, key=lambda revision: len(revision.columns.names), default=None)
