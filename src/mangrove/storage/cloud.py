@@ -1,0 +1,265 @@
+"""The store in a bucket of S3, Google Cloud Storage or Azure.
+
+A conditional write can be answered wrongly in honest ways: applied, but the
+answer was lost; refused with 409 though nobody holds the path; repeated by a
+proxy, which then reports the first try as a rival. So a `create` that was not
+plainly accepted is settled by reading the object back.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+import obstore
+
+from mangrove.errors import NotFoundError, StorageError
+from mangrove.storage.cloud_client import Clients, build_clients
+from mangrove.storage.cloud_errors import CLOUD_ERRORS, explained, is_final, names_no_bucket
+from mangrove.storage.paths import check_path, check_prefix, check_range
+from mangrove.storage.port import Entry, ObjectInfo, Prefix
+from mangrove.storage.uri import RootUri
+
+__all__ = ["CloudStore", "cloud_store"]
+
+_THREADS_MAX = 32
+_CREATE_ATTEMPTS_MAX = 12
+_PAUSE_SECONDS_FIRST = 0.05
+_PAUSE_SECONDS_MAX = 5.0
+_PAGE_OBJECTS = 1000
+_Answer = TypeVar("_Answer")
+_UNKNOWN = " Whether it was written is not known: read it back before you try again."
+
+
+def _pause(seconds: float) -> None:
+    time.sleep(random.uniform(0.5, 1.5) * seconds)
+
+
+def cloud_store(root: RootUri, options: Mapping[str, str]) -> "CloudStore":
+    """Return the store of a cloud root; nothing is sent yet."""
+    return CloudStore(root, build_clients(root, options))
+
+
+class CloudStore:
+    """Bytes at paths in a bucket."""
+
+    def __init__(self, root: RootUri, clients: Clients, pause: Callable[[float], None] = _pause) -> None:
+        """Take the clients; `pause` waits between attempts, with jitter."""
+        self._root = root
+        self._clients = clients
+        self._pause = pause
+        self._pool_lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._root.text
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them."""
+        check_path(path)
+        check_range(start, length)
+        data = self._read_whole(path) if start == 0 and length is None else self._read_range(path, start, length)
+        if data is None:
+            raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+        return data
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where there is none."""
+        for path in paths:
+            check_path(path)
+        return [*self._parallel(self._read_whole, paths)]
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        check_path(path)
+        try:
+            return int(obstore.head(self._clients.retrying, path)["size"])
+        except FileNotFoundError:
+            return None
+        except CLOUD_ERRORS as error:
+            raise explained(error, "looked at", path, self.uri) from error
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        return self.size(path) is not None
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies under `prefix`, page by page."""
+        check_prefix(prefix)
+        check_prefix(start_after)
+        if delimiter:
+            return self._level(prefix, start_after)
+        if self._clients.lists_sorted:
+            return self._objects(prefix, start_after)
+        return iter(sorted(self._found(prefix, start_after, None), key=lambda found: found.path))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what was there."""
+        check_path(path)
+        try:
+            obstore.put(self._clients.retrying, path, data, use_multipart=False)
+        except CLOUD_ERRORS as error:
+            raise explained(error, "written", path, self.uri, _UNKNOWN) from error
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects in parallel."""
+        for path in objects:
+            check_path(path)
+        for _ in self._parallel(lambda path: self.put(path, objects[path]), [*objects]):
+            pass
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object only if the path is free; settle every doubtful answer by reading it back."""
+        check_path(path)
+        last: BaseException | None = None
+        for attempt in range(_CREATE_ATTEMPTS_MAX):
+            if attempt:
+                self._pause(min(_PAUSE_SECONDS_MAX, _PAUSE_SECONDS_FIRST * 2**attempt))
+            try:
+                obstore.put(self._clients.once, path, data, mode="create", use_multipart=False)
+            except CLOUD_ERRORS as error:
+                if is_final(error):
+                    raise explained(error, "created", path, self.uri, _UNKNOWN if attempt else "") from error
+                last = error
+            else:
+                return True
+            held = self._read_after(path)
+            if held is not None:
+                return held == data
+        assert last is not None
+        raise explained(last, "created", path, self.uri, _UNKNOWN) from last
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects that are there, in batches where the cloud has them."""
+        listed = [*dict.fromkeys(paths)]
+        for path in listed:
+            check_path(path)
+        remaining = iter(listed)
+        while batch := [*islice(remaining, _PAGE_OBJECTS)]:
+            try:
+                obstore.delete(self._clients.retrying, batch)
+            except FileNotFoundError as error:
+                if names_no_bucket(error):
+                    raise explained(error, "deleted", batch[0], self.uri) from error
+                # Azure and Google stop at the first that is missing, so the rest is deleted one by one.
+                for _ in self._parallel(self._delete_one, batch):
+                    pass
+            except CLOUD_ERRORS as error:
+                raise explained(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
+
+    def _delete_one(self, path: str) -> None:
+        try:
+            obstore.delete(self._clients.retrying, path)
+        except FileNotFoundError:
+            return
+        except CLOUD_ERRORS as error:
+            raise explained(error, "deleted", path, self.uri) from error
+
+    def _read_whole(self, path: str) -> bytes | None:
+        try:
+            return obstore.get(self._clients.retrying, path).bytes().to_bytes()
+        except FileNotFoundError as error:
+            if names_no_bucket(error):
+                raise explained(error, "read", path, self.uri) from error
+            return None
+        except CLOUD_ERRORS as error:
+            raise explained(error, "read", path, self.uri) from error
+
+    def _read_range(self, path: str, start: int, length: int | None) -> bytes | None:
+        if length == 0:
+            return None if self.size(path) is None else b""
+        try:
+            if length is not None:
+                return obstore.get_range(self._clients.retrying, path, start=start, length=length).to_bytes()
+            return obstore.get(self._clients.retrying, path, options={"range": {"offset": start}}).bytes().to_bytes()
+        except FileNotFoundError as error:
+            if names_no_bucket(error):
+                raise explained(error, "read", path, self.uri) from error
+            return None
+        except CLOUD_ERRORS as error:
+            # A range past the end is an error to every server, each with its own words.
+            size = self.size(path)
+            if size is not None and start >= size:
+                return b""
+            raise explained(error, "read", path, self.uri) from error
+
+    def _read_after(self, path: str) -> bytes | None:
+        try:
+            return self._read_whole(path)
+        except StorageError as error:
+            raise StorageError(f"{error}{_UNKNOWN}") from error
+
+    def _objects(self, prefix: str, start_after: str) -> Iterator[Entry]:
+        last = ""
+        for found in self._found(prefix, start_after, max(start_after, _just_before(prefix)) or None):
+            if found.path <= last:
+                raise StorageError(
+                    f"the server of {self.uri} lists {found.path!r} after {last!r}, which is out of order; "
+                    "give the option unsorted_listing=true, which sorts in memory"
+                )
+            last = found.path
+            yield found
+
+    def _found(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
+        """Yield what the server lists, filtered again here: not every server heeds an offset."""
+        folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
+        try:
+            pages = obstore.list(self._clients.retrying, prefix=folder or None, offset=offset, chunk_size=_PAGE_OBJECTS)
+            for page in pages:
+                for found in page:
+                    path = found["path"]
+                    if path.startswith(prefix):
+                        if path > start_after:
+                            yield ObjectInfo(path, found["size"], int(found["last_modified"].timestamp() * 1000))
+                    elif path > prefix and self._clients.lists_sorted:
+                        return
+        except CLOUD_ERRORS as error:
+            raise explained(error, "listed", prefix, self.uri) from error
+
+    def _level(self, prefix: str, start_after: str) -> Iterator[Entry]:
+        folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
+        try:
+            level = obstore.list_with_delimiter(self._clients.retrying, prefix=folder or None)
+        except CLOUD_ERRORS as error:
+            raise explained(error, "listed", prefix, self.uri) from error
+        entries: list[Entry] = [Prefix(f"{path}/") for path in level["common_prefixes"]]
+        entries += [
+            ObjectInfo(found["path"], found["size"], int(found["last_modified"].timestamp() * 1000))
+            for found in level["objects"]
+        ]
+        for entry in sorted(entries, key=lambda entry: entry.path):
+            if not entry.path.startswith(prefix):
+                continue
+            if entry.path > start_after or (
+                start_after.startswith(entry.path)
+                and isinstance(entry, Prefix)
+                and next(self._found(entry.path, start_after, start_after), None) is not None
+            ):
+                yield entry
+
+    def _parallel(self, ask: Callable[[str], _Answer], paths: Sequence[str]) -> Iterator[_Answer]:
+        if len(paths) < 2:
+            return iter([ask(path) for path in paths])
+        with self._pool_lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="mangrove-cloud")
+        return self._pool.map(ask, paths)
+
+
+def _just_before(prefix: str) -> str:
+    """Return a path that sorts before everything under `prefix`, and after most of what comes before it.
+
+    The client can only ask for whole folders, so a prefix such as `_` would list
+    all the folders before it too.
+    """
+    if not prefix or prefix.endswith("/"):
+        return ""
+    before = chr(ord(prefix[-1]) - 1)
+    if before <= " " or before == "/" or "\x7f" <= before <= "\xa0" or "\ud800" <= before <= "\udfff":
+        return ""
+    return f"{prefix[:-1]}{before}~"

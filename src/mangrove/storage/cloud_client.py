@@ -1,0 +1,118 @@
+"""Building obstore clients for a root from options, environment and profile.
+
+Options are texts under obstore's names without the cloud's prefix
+(`access_key_id`, `secret_access_key`, `region`, `endpoint`, `account_name`,
+`account_key`, …), the options of its HTTP client (`timeout`, `proxy_url`, …),
+and two of ours: `retries_max`, and `unsorted_listing` for servers that list in
+an order of their own. What is not given comes from the usual places: the
+environment, the AWS profile, the machine's role.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from mangrove.errors import InvalidInputError
+from mangrove.storage.aws_profile import profile_options
+from mangrove.storage.uri import RootUri
+
+__all__ = ["Client", "Clients", "build_clients"]
+
+Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+_CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+_RETRIES_MAX = 10
+_RETRY_SECONDS_MAX = 120
+_DEFAULTS = {"connect_timeout": "10s", "timeout": "120s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Two clients of one root: `once` never repeats a request, for its caller must know of each answer."""
+
+    retrying: Client
+    once: Client
+    lists_sorted: bool
+
+
+def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
+    """Return the clients for a cloud root; nothing is sent yet."""
+    rest = {name.lower(): value for name, value in options.items()}
+    retries_max = _count("retries_max", rest.pop("retries_max", str(_RETRIES_MAX)))
+    # Directory buckets of S3 Express have no order at all.
+    unsorted = _flag("unsorted_listing", rest.pop("unsorted_listing", str(root.container.endswith("--x-s3"))))
+    client_options: dict[str, str | bool] = {
+        **_DEFAULTS,
+        **{name: rest.pop(name) for name in _CLIENT_OPTIONS & rest.keys()},
+    }
+    config = _config(root, rest)
+    endpoint = config.get("endpoint") or config.get("base_url") or ""
+    if endpoint.startswith("http://"):
+        client_options["allow_http"] = True
+    try:
+        return Clients(
+            retrying=_client(root, config, client_options, retries_max),
+            once=_client(root, config, client_options, 0),
+            lists_sorted=not unsorted,
+        )
+    except (BaseError, ValueError) as error:
+        sentence = str(error).partition("\n")[0]
+        raise InvalidInputError(f"the options for {root.text} do not fit: {sentence}; correct or drop them") from error
+
+
+def _config(root: RootUri, options: Mapping[str, str]) -> dict[str, str]:
+    config = dict(options)
+    if root.scheme == "s3":
+        if "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ and "skip_signature" not in config:
+            config = profile_options(os.environ) | config
+    elif root.scheme == "gs":
+        if "endpoint" in config:
+            config["base_url"] = config.pop("endpoint")
+    elif root.account is not None:
+        config.setdefault("account_name", root.account)
+    return config
+
+
+def _client(root: RootUri, config: Mapping[str, str], client_options: Mapping[str, str | bool], retries: int) -> Client:
+    kinds: dict[str, type[Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
+    # obstore's types want literal keys; it checks the names itself, with better words than we could.
+    arguments: dict[str, Any] = {
+        "prefix": root.path.removesuffix("/") or None,
+        "config": dict(config),
+        "client_options": dict(client_options),
+        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS_MAX)},
+    }
+    return kinds[root.scheme](root.container, **arguments)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInputError(f"the option {name} is {text!r}; give a whole number")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise InvalidInputError(f"the option {name} is {text!r}; give true or false")
+    return text.lower() == "true"

@@ -1,0 +1,51 @@
+"""Telling what a cloud's error means for the caller.
+
+obstore hands most of a server's answer on as text only, so this is the one
+place that reads it.
+"""
+
+import re
+
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+from mangrove.errors import StorageError
+
+__all__ = ["CLOUD_ERRORS", "explained", "is_final", "names_no_bucket"]
+
+CLOUD_ERRORS = (BaseError, OSError, ValueError)
+"""What obstore raises; a missing object is Python's `FileNotFoundError`."""
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_SECRETS = re.compile(r"\?\S*")
+
+
+def names_no_bucket(error: BaseException) -> bool:
+    """Whether it is the bucket that is missing, and not an object in it."""
+    return any(mark in str(error) for mark in _NO_BUCKET)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the server understood and refused, so that asking again is no use and nothing was done."""
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or names_no_bucket(error)
+
+
+def explained(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:
+    """Return the error to raise: what could not be `done`, where, why and what to do next."""
+    # Whatever follows a question mark may be a signature.
+    sentence = _SECRETS.sub("", str(error).partition("\n")[0])
+    return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome} ({sentence})")
+
+
+def _cause_and_remedy(error: BaseException) -> str:
+    text = str(error)
+    if names_no_bucket(error):
+        return "there is no such bucket or container; make it first, or correct the name."
+    if "169.254.169.254" in text or "metadata.google.internal" in text:
+        return "no credentials were found; give them as options, in the environment or in a profile."
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return "the server refused these credentials; check the key, its rights and the region."
+    if "SlowDown" in text or " 429 " in text or " 503 " in text:
+        return "the server asks to slow down, and repeated attempts did not help; try again later."
+    if "error sending request" in text:
+        return "no answer came from the server; check the endpoint and the network, then try again."
+    return "the server or its client failed; see the answer below and try again."

@@ -1,0 +1,347 @@
+"""The store in a folder of this machine, durable and exclusive across processes.
+
+    create    unnamed file, write, fsync, link to the name, fsync the folder
+    put       temporary file, write, fsync, rename to the name, fsync the folder
+
+Until the link or the rename there is nothing to see, afterwards the object is
+whole, so a writer may be killed at any moment. A folder that this store has not
+met yet has its parent fsynced too: whoever made it may not have got that far.
+"""
+
+import errno
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from mangrove.errors import NotFoundError, StorageError
+from mangrove.storage.local_folders import Folders, durably
+from mangrove.storage.local_listing import leftovers_below, objects_below
+from mangrove.storage.paths import TEMPORARY_PREFIX, check_path, check_prefix, check_range
+from mangrove.storage.port import Entry, ObjectInfo
+from mangrove.storage.uri import RootUri
+
+__all__ = ["LocalStore"]
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_UNNAMED_FILE = getattr(os, "O_TMPFILE", 0) and (os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC)
+_UNNAMED_UNSUPPORTED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EXDEV}
+_OPEN_FILES_MAX = 64
+
+
+class LocalStore:
+    """Bytes at paths below a folder, which is made at the first write."""
+
+    def __init__(self, root: RootUri, *, unnamed_files: bool = True) -> None:
+        """Take the folder; `unnamed_files=False` is for file systems that pretend to have them."""
+        self._root = root
+        self._folders = Folders(root.path)
+        self._unnamed_files = unnamed_files and bool(_UNNAMED_FILE) and os.path.isdir("/proc/self/fd")
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._root.text
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them."""
+        check_range(start, length)
+        data = self._read(path, start, length)
+        if data is None:
+            raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+        return data
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where there is none; one after the other, which no pool would beat."""
+        return [self._read(path, 0, None) for path in paths]
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        check_path(path)
+        try:
+            descriptor = self._folders.open_file(path)
+            if descriptor is None:
+                return None
+            try:
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._failure("looked at", path, error) from error
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        return self.size(path) is not None
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies under `prefix`, each folder as it is when its turn comes."""
+        check_prefix(prefix)
+        check_prefix(start_after)
+        return self._listed(prefix, objects_below(self._folders, prefix, start_after, delimiter=delimiter))
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        """Yield the temporary files of killed writers; a young one may belong to a writer at work."""
+        for entry in self._listed("", leftovers_below(self._folders)):
+            if isinstance(entry, ObjectInfo):
+                yield entry
+
+    def delete_leftovers(self, paths: Iterable[str]) -> None:
+        """Delete temporary files that `leftovers` found and that are too old to belong to a living writer."""
+        listed = [*paths]
+        for path in listed:
+            folder, _, name = path.rpartition("/")
+            check_prefix(f"{folder}/" if folder else "")
+            if not name.startswith(TEMPORARY_PREFIX):
+                raise StorageError(f"{path!r} is no temporary file, so it was left alone; use delete_many for objects")
+        self._delete(listed)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what was there."""
+        check_path(path)
+        folder, _, name = path.rpartition("/")
+        try:
+            folder_descriptor = self._folders.open_durable(folder)
+            try:
+                temporary = _new_name()
+                _write_named(folder_descriptor, temporary, data)
+                _rename(folder_descriptor, temporary, name)
+                durably(folder_descriptor)
+            finally:
+                os.close(folder_descriptor)
+        except OSError as error:
+            raise self._failure("written", path, error) from error
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects; each folder is fsynced once for all that land in it."""
+        folders: defaultdict[str, list[str]] = defaultdict(list)
+        for path in objects:
+            check_path(path)
+            folder, _, name = path.rpartition("/")
+            folders[folder].append(name)
+        for folder, names in folders.items():
+            prefix = f"{folder}/" if folder else ""
+            try:
+                folder_descriptor = self._folders.open_durable(folder)
+                try:
+                    for first in range(0, len(names), _OPEN_FILES_MAX):
+                        batch = {name: objects[prefix + name] for name in names[first : first + _OPEN_FILES_MAX]}
+                        _replace_together(folder_descriptor, batch)
+                    durably(folder_descriptor)
+                finally:
+                    os.close(folder_descriptor)
+            except OSError as error:
+                raise self._failure("written", f"{prefix}…", error) from error
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object only if the path is free."""
+        check_path(path)
+        folder, _, name = path.rpartition("/")
+        try:
+            folder_descriptor = self._folders.open_durable(folder)
+            try:
+                won = not _is_there(folder_descriptor, name) and self._link_new(folder_descriptor, name, data)
+                if won:
+                    durably(folder_descriptor)
+                else:
+                    self._refuse_unless_object(folder_descriptor, name, path)
+                return won
+            finally:
+                os.close(folder_descriptor)
+        except OSError as error:
+            raise self._failure("written", path, error) from error
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects that are there."""
+        listed = [*paths]
+        for path in listed:
+            check_path(path)
+        self._delete(listed)
+
+    def _read(self, path: str, start: int, length: int | None) -> bytes | None:
+        check_path(path)
+        try:
+            descriptor = self._folders.open_file(path)
+            if descriptor is None:
+                return None
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                end = status.st_size if length is None else min(status.st_size, start + length)
+                return _read_range(descriptor, start, end)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._failure("read", path, error) from error
+
+    def _link_new(self, folder_descriptor: int, name: str, data: bytes) -> bool:
+        if self._unnamed_files:
+            try:
+                return _link_unnamed(folder_descriptor, name, data)
+            except OSError as error:
+                if error.errno not in _UNNAMED_UNSUPPORTED:
+                    raise
+                self._unnamed_files = False
+        return _link_named(folder_descriptor, name, data)
+
+    def _refuse_unless_object(self, folder_descriptor: int, name: str, path: str) -> None:
+        """Tell a lost race from something that can never be an object: nobody would ever win there."""
+        try:
+            status = os.stat(name, dir_fd=folder_descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            # The winner's object was deleted since: this call lost all the same.
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(f"{path!r} in {self.uri} is a folder or a link, not an object; choose another path")
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        folders: defaultdict[str, list[str]] = defaultdict(list)
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            folders[folder].append(name)
+        for folder, names in folders.items():
+            try:
+                folder_descriptor = self._folders.open(folder)
+                if folder_descriptor is None:
+                    continue
+                try:
+                    if sum(_unlink(folder_descriptor, name) for name in names):
+                        durably(folder_descriptor)
+                finally:
+                    os.close(folder_descriptor)
+            except OSError as error:
+                raise self._failure("deleted", f"{folder}/…" if folder else "…", error) from error
+
+    def _listed(self, prefix: str, entries: Iterator[Entry]) -> Iterator[Entry]:
+        try:
+            yield from entries
+        except OSError as error:
+            raise self._failure("listed", prefix or "…", error) from error
+
+    def _failure(self, done: str, path: str, error: OSError) -> StorageError:
+        remedies = {
+            errno.EACCES: "give this user rights to the folder",
+            errno.EDQUOT: "free some space or raise the quota",
+            errno.EISDIR: "a folder lies there, choose another path",
+            errno.EMFILE: "raise the limit of open files (ulimit -n)",
+            errno.ENOSPC: "free some space",
+            errno.ENOTDIR: "a file lies where a folder is needed, choose another path",
+            errno.EPERM: "give this user rights to the folder",
+            errno.EROFS: "the file system is read-only, choose another one",
+        }
+        remedy = remedies.get(error.errno or 0, "look at the disk and its file system")
+        return StorageError(f"{path!r} in {self.uri} could not be {done}: {error.strerror}; {remedy}")
+
+
+def _new_name() -> str:
+    return TEMPORARY_PREFIX + os.urandom(12).hex()
+
+
+def _read_range(descriptor: int, start: int, end: int) -> bytes:
+    if end <= start:
+        return b""
+    data = os.pread(descriptor, end - start, start)
+    if len(data) == end - start:
+        return data
+    # One call returns at most about 2 GiB, and less where a signal came.
+    parts = [data]
+    at = start + len(data)
+    while data and at < end:
+        data = os.pread(descriptor, end - at, at)
+        parts.append(data)
+        at += len(data)
+    return b"".join(parts)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    if written == len(data):
+        return
+    rest = memoryview(data)[written:]
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _write_named(folder_descriptor: int, temporary: str, data: bytes) -> None:
+    descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder_descriptor)
+    try:
+        _write(descriptor, data)
+        durably(descriptor)
+    except BaseException:
+        _unlink(folder_descriptor, temporary)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _rename(folder_descriptor: int, temporary: str, name: str) -> None:
+    try:
+        os.rename(temporary, name, src_dir_fd=folder_descriptor, dst_dir_fd=folder_descriptor)
+    except BaseException:
+        _unlink(folder_descriptor, temporary)
+        raise
+
+
+def _replace_together(folder_descriptor: int, objects: Mapping[str, bytes]) -> None:
+    """Write all, then fsync all: the first fsync carries most of what the later ones would wait for."""
+    temporaries = {name: _new_name() for name in objects}
+    descriptors: list[int] = []
+    try:
+        for name, data in objects.items():
+            descriptors.append(os.open(temporaries[name], _NEW_FILE, 0o666, dir_fd=folder_descriptor))
+            _write(descriptors[-1], data)
+        for descriptor in descriptors:
+            durably(descriptor)
+        for name in objects:
+            os.rename(temporaries[name], name, src_dir_fd=folder_descriptor, dst_dir_fd=folder_descriptor)
+            del temporaries[name]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        for temporary in temporaries.values():
+            _unlink(folder_descriptor, temporary)
+
+
+def _link_unnamed(folder_descriptor: int, name: str, data: bytes) -> bool:
+    descriptor = os.open(".", _UNNAMED_FILE, 0o666, dir_fd=folder_descriptor)
+    try:
+        _write(descriptor, data)
+        durably(descriptor)
+        # Naming a folder makes Python call linkat, which alone follows the link in /proc.
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder_descriptor, follow_symlinks=True)
+    except FileExistsError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _link_named(folder_descriptor: int, name: str, data: bytes) -> bool:
+    temporary = _new_name()
+    _write_named(folder_descriptor, temporary, data)
+    try:
+        os.link(temporary, name, src_dir_fd=folder_descriptor, dst_dir_fd=folder_descriptor, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    finally:
+        _unlink(folder_descriptor, temporary)
+    return True
+
+
+def _is_there(folder_descriptor: int, name: str) -> bool:
+    """Look before the write: a path that is taken already costs no fsync."""
+    try:
+        os.stat(name, dir_fd=folder_descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unlink(folder_descriptor: int, name: str) -> bool:
+    """Remove a file; return whether there was one. A folder is no object, so it counts as absent."""
+    with suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(name, dir_fd=folder_descriptor)
+        return True
+    return False

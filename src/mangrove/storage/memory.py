@@ -1,0 +1,125 @@
+"""The store in this process's memory, which is the reference for what every store does."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from mangrove.errors import NotFoundError
+from mangrove.storage.paths import check_path, check_prefix, check_range
+from mangrove.storage.port import Entry, ObjectInfo, Prefix
+
+__all__ = ["MemoryStore", "memory_store"]
+
+
+def _now_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore:
+    """Bytes at paths in a dictionary, safe under threads."""
+
+    def __init__(self, uri: str = "memory://unnamed/", now_millis: Callable[[], int] = _now_millis) -> None:
+        self._uri = uri
+        self._now_millis = now_millis
+        self._lock = threading.Lock()
+        self._objects: dict[str, tuple[bytes, int]] = {}
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._uri
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them."""
+        check_path(path)
+        check_range(start, length)
+        found = self._objects.get(path)
+        if found is None:
+            raise NotFoundError(f"there is no object {path!r} in {self._uri}")
+        return found[0] if start == 0 and length is None else _part(found[0], start, length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where there is none."""
+        for path in paths:
+            check_path(path)
+        found = [self._objects.get(path) for path in paths]
+        return [None if one is None else one[0] for one in found]
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        check_path(path)
+        found = self._objects.get(path)
+        return None if found is None else len(found[0])
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        check_path(path)
+        return path in self._objects
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies under `prefix`, as it was when the listing began."""
+        check_prefix(prefix)
+        check_prefix(start_after)
+        with self._lock:
+            found = sorted(
+                (path, len(data), millis)
+                for path, (data, millis) in self._objects.items()
+                if path.startswith(prefix) and path > start_after
+            )
+        return _entries(found, len(prefix), delimiter=delimiter)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what was there."""
+        check_path(path)
+        with self._lock:
+            self._objects[path] = (bytes(data), self._now_millis())
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects."""
+        for path in objects:
+            check_path(path)
+        for path, data in objects.items():
+            self.put(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object only if the path is free."""
+        check_path(path)
+        with self._lock:
+            if path in self._objects:
+                return False
+            self._objects[path] = (bytes(data), self._now_millis())
+            return True
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects that are there."""
+        listed = [*paths]
+        for path in listed:
+            check_path(path)
+        with self._lock:
+            for path in listed:
+                self._objects.pop(path, None)
+
+
+_stores: dict[str, MemoryStore] = {}
+_stores_lock = threading.Lock()
+
+
+def memory_store(uri: str) -> MemoryStore:
+    """Return this process's one store with that root, so that two openings see the same objects."""
+    with _stores_lock:
+        return _stores.setdefault(uri, MemoryStore(uri))
+
+
+def _part(data: bytes, start: int, length: int | None) -> bytes:
+    return data[start:] if length is None else data[start : start + length]
+
+
+def _entries(found: list[tuple[str, int, int]], prefix_length: int, *, delimiter: bool) -> Iterator[Entry]:
+    last_prefix = None
+    for path, size, millis in found:
+        slash = path.find("/", prefix_length) if delimiter else -1
+        if slash < 0:
+            yield ObjectInfo(path, size, millis)
+        elif path[: slash + 1] != last_prefix:
+            last_prefix = path[: slash + 1]
+            yield Prefix(last_prefix)

@@ -1,0 +1,30 @@
+"""Opening the store that a URI names."""
+
+import os
+from collections.abc import Mapping
+
+from mangrove.errors import InvalidInputError
+from mangrove.storage.local import LocalStore
+from mangrove.storage.memory import memory_store
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root
+
+__all__ = ["open_store"]
+
+
+def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
+    """Return the store at a URI or a bare folder; nothing is read, written or sent yet.
+
+    `options` are for clouds only: see `mangrove.storage.cloud_client`.
+    """
+    root = parse_root(location)
+    if root.scheme in {"file", "memory"}:
+        if options:
+            raise InvalidInputError(
+                f"{root.text} takes no options, but got {', '.join(sorted(options))}; leave them out"
+            )
+        return LocalStore(root) if root.scheme == "file" else memory_store(root.text)
+    # obstore takes a noticeable part of a command's start-up, and a local lakehouse never needs it.
+    from mangrove.storage.cloud import cloud_store  # noqa: PLC0415
+
+    return cloud_store(root, options or {})

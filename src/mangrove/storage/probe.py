@@ -1,0 +1,68 @@
+"""A race on `create` that finds out whether a store really lets exactly one writer win.
+
+Several servers that speak S3 look right when asked one request at a time and
+let two writers win when asked at once. Nothing but a race shows it.
+"""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from mangrove.errors import InvalidInputError
+from mangrove.storage.port import Store
+
+__all__ = ["ProbedCreates", "probe_creates"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedCreates:
+    """What a race on several keys came to; `unfair` names the keys without exactly one winner."""
+
+    keys: int
+    threads: int
+    unfair: tuple[str, ...]
+    misread: tuple[str, ...]
+    """Keys that hold other bytes than their one winner wrote."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every key had one winner, whose bytes are there."""
+        return not self.unfair and not self.misread
+
+
+def probe_creates(store: Store, threads: int, keys: int, folder: str = "mangrove-probe") -> ProbedCreates:
+    """Let `threads` writers race for each of `keys` paths below `folder`, which must be empty, and clean up."""
+    if threads < 2 or keys < 1:
+        raise InvalidInputError(f"a race of {threads} threads for {keys} keys shows nothing; use at least 2 and 1")
+    paths = [f"{folder}/{number:05d}" for number in range(keys)]
+    gate = threading.Barrier(threads)
+    try:
+        with ThreadPoolExecutor(threads, thread_name_prefix="mangrove-probe") as pool:
+            racers = [pool.submit(_race, store, paths, writer, gate) for writer in range(threads)]
+            wins = [racer.result() for racer in racers]
+        winners = {path: [writer for writer in range(threads) if path in wins[writer]] for path in paths}
+        held = dict(zip(paths, store.read_many(paths), strict=True))
+    finally:
+        store.delete_many(paths)
+    unfair = tuple(path for path in paths if len(winners[path]) != 1)
+    misread = tuple(path for path in paths if len(winners[path]) == 1 and held[path] != _signed(path, winners[path][0]))
+    return ProbedCreates(keys, threads, unfair, misread)
+
+
+def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barrier) -> set[str]:
+    won = set()
+    try:
+        for path in paths:
+            # All start on each key together: without it the first thread would take every key unopposed.
+            gate.wait()
+            if store.create(path, _signed(path, writer)):
+                won.add(path)
+    except BaseException:
+        gate.abort()
+        raise
+    return won
+
+
+def _signed(path: str, writer: int) -> bytes:
+    return f"{path} by writer {writer}".encode()

@@ -1,0 +1,148 @@
+"""Root URIs: where a lakehouse lies, checked and in one spelling.
+
+    /data/lake                       a folder of this machine
+    file:///data/lake                the same
+    s3://bucket/lake                 Amazon S3 and what speaks its protocol
+    gs://bucket/lake                 Google Cloud Storage
+    az://container/lake              Azure Blob Storage, the account from options or environment
+    abfss://container@account.dfs.core.windows.net/lake
+    memory://name                    this process only
+
+A root ends in exactly one `/`. Evaluating it as a POSIX path must leave it
+unchanged, so `.`, `..` and empty segments are refused. Percent escapes mean
+what RFC 3986 says; a bare folder is taken as it is written.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from mangrove.errors import InvalidInputError
+
+__all__ = ["RootUri", "parse_root"]
+
+_SCHEMES = ("file", "s3", "gs", "az", "abfss", "memory")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(/[^?#]*)?([?#].*)?", re.DOTALL)
+_SCHEME_ONLY = re.compile(rf"(?:{'|'.join(_SCHEMES)}):/", re.IGNORECASE)
+_AUTHORITY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_AZURE_AUTHORITY = re.compile(
+    r"([A-Za-z0-9$](?:[A-Za-z0-9-]*[A-Za-z0-9])?)@([A-Za-z0-9]+)\.(?:dfs|blob)\.[A-Za-z0-9.-]+"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class RootUri:
+    """A root in parts: `path` is decoded, and below the root of the bucket it is relative and ends in `/` or is empty.
+
+    For a folder of this machine `authority` is empty and `path` is absolute.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    def __post_init__(self) -> None:
+        if self.scheme not in _SCHEMES:
+            raise InvalidInputError(f"the scheme {self.scheme!r} is not known; use one of {', '.join(_SCHEMES)}")
+        if self.scheme == "file":
+            if self.authority:
+                raise InvalidInputError(
+                    f"file://{self.authority}/… names another machine; write file:/// and an absolute path"
+                )
+            if not self.path.startswith("/"):
+                raise InvalidInputError(f"the folder {self.path!r} is not absolute; write it in full")
+        elif self.scheme == "abfss":
+            if _AZURE_AUTHORITY.fullmatch(self.authority) is None:
+                raise InvalidInputError(
+                    f"{self.authority!r} is no Azure address; write abfss://container@account.dfs.core.windows.net/…"
+                )
+        elif _AUTHORITY.fullmatch(self.authority) is None:
+            raise InvalidInputError(
+                f"{self.authority!r} is no name of a bucket; write {self.scheme}://name/… of letters, digits and '._-'"
+            )
+        _check_segments(self.path)
+
+    @property
+    def text(self) -> str:
+        """The whole URI, ending in exactly one `/`."""
+        path = self.path if self.path.startswith("/") else "/" + self.path
+        return f"{self.scheme}://{self.authority}{quote(path, safe='/~!$&()*+,;=:@')}"
+
+    @property
+    def container(self) -> str:
+        """The bucket or container, without Azure's account."""
+        return self.authority.partition("@")[0]
+
+    @property
+    def account(self) -> str | None:
+        """Azure's account, where the URI names one."""
+        match = _AZURE_AUTHORITY.fullmatch(self.authority) if self.scheme == "abfss" else None
+        return None if match is None else match[2]
+
+
+def parse_root(location: str | os.PathLike[str]) -> RootUri:
+    """Return the root that `location` names: a URI, or a bare folder of this machine.
+
+    >>> parse_root("s3://bucket/lake").text
+    's3://bucket/lake/'
+    """
+    text = os.fspath(location)
+    if not text:
+        raise InvalidInputError("the location is empty; name a folder or a URI such as s3://bucket/lake")
+    match = _URI.fullmatch(text)
+    if match is None:
+        if _SCHEME_ONLY.match(text):
+            raise InvalidInputError(
+                f"{text!r} is not a URI; write two slashes after the scheme, as in file:///data/lake"
+            )
+        return RootUri("file", "", _ended(_absolute(text)))
+    scheme, authority, path, rest = match[1].lower(), match[2], match[3] or "/", match[4]
+    if rest:
+        raise InvalidInputError(
+            f"{text!r} has a query or a fragment; a root is a place only (write %3F for a '?' in a name)"
+        )
+    decoded = _decoded(text, path)
+    return RootUri(scheme, authority, _ended(decoded if scheme == "file" else decoded.removeprefix("/")))
+
+
+def _absolute(folder: str) -> str:
+    if folder.startswith("/"):
+        return folder
+    # Checked before it is joined: joining would hide the segments that are refused.
+    _check_segments(_ended(folder))
+    return f"{os.getcwd().rstrip('/')}/{folder}"
+
+
+def _decoded(text: str, path: str) -> str:
+    if re.search(r"%(?![0-9A-Fa-f]{2})", path):
+        raise InvalidInputError(f"{text!r} has a '%' without two hex digits; write %25 for a '%' in a name")
+    if re.search("%2f", path, re.IGNORECASE):
+        raise InvalidInputError(f"{text!r} has an escaped '/'; no name may hold one")
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{text!r} has escapes that are not UTF-8; escape the bytes of UTF-8 text") from None
+
+
+def _ended(path: str) -> str:
+    return path if path.endswith("/") or not path else path + "/"
+
+
+def _check_segments(path: str) -> None:
+    if _CONTROL.search(path):
+        raise InvalidInputError(f"the root {path!r} holds a control character; use printable characters")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"the root {path!r} is not valid Unicode; use text that UTF-8 can encode") from None
+    inner = path.removeprefix("/").removesuffix("/")
+    if not inner and "//" not in path:
+        return
+    for segment in inner.split("/"):
+        if not segment:
+            raise InvalidInputError(f"the root {path!r} has an empty segment; write single slashes")
+        if segment in {".", ".."}:
+            in_full = os.path.abspath(path)
+            raise InvalidInputError(f"the root {path!r} has a {segment!r} segment; write it in full, as in {in_full!r}")

@@ -1,0 +1,1 @@
+"""What others need to test their own stores and code against Mangrove's promises."""

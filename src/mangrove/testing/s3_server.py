@@ -1,0 +1,267 @@
+"""A small server that speaks enough of S3 to play its traps, on request and without a network.
+
+One lock makes it exact, faults are queued one by one, and every request is
+counted. It stands in for no real server: those have races of their own.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import formatdate
+from hashlib import md5
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+__all__ = ["Fault", "S3Server"]
+
+FaultKind = Literal["refuse", "lose request", "lose answer", "stall", "stall before"]
+_STALL_SECONDS_MAX = 30.0
+_PAGE_KEYS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong with the next request of a method.
+
+    `refuse` answers `status` and `code` without the effect. `lose request` hangs
+    up before the effect, `lose answer` after it. `stall` has the effect and never
+    answers; `stall before` has none.
+    """
+
+    method: str
+    kind: FaultKind
+    status: int = 503
+    code: str = "SlowDown"
+
+
+class S3Server:
+    """A server on loopback with one bucket, to be used in a `with` statement."""
+
+    def __init__(self, bucket: str = "bucket", latency_seconds: float = 0.0) -> None:
+        self.bucket = bucket
+        self.latency_seconds = latency_seconds
+        self.objects: dict[str, bytes] = {}
+        self.requests: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.closing = threading.Event()
+        self._faults: deque[Fault] = deque()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.s3 = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> "S3Server":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens, as a URL."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that open a store on it."""
+        return {"endpoint": self.endpoint, "access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+
+    def fail_next(self, *faults: Fault) -> None:
+        """Queue faults; each is used up by the next request of its method."""
+        with self.lock:
+            self._faults.extend(faults)
+
+    def take_fault(self, method: str) -> Fault | None:
+        """Count a request and return what shall go wrong with it."""
+        with self.lock:
+            self.requests[method] += 1
+            if not self._faults or self._faults[0].method != method:
+                return None
+            return self._faults.popleft()
+
+    @property
+    def faults_left(self) -> int:
+        """How many queued faults no request has met yet."""
+        return len(self._faults)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+    s3: S3Server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+        """Stay silent: what matters is counted."""
+
+    def do_PUT(self) -> None:
+        with self._faulty("PUT") as goes_on:
+            if goes_on:
+                self._put()
+
+    def do_GET(self) -> None:
+        method = "LIST" if "list-type" in self._query() else "GET"
+        with self._faulty(method) as goes_on:
+            if goes_on and method == "LIST":
+                self._list()
+            elif goes_on:
+                self._get()
+
+    def do_HEAD(self) -> None:
+        with self._faulty("HEAD") as goes_on:
+            if goes_on:
+                self._get()
+
+    def do_POST(self) -> None:
+        with self._faulty("POST") as goes_on:
+            if goes_on:
+                self._delete_many()
+
+    def do_DELETE(self) -> None:
+        with self._faulty("DELETE") as goes_on:
+            if goes_on:
+                with self._s3.lock:
+                    self._s3.objects.pop(self._key(), None)
+                self._answer(204)
+
+    @property
+    def _s3(self) -> S3Server:
+        return self.server.s3
+
+    def _query(self) -> dict[str, str]:
+        return {name: values[-1] for name, values in parse_qs(urlsplit(self.path).query, True).items()}  # noqa: FBT003
+
+    def _key(self) -> str:
+        return unquote(urlsplit(self.path).path).removeprefix(f"/{self._s3.bucket}").removeprefix("/")
+
+    @contextmanager
+    def _faulty(self, method: str) -> Iterator[bool]:
+        self._muted = False
+        self._body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        fault = self._s3.take_fault(method)
+        if self._s3.latency_seconds:
+            self._s3.closing.wait(self._s3.latency_seconds)
+        if urlsplit(self.path).path.split("/")[1] != self._s3.bucket:
+            self._error(404, "NoSuchBucket")
+            yield False
+        elif fault is None:
+            yield True
+        elif fault.kind == "refuse":
+            self._error(fault.status, fault.code)
+            yield False
+        else:
+            self._muted = True
+            yield fault.kind in {"lose answer", "stall"}
+            if fault.kind.startswith("stall"):
+                self._s3.closing.wait(_STALL_SECONDS_MAX)
+            self.close_connection = True
+
+    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        if self._muted:
+            return
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        if "content_length" not in headers:
+            self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _error(self, status: int, code: str) -> None:
+        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>as asked</Message></Error>"
+        self._answer(status, text.encode())
+
+    def _put(self) -> None:
+        key = self._key()
+        with self._s3.lock:
+            if self.headers.get("if-none-match") == "*" and key in self._s3.objects:
+                taken = True
+            else:
+                taken = False
+                self._s3.objects[key] = self._body
+        if taken:
+            self._error(412, "PreconditionFailed")
+        else:
+            self._answer(200, etag=_etag(self._body))
+
+    def _get(self) -> None:
+        data = self._s3.objects.get(self._key())
+        if data is None:
+            self._error(404, "NoSuchKey")
+            return
+        times = {"last_modified": formatdate(1_700_000_000, usegmt=True), "etag": _etag(data)}
+        asked = self.headers.get("range")
+        if asked is None:
+            self._answer(200, data, content_length=str(len(data)), **times)
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, len(data) - int(last))
+        end = min(len(data), int(last) + 1) if first and last else len(data)
+        if start >= len(data):
+            self._error(416, "InvalidRange")
+            return
+        self._answer(206, data[start:end], content_range=f"bytes {start}-{end - 1}/{len(data)}", **times)
+
+    def _delete_many(self) -> None:
+        keys = [element.text or "" for element in ElementTree.fromstring(self._body).iter() if _is_key(element)]  # noqa: S314 - our own client wrote it
+        with self._s3.lock:
+            for key in keys:
+                self._s3.objects.pop(key, None)
+        deleted = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+
+    def _list(self) -> None:
+        query = self._query()
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        after = query.get("continuation-token") or query.get("start-after", "")
+        with self._s3.lock:
+            found = {key: len(data) for key, data in self._s3.objects.items() if key.startswith(prefix)}
+        shown: dict[str, str] = {}
+        for key in sorted(found):
+            slash = key.find(delimiter, len(prefix)) if delimiter else -1
+            name = key if slash < 0 else key[: slash + 1]
+            if name > after and key > after and name not in shown:
+                shown[name] = _contents(key, found[key]) if slash < 0 else _common_prefix(name)
+        page = [*shown][:_PAGE_KEYS_MAX]
+        cut = len(page) < len(shown)
+        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if cut else ""
+        entries = "".join(shown[name] for name in page)
+        text = f"<ListBucketResult><IsTruncated>{str(cut).lower()}</IsTruncated>{token}{entries}</ListBucketResult>"
+        self._answer(200, text.encode())
+
+
+def _is_key(element: ElementTree.Element) -> bool:
+    return element.tag.rpartition("}")[2] == "Key"
+
+
+def _etag(data: bytes) -> str:
+    return f'"{md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+def _contents(key: str, size: int) -> str:
+    return (
+        f"<Contents><Key>{escape(key)}</Key><LastModified>2023-11-14T22:13:20.000Z</LastModified>"
+        f"<ETag>x</ETag><Size>{size}</Size></Contents>"
+    )
+
+
+def _common_prefix(name: str) -> str:
+    return f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"

@@ -1,0 +1,54 @@
+import threading
+
+import pytest
+
+from mangrove.storage.memory import MemoryStore, memory_store
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.storage.probe import probe_creates
+from mangrove.testing.store_contract import StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+def test_two_openings_of_one_name_see_the_same_objects() -> None:
+    memory_store("memory://shared-by-name/").put("a", b"1")
+    assert memory_store("memory://shared-by-name/").read("a") == b"1"
+    assert not memory_store("memory://another-name/").exists("a")
+
+
+def test_times_come_from_the_given_clock() -> None:
+    store = MemoryStore(now_millis=lambda: 42)
+    store.put("a", b"")
+    assert [*store.list()] == [ObjectInfo("a", 0, 42)]
+
+
+def test_a_listing_shows_what_was_there_when_it_began() -> None:
+    store = MemoryStore()
+    store.put_many({"a": b"", "b": b""})
+    listing = store.list()
+    store.put("c", b"")
+    store.delete_many(["b"])
+    assert [entry.path for entry in listing] == ["a", "b"]
+
+
+def test_thirty_two_threads_leave_one_winner_per_key() -> None:
+    assert probe_creates(MemoryStore(), threads=32, keys=200).is_sound
+
+
+def test_writers_of_many_threads_lose_nothing() -> None:
+    store = MemoryStore()
+
+    def write(writer: int) -> None:
+        for number in range(100):
+            store.put(f"{writer}/{number}", b"")
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(1 for _ in store.list()) == 800
