@@ -1,0 +1,176 @@
+"""The metastore port: a versioned map from locators to objects, changed as a whole or not at all.
+
+Both layouts implement `Metastore`, and everything above works on either. Nothing
+but these values crosses the port.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableVersionLocator,
+)
+from mangrove.model.objects import Object, kind_of
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["Changes", "Commit", "Committed", "Isolation", "Metastore", "Parent", "Scan", "Snapshot"]
+
+Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
+"""What objects lie below; None is the lakehouse itself."""
+
+
+class Isolation(enum.Enum):
+    """How much of what a transaction saw must still hold when it commits."""
+
+    SNAPSHOT = "snapshot"
+    """Nobody else wrote what it writes."""
+    SERIALIZABLE = "serializable"
+    """And nobody else wrote what it read, or anything into a range that it listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All objects of one kind below a parent, or those whose name starts with `prefix`."""
+
+    kind: Kind
+    parent: Parent
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction wants: its writes, and what must not have changed meanwhile.
+
+    `reads` and `scans` matter to a serializable transaction. `guards` matter at
+    both levels of isolation: the parent of what is created, and a scan of what
+    lies below whatever is dropped.
+
+    New deltas commute: two transactions that add to one partition never contest
+    it, the later one takes the positions after the earlier one's.
+    """
+
+    transaction_id: str
+    puts: Mapping[Locator, Object] = field(default_factory=dict)
+    deletes: frozenset[Locator] = frozenset()
+    reads: frozenset[Locator] = frozenset()
+    scans: frozenset[Scan] = frozenset()
+    guards: frozenset[Locator | Scan] = frozenset()
+    settings: LakehouseSettings | None = None
+    """The lakehouse's own new definition, where it changes; writing it contests every other change of it."""
+    message: str = ""
+    author: str = ""
+    properties: Mapping[str, str] = NO_PROPERTIES
+
+    def __post_init__(self) -> None:
+        if not self.transaction_id:
+            raise InvalidInputError("a transaction needs an id")
+        both = self.deletes & self.puts.keys()
+        if both:
+            raise InvalidInputError(f"{min(both)} is both written and deleted in one transaction")
+        for locator, value in self.puts.items():
+            if kind_of(value) is not locator.kind:
+                raise InvalidInputError(f"{locator} locates a {locator.kind.word}, not a {kind_of(value).word}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not (self.puts or self.deletes or self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One line of the history: which transaction made a version, when, and what it said about itself."""
+
+    version: int
+    created_at_millis: int
+    transaction_id: str
+    message: str = ""
+    author: str = ""
+    properties: Mapping[str, str] = NO_PROPERTIES
+    rolled_back_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that became a version, with its changes as they were made real."""
+
+    snapshot: "Snapshot"
+    changes: Changes
+
+
+class Snapshot(Protocol):
+    """The whole lakehouse as one version has it; it never changes."""
+
+    @property
+    def version(self) -> int:
+        """The version's number; the first is 0."""
+        ...
+
+    @property
+    def commit(self) -> Commit:
+        """The history's line about this version."""
+        ...
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """The lakehouse's own definition."""
+        ...
+
+    def get(self, locator: Locator) -> Object | None:
+        """Return the object, or None if there is none."""
+        ...
+
+    def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
+        """Return the objects in the order asked, None where there is none."""
+        ...
+
+    def children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for.
+
+        Only names that start with `prefix`, and only what comes after `after`.
+        """
+        ...
+
+    def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
+        """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        ...
+
+
+class Metastore(Protocol):
+    """All versions of one lakehouse."""
+
+    def latest(self) -> Snapshot:
+        """Return the newest version that is committed now."""
+        ...
+
+    def at_version(self, version: int) -> Snapshot:
+        """Return a version by its number."""
+        ...
+
+    def at_time(self, millis: int) -> Snapshot:
+        """Return the newest version that was committed at that time or before."""
+        ...
+
+    def history(self, *, before: int | None = None) -> Iterator[Commit]:
+        """Yield the versions that are kept, newest first, optionally only those before a version."""
+        ...
+
+    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
+        """Make the changes real as the next version, or raise a `ConflictError` and change nothing.
+
+        Where others committed after `base`, the changes follow theirs as long as
+        nothing that matters at this isolation was touched.
+        """
+        ...
