@@ -8,15 +8,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from mangrove.betree.node import Node
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, KeyEncoding
+from mangrove.layouts.tree.node_rows import (
+    Rows,
+    Sections,
+    Texts,
+    read_newer_rows,
+    read_older_rows,
+    write_newer_rows,
+    write_older_rows,
+)
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames, newer_node_path, older_node_path
 
 __all__ = [
     "CREATED_AT_MILLIS",
     "LAKEHOUSE_DEFINITION",
     "NEWER",
-    "N_KEYS",
     "OLDER",
     "PREVIOUS_ROOT",
     "ROLLBACK_FROM_ROOT",
@@ -30,7 +39,6 @@ LAKEHOUSE_DEFINITION = "lakehouse_def"
 PREVIOUS_ROOT = "previous_root"
 ROLLBACK_FROM_ROOT = "rollback_from_root"
 CREATED_AT_MILLIS = "created_at_millis"
-N_KEYS = "n_keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,12 @@ class Columns:
         """The columns that a node file has, in the order in which they are written."""
         return tuple(name for name in (self.key, self.value, self.child, self.transaction) if name is not None)
 
+    def named(self, keys: Texts, values: Texts, children: Texts, transactions: Texts) -> dict[str, Texts]:
+        """Return these columns by their names in a file, without those that it does not have."""
+        names = (self.key, self.value, self.child, self.transaction)
+        contents = (keys, values, children, transactions)
+        return {name: texts for name, texts in zip(names, contents, strict=True) if name is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:
@@ -62,9 +76,14 @@ class Revision:
     hint_path: str
     node_path: Callable[[str], str]
     keys: KeyEncoding
-    writable: bool = True
+    read_rows: Callable[[Rows, int | None], Sections]
+    write_rows: Callable[[Node, Mapping[str, str], int], Rows] | None
     system_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     system_rows_in_roots_only: bool = False
+
+    def has_system_rows(self, system: Mapping[str, str]) -> bool:
+        """Return whether a node about which that is known has system rows: roots do, others may not."""
+        return LAKEHOUSE_DEFINITION in system or not self.system_rows_in_roots_only
 
     def with_roots(self, roots: RootNames) -> "Revision":
         """Return this format revision for a lakehouse whose root nodes are named like that."""
@@ -78,6 +97,8 @@ NEWER = Revision(
     hint_path="_latest_hint.txt",
     node_path=newer_node_path,
     keys=NEWER_KEYS,
+    read_rows=read_newer_rows,
+    write_rows=write_newer_rows,
 )
 
 OLDER = Revision(
@@ -87,6 +108,8 @@ OLDER = Revision(
     hint_path="_latest_hint",
     node_path=older_node_path,
     keys=OLDER_KEYS,
+    read_rows=read_older_rows,
+    write_rows=write_older_rows,
     system_names=MappingProxyType({LAKEHOUSE_DEFINITION: "lakehouse"}),
     system_rows_in_roots_only=True,
 )

@@ -1,0 +1,194 @@
+"""Columns of text in one Arrow IPC file, read without trusting a byte of it.
+
+Arrow checks the metadata of a file and, when asked, its contents, but it believes
+a compressed buffer's claim about its own size; so the claims are added up before
+anything is unpacked.
+
+A file of ours carries a checksum of its columns in the metadata of its schema.
+A program that writes the file anew makes a new schema and so drops it, which a
+row of the file would survive and then be wrong.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import mmh3
+import pyarrow as pa
+
+from mangrove.errors import FormatError, InvalidInputError
+
+__all__ = ["BYTES_MAX", "COMPRESSIONS", "EXPANDED_BYTES_MAX", "read_columns", "write_columns"]
+
+BYTES_MAX = 16 * 1024 * 1024
+EXPANDED_BYTES_MAX = 256 * 1024 * 1024
+
+_CHECKSUM = b"mangrove.checksum"
+_MAGIC = b"ARROW1"
+_CONTINUATION = 0xFFFFFFFF
+_RECORD_BATCH_HEADER = 3
+_TEXT = (pa.string(), pa.large_string())
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_WRITE_OPTIONS = {
+    "none": pa.ipc.IpcWriteOptions(use_threads=False),
+    "lz4": pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False),
+    "zstd": pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False),
+}
+COMPRESSIONS = tuple(_WRITE_OPTIONS)
+
+
+def write_columns(columns: Mapping[str, Sequence[str | None]], compression: str) -> bytes:
+    """Return an Arrow IPC file with one record batch of these columns, all of the same length."""
+    options = _WRITE_OPTIONS.get(compression)
+    if options is None:
+        raise InvalidInputError(f"{compression!r} is not a compression of node files: use one of {COMPRESSIONS}")
+    try:
+        arrays = [pa.array(column, pa.string()) for column in columns.values()]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"a text holds half a surrogate pair, which UTF-8 cannot store: {error}") from None
+    fields = [pa.field(name, pa.string()) for name in columns]
+    schema = pa.schema(fields, metadata={_CHECKSUM: _checksum(tuple(columns), arrays)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return sink.getvalue().to_pybytes()
+
+
+def read_columns(
+    data: bytes,
+    path: str,
+    names: Sequence[str],
+    *,
+    bytes_max: int = BYTES_MAX,
+    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+) -> dict[str, list[str | None]]:
+    """Return those of the named columns that the file at `path` has; the others are not looked at."""
+    if len(data) > bytes_max:
+        raise _broken(path, f"it has {len(data)} bytes, more than the {bytes_max} that a node may have")
+    try:
+        expanded = _expanded_bytes(data, path)
+    except struct.error:
+        raise _broken(path, "it is cut off, or its metadata points outside of it") from None
+    if expanded > expanded_bytes_max:
+        raise _broken(path, f"it claims to unpack to {expanded} bytes; at most {expanded_bytes_max} are believed")
+    try:
+        return _read(data, path, names)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _broken(path, f"Arrow cannot read it ({_first_line(error)})") from None
+
+
+def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | None]]:
+    buffer = pa.py_buffer(data)
+    reader = pa.ipc.open_file(buffer, options=_READ_OPTIONS)
+    if reader.num_record_batches != 1:
+        raise _broken(path, f"it has {reader.num_record_batches} record batches; a node has one")
+    there = reader.schema.names
+    wanted = [index for index, name in enumerate(there) if name in names]
+    if len({there[index] for index in wanted}) != len(wanted):
+        raise _broken(path, f"two of its columns have the same name: {there}")
+    if len(wanted) < len(there):
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
+        reader = pa.ipc.open_file(buffer, options=options)
+    batch = reader.get_batch(0)
+    batch.validate(full=True)
+    for field in batch.schema:
+        if field.type not in _TEXT:
+            raise _broken(path, f"its column {field.name!r} is {field.type}; a node's columns are text")
+    claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
+    if claimed is not None and claimed != _checksum(batch.schema.names, batch.columns):
+        raise _broken(path, "its checksum differs from its contents")
+    return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _checksum(names: Sequence[str], arrays: Sequence["pa.Array[pa.StringScalar]"]) -> bytes:
+    """Return a digest of the names and of everything that tells one column of text from another."""
+    digests = [mmh3.mmh3_x64_128_digest("\0".join(names).encode())]
+    for array in arrays:
+        rows = len(array)
+        digests.append(struct.pack("<qq", rows, array.null_count))
+        validity, offsets, texts = array.buffers()
+        if array.null_count and validity is not None:
+            digests.append(mmh3.mmh3_x64_128_digest(memoryview(validity)[: (rows + 7) // 8]))
+        if rows and offsets is not None and texts is not None:
+            digests.append(mmh3.mmh3_x64_128_digest(memoryview(offsets)[: 4 * (rows + 1)]))
+            digests.append(mmh3.mmh3_x64_128_digest(memoryview(texts)[: _numbers("<i", offsets, 4 * rows)[0]]))
+    return mmh3.mmh3_x64_128_digest(b"".join(digests)).hex().encode()
+
+
+def _expanded_bytes(data: bytes, path: str) -> int:
+    """Return how many bytes the record batches claim to unpack to, 0 where nothing is compressed.
+
+    This walks the file as Arrow does, from the footer to each record batch to its
+    buffers, of which a compressed one starts with its size when unpacked. What
+    cannot be walked raises `struct.error`.
+    """
+    (footer_size,) = _numbers("<i", data, len(data) - len(_MAGIC) - 4)
+    if not data.startswith(_MAGIC) or not data.endswith(_MAGIC) or footer_size <= 0:
+        raise struct.error("the magic words or the size of the footer are wrong")
+    footer = _target(data, len(data) - len(_MAGIC) - 4 - footer_size)
+    if _vector(data, _field(data, footer, 2), 24):
+        raise _broken(path, "it has dictionaries; a node's columns are text")
+    total = 0
+    for block in _vector(data, _field(data, footer, 3), 24):
+        offset, metadata_size = _numbers("<qi", data, block)
+        total += _expanded_bytes_of_batch(data, offset, offset + metadata_size)
+    return total
+
+
+def _expanded_bytes_of_batch(data: bytes, start: int, body: int) -> int:
+    (first_word,) = _numbers("<I", data, start)
+    message = _target(data, start + (8 if first_word == _CONTINUATION else 4))
+    header_kind, header = _field(data, message, 1), _field(data, message, 2)
+    if header_kind is None or header is None or _numbers("<B", data, header_kind) != (_RECORD_BATCH_HEADER,):
+        raise struct.error("a message is not a record batch")
+    batch = _target(data, header)
+    if _field(data, batch, 3) is None:
+        return 0
+    total = 0
+    for buffer in _vector(data, _field(data, batch, 2), 16):
+        offset, size = _numbers("<qq", data, buffer)
+        if size >= 8:
+            (unpacked_size,) = _numbers("<q", data, body + offset)
+            # Minus one says that this buffer was left as it is.
+            total += max(unpacked_size, 0)
+    return total
+
+
+def _numbers(shape: str, data: "bytes | pa.Buffer", at: int) -> tuple[int, ...]:
+    if at < 0:
+        raise struct.error("a position lies before the first byte")
+    numbers: tuple[int, ...] = struct.unpack_from(shape, data, at)
+    return numbers
+
+
+def _target(data: bytes, at: int) -> int:
+    """Return where the thing lies to which the offset at `at` points."""
+    return at + _numbers("<I", data, at)[0]
+
+
+def _field(data: bytes, table: int, index: int) -> int | None:
+    """Return where a field of a table lies, or None where the table does not have it."""
+    fields = table - _numbers("<i", data, table)[0]
+    (fields_size,) = _numbers("<H", data, fields)
+    if fields_size < 6 + 2 * index:
+        return None
+    (offset,) = _numbers("<H", data, fields + 4 + 2 * index)
+    return table + offset if offset else None
+
+
+def _vector(data: bytes, field: int | None, item_size: int) -> range:
+    """Return where the items of a vector lie."""
+    if field is None:
+        return range(0)
+    vector = _target(data, field)
+    (length,) = _numbers("<I", data, vector)
+    if length * item_size > len(data):
+        raise struct.error("a vector is longer than the file")
+    return range(vector + 4, vector + 4 + length * item_size, item_size)
+
+
+def _broken(path: str, rule: str) -> FormatError:
+    return FormatError(f"{path!r} is not a node file: {rule}. Run `mangrove check` to see what else is damaged")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
