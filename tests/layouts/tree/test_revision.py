@@ -14,6 +14,8 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, Revision, revision_of_c
         (("txn", "pnode", "extra", "value", "key"), NEWER),
         (("key", "pvalue", "pnode"), OLDER),
         (("key", "value"), None),
+        (("key", "value", "pvalue", "pnode"), None),
+        (("key", "value", "pnode"), None),
         ((), None),
     ],
 )

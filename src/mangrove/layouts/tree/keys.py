@@ -13,7 +13,7 @@ renaming a table or a namespace leaves all of it where it is.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from mangrove.model.locators import (
 
 __all__ = [
     "IDENTIFIER_BYTES_MAX",
+    "JAVA_KEYS",
     "NEWER_KEYS",
     "OLDER_KEYS",
     "KeyEncoding",
@@ -70,19 +71,24 @@ class KeyRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameSizes:
-    """How many UTF-8 bytes names may have, as the definition of the lakehouse says; views count as tables."""
+    """How many UTF-8 bytes names may have, as the definition of the lakehouse says.
+
+    Views count as tables where they have no size of their own.
+    """
 
     namespace_bytes_max: int = 100
     table_bytes_max: int = 100
+    view_bytes_max: int | None = None
 
     def __post_init__(self) -> None:
-        if self.namespace_bytes_max < 1 or self.table_bytes_max < 1:
+        if min(self.namespace_bytes_max, self.table_bytes_max, self.view_bytes_max or 1) < 1:
             raise ValueError(f"{self}: a name has at least one byte")
 
 
 class _Shape(Enum):
     NAMESPACE_NAME = "namespace name"
     TABLE_NAME = "table name"
+    VIEW_NAME = "view name"
     IDENTIFIER = "identifier"
     TABLE_VERSION = "table version"
     POSITION = "stream position"
@@ -94,7 +100,7 @@ _DIGITS = {_Shape.TABLE_VERSION: _NUMBER_DIGITS, _Shape.POSITION: _NUMBER_DIGITS
 _SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
     Kind.NAMESPACE: (_Shape.NAMESPACE_NAME,),
     Kind.TABLE: (_Shape.NAMESPACE_NAME, _Shape.TABLE_NAME),
-    Kind.VIEW: (_Shape.NAMESPACE_NAME, _Shape.TABLE_NAME),
+    Kind.VIEW: (_Shape.NAMESPACE_NAME, _Shape.VIEW_NAME),
     Kind.SHARED_TRANSACTION: (_Shape.IDENTIFIER,),
     Kind.TABLE_VERSION: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION),
     Kind.STREAM: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER),
@@ -114,10 +120,16 @@ def schema_word(schema_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyEncoding:
-    """How one format revision frames the parts of a tree key: what stands before and after them."""
+    """How one format revision frames the parts of a tree key: what stands before and after them.
+
+    Sizes count bytes of UTF-8. The Java programs count their own characters, which
+    are halves of UTF-16, so theirs is another `codec` with another `unit_bytes`.
+    """
 
     before: Mapping[Kind, str]
     after: Mapping[Kind, str]
+    codec: str = "utf-8"
+    unit_bytes: int = 1
 
     def __post_init__(self) -> None:
         if len(_SHAPES) not in {len(set(self.before.values())), len(set(self.after.values()))}:
@@ -134,14 +146,14 @@ class KeyEncoding:
             raise InvalidInputError(f"a {kind.word} has no tree key")
         if len(parts) != len(shapes):
             raise InvalidInputError(f"the way to a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}")
-        return self.before[kind] + _written(shapes, parts, sizes) + self.after[kind]
+        return self.before[kind] + self._written(shapes, parts, sizes) + self.after[kind]
 
     def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
         """Return what the tree key says; one that no object can have is a `FormatError`."""
         for kind in _SHAPES:
             before, after = self.before[kind], self.after[kind]
             if key.startswith(before) and key.endswith(after) and len(key) > len(before) + len(after):
-                parts = _read(_SHAPES[kind], key[len(before) : len(key) - len(after)], sizes)
+                parts = self._read(_SHAPES[kind], key[len(before) : len(key) - len(after)], sizes)
                 if parts is not None:
                     return KeyParts(kind, parts)
         raise FormatError(f"{key!r} is not the tree key of any object: run `mangrove check`")
@@ -168,17 +180,67 @@ class KeyEncoding:
             if shapes[-1] in _DIGITS:
                 raise InvalidInputError(f"a {kind.word} has a number and not a name that could start so")
             _check_text(name_prefix, "prefix of a name")
-        start = self.before[kind] + _written(shapes[: len(parent)], parent, sizes)
+        start = self.before[kind] + self._written(shapes[: len(parent)], parent, sizes)
         first = start + name_prefix
         if after is not None:
             # No key is a beginning of another one of its kind, so this is the very next text.
-            first = max(first, start + _written(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0")
+            first = max(first, start + self._written(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0")
         end = _after_all_with_prefix(start + name_prefix)
         return KeyRange(min(first, end), end)
 
     def is_of_kind(self, key: str, kind: Kind, sizes: NameSizes) -> bool:
         """Return whether a key that was found in a range of that kind belongs there."""
         return self.parts_of(key, sizes).kind is kind
+
+    def _written(self, shapes: Sequence[_Shape], parts: Sequence[Part], sizes: NameSizes) -> str:
+        return "".join(self._part_written(shape, part, sizes) for shape, part in zip(shapes, parts, strict=True))
+
+    def _part_written(self, shape: _Shape, part: Part, sizes: NameSizes) -> str:
+        digits = _DIGITS.get(shape)
+        if digits is not None:
+            if not isinstance(part, int) or not 0 <= part < 10**digits:
+                raise InvalidInputError(
+                    f"{part!r} is not a {shape.value}: that is a whole number of up to {digits} digits"
+                )
+            return f"{part:0{digits}d}"
+        if not isinstance(part, str):
+            raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a text")
+        _check_text(part, shape.value)
+        size, size_max = self._size(part), _bytes_max(shape, sizes)
+        if size > size_max:
+            raise InvalidInputError(f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows {size_max}")
+        return part + " " * (max(_IDENTIFIER_WIDTH + 1 - size, 1) if shape is _Shape.IDENTIFIER else size_max - size)
+
+    def _read(self, shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
+        """Return the parts, or None where `text` was not written by `_written` with these shapes."""
+        parts: list[Part] = []
+        rest = text
+        try:
+            for shape in shapes:
+                part, rest = self._first_part(shape, rest, sizes)
+                parts.append(part)
+            if rest or self._written(shapes, parts, sizes) != text:
+                return None
+        except (InvalidInputError, ValueError):
+            return None
+        return tuple(parts)
+
+    def _first_part(self, shape: _Shape, text: str, sizes: NameSizes) -> tuple[Part, str]:
+        digits = _DIGITS.get(shape)
+        if digits is not None:
+            return int(text[:digits]), text[digits:]
+        if shape is _Shape.IDENTIFIER:
+            end = text.index(" ")
+            return text[:end], text[end + max(_IDENTIFIER_WIDTH + 1 - self._size(text[:end]), 1) :]
+        width = _bytes_max(shape, sizes)
+        if text.isascii():
+            return text[:width].rstrip(" "), text[width:]
+        data = text.encode(self.codec)
+        cut = width * self.unit_bytes
+        return data[:cut].decode(self.codec).rstrip(" "), data[cut:].decode(self.codec)
+
+    def _size(self, text: str) -> int:
+        return len(text) if text.isascii() else len(text.encode(self.codec)) // self.unit_bytes
 
 
 def parts_of_locator(locator: Locator, namespace_key_name: str | None = None) -> KeyParts:
@@ -248,33 +310,14 @@ def _older() -> KeyEncoding:
 
 NEWER_KEYS = _newer()
 OLDER_KEYS = _older()
-
-
-def _written(shapes: Sequence[_Shape], parts: Sequence[Part], sizes: NameSizes) -> str:
-    return "".join(_part_written(shape, part, sizes) for shape, part in zip(shapes, parts, strict=True))
-
-
-def _part_written(shape: _Shape, part: Part, sizes: NameSizes) -> str:
-    digits = _DIGITS.get(shape)
-    if digits is not None:
-        if not isinstance(part, int) or not 0 <= part < 10**digits:
-            raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a whole number of up to {digits} digits")
-        return f"{part:0{digits}d}"
-    if not isinstance(part, str):
-        raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a text")
-    _check_text(part, shape.value)
-    bytes_max = _bytes_max(shape, sizes)
-    size = len(part) if part.isascii() else len(part.encode())
-    if size > bytes_max:
-        raise InvalidInputError(f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows {bytes_max}")
-    if shape is _Shape.IDENTIFIER:
-        return part + " " * max(_IDENTIFIER_WIDTH + 1 - size, 1)
-    return part + " " * (bytes_max - size)
+JAVA_KEYS = replace(NEWER_KEYS, codec="utf-16-le", unit_bytes=2)
 
 
 def _bytes_max(shape: _Shape, sizes: NameSizes) -> int:
     if shape is _Shape.NAMESPACE_NAME:
         return sizes.namespace_bytes_max
+    if shape is _Shape.VIEW_NAME:
+        return sizes.view_bytes_max or sizes.table_bytes_max
     return sizes.table_bytes_max if shape is _Shape.TABLE_NAME else IDENTIFIER_BYTES_MAX
 
 
@@ -283,30 +326,6 @@ def _check_text(text: str, what: str) -> None:
         raise InvalidInputError(
             f"{text!r} cannot be a {what}: it is empty or has a space, a control character, a slash or half a surrogate"
         )
-
-
-def _read(shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
-    """Return the parts, or None where `text` was not written by `_written` with these shapes."""
-    parts: list[Part] = []
-    try:
-        rest = text.encode()
-        for shape in shapes:
-            part, rest = _first_part(shape, rest, sizes)
-            parts.append(part)
-        if rest or _written(shapes, parts, sizes) != text:
-            return None
-    except (InvalidInputError, ValueError):
-        return None
-    return tuple(parts)
-
-
-def _first_part(shape: _Shape, data: bytes, sizes: NameSizes) -> tuple[Part, bytes]:
-    digits = _DIGITS.get(shape)
-    if digits is not None:
-        return int(data[:digits]), data[digits:]
-    is_identifier = shape is _Shape.IDENTIFIER
-    width = max(data.index(b" "), _IDENTIFIER_WIDTH) + 1 if is_identifier else _bytes_max(shape, sizes)
-    return data[:width].rstrip(b" ").decode(), data[width:]
 
 
 def _after_all_with_prefix(prefix: str) -> str:

@@ -134,8 +134,9 @@ def root_names_among(paths: Iterable[str]) -> RootNames | None:
 def revision_of_columns(columns: Iterable[str], known: Iterable[Revision] = (NEWER, OLDER)) -> Revision | None:
     """Return the format revision whose node files have these columns, or None if none has.
 
-    Columns that nobody knows may be there too; the one with the most columns wins.
+    Columns that none of them knows may be there too. A file with some of the
+    columns of one and all of another's is damaged rather than the other's.
     """
-    there = set(columns)
-    fitting = [revision for revision in known if there.issuperset(revision.columns.names)]
-    return max(fitting, key=lambda revision: len(revision.columns.names), default=None)
+    candidates = tuple(known)
+    there = set(columns) & {name for revision in candidates for name in revision.columns.names}
+    return next((revision for revision in candidates if there == set(revision.columns.names)), None)

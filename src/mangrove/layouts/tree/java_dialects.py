@@ -1,0 +1,103 @@
+"""Lakehouses made by the Java programs TrinityLake and Olympia, which can be opened and read but not written.
+
+TrinityLake   _<64 binary digits>.ipc    _latest_hint.txt    definitions at optimised paths
+Olympia       vn/<64 binary digits>      vn/latest           def/<kind>/…    node/…
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from mangrove.layouts.tree.java_definitions import JavaNumbers
+from mangrove.layouts.tree.java_rows import read_olympia_rows, read_trinitylake_rows
+from mangrove.layouts.tree.keys import JAVA_KEYS
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.revision import (
+    LAKEHOUSE_DEFINITION,
+    NEWER,
+    OLDER,
+    Columns,
+    Revision,
+    root_names_among,
+)
+
+__all__ = ["OLYMPIA_JAVA", "TRINITYLAKE_JAVA", "JavaDialect", "dialect_of", "revisions_among"]
+
+
+@dataclass(frozen=True, slots=True)
+class JavaDialect:
+    """How one of the Java programs writes: its nodes as a format revision, and its definitions."""
+
+    revision: Revision
+    numbers: JavaNumbers
+
+
+TRINITYLAKE_JAVA = JavaDialect(
+    revision=replace(
+        NEWER,
+        name="TrinityLake's Java program",
+        columns=Columns("key", "value", None, None),
+        roots=RootNames(digits=64),
+        keys=JAVA_KEYS,
+        read_rows=read_trinitylake_rows,
+        write_rows=None,
+    ),
+    numbers=JavaNumbers(
+        program="TrinityLake",
+        lakehouse_path_size=6,
+        lakehouse_view_size=None,
+        lakehouse_age=9,
+        lakehouse_keep=10,
+        lakehouse_exports=12,
+        table_type=8,
+        table_format=9,
+        table_format_properties=10,
+        table_properties=11,
+    ),
+)
+
+OLYMPIA_JAVA = JavaDialect(
+    revision=replace(
+        NEWER,
+        name="Olympia's Java program",
+        columns=Columns("key", "value", "pnode", None),
+        roots=RootNames(digits=64, before="vn/", after=""),
+        hint_path="vn/latest",
+        keys=JAVA_KEYS,
+        read_rows=read_olympia_rows,
+        write_rows=None,
+        system_names=MappingProxyType({LAKEHOUSE_DEFINITION: "catalog_def"}),
+    ),
+    numbers=JavaNumbers(
+        program="Olympia",
+        lakehouse_path_size=None,
+        lakehouse_view_size=6,
+        lakehouse_age=None,
+        lakehouse_keep=None,
+        lakehouse_exports=11,
+        table_type=2,
+        table_format=3,
+        table_format_properties=4,
+        table_properties=5,
+    ),
+)
+
+
+def revisions_among(paths: Iterable[str]) -> tuple[Revision, ...]:
+    """Return the format revisions that a lakehouse may have, from what lies at the top of its root URI.
+
+    `paths` are those of a listing that stops at the first slash, folders with it.
+    None is there where there is no lakehouse. Which one it is, the columns of its
+    roots tell: `decode_node` takes all of these.
+    """
+    there = list(paths)
+    roots = root_names_among(there)
+    if roots is not None:
+        ours = (NEWER.with_roots(roots), OLDER.with_roots(roots))
+        return (*ours, TRINITYLAKE_JAVA.revision) if roots == TRINITYLAKE_JAVA.revision.roots else ours
+    return (OLYMPIA_JAVA.revision,) if any(path.startswith("vn/") for path in there) else ()
+
+
+def dialect_of(revision: Revision) -> JavaDialect | None:
+    """Return the dialect of a format revision that one of the Java programs writes; None for our own two."""
+    return next((dialect for dialect in (TRINITYLAKE_JAVA, OLYMPIA_JAVA) if dialect.revision == revision), None)

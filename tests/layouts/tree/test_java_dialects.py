@@ -1,0 +1,141 @@
+"""Proofs about rows, tree keys and definitions of the Java programs that their samples do not show."""
+
+import pyarrow as pa
+import pytest
+
+from mangrove.betree.node import Message, Node
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.java_definitions import decode_java_object, decode_java_settings
+from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA
+from mangrove.layouts.tree.java_rows import read_olympia_rows, read_trinitylake_rows
+from mangrove.layouts.tree.keys import JAVA_KEYS, KeyParts, NameSizes
+from mangrove.layouts.tree.node_file import decode_node
+from mangrove.layouts.tree.node_rows import Rows
+from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.objects import Table, TableType
+
+SIZES = NameSizes(8, 8, 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "key"),
+    [
+        (Kind.NAMESPACE, ("üñ",), "B===üñ      "),
+        (Kind.TABLE, ("ns", "😀t"), "C===ns      😀t     "),
+        (Kind.VIEW, ("ns", "v"), "D===ns      v         "),
+    ],
+)
+def test_the_java_programs_count_characters_of_java_in_names(kind: Kind, parts: tuple[str, ...], key: str) -> None:
+    assert JAVA_KEYS.parts_of(key, SIZES) == KeyParts(kind, parts)
+    assert JAVA_KEYS.key_of(kind, parts, SIZES) == key
+
+
+def rows(*cells: tuple[str | None, str | None, str | None]) -> Rows:
+    keys, values, children = zip(*cells, strict=True)
+    return Rows(keys, values, children, [None] * len(cells), "vn/1")
+
+
+def test_a_deleted_key_between_two_children_of_olympia_stays_hidden() -> None:
+    sections = read_olympia_rows(rows((None, None, "n0"), ("B===a", None, "n1"), ("B===b", "v", "n2")), 128)
+    assert sections.node == Node(("B===a", "B===b"), ("", "v"), ("n0", "n1", "n2"), (Message("B===a", None, ""),))
+
+
+def test_empty_rows_of_olympia_are_passed_over() -> None:
+    sections = read_olympia_rows(rows((None, None, None), ("B===a", "v", None), (None, None, None)), 128)
+    assert sections.node == Node(("B===a",), ("v",))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        rows(("n_keys", "0", None)),
+        rows((None, None, None), ("B===b", "v", None), ("B===a", "v", None)),
+        rows((None, None, "n0"), ("B===a", "v", None)),
+        rows(("n_keys", "2", None), (None, None, None), ("B===a", "v", None)),
+    ],
+)
+def test_broken_rows_of_olympia_are_refused(broken: Rows) -> None:
+    with pytest.raises(FormatError, match="vn/1"):
+        read_olympia_rows(broken, 128)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        rows((None, "v", None)),
+        rows(("B===a", None, None)),
+        rows(("B===a", "v", None), ("B===a", "w", None)),
+        rows(("n_keys", "2", None), ("B===a", "v", None)),
+    ],
+)
+def test_broken_rows_of_trinitylake_are_refused(broken: Rows) -> None:
+    with pytest.raises(FormatError, match="vn/1"):
+        read_trinitylake_rows(broken, None)
+
+
+@pytest.mark.parametrize("names", [["key", "value", "pnode"], ["key", "value", "txn"]])
+def test_a_damaged_file_of_ours_is_not_taken_for_one_of_trinitylake(names: list[str]) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(["n_keys"]), pa.array(["0"]), pa.array(["x"])], names=names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(FormatError, match="columns"):
+        decode_node(sink.getvalue().to_pybytes(), "p", (NEWER, OLDER, TRINITYLAKE_JAVA.revision))
+
+
+def field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def entry(key: bytes, value: bytes) -> bytes:
+    return field(1, key) + field(2, value)
+
+
+def test_a_table_of_olympia_gives_all_its_texts() -> None:
+    data = field(2, b"EXTERNAL") + field(3, b"ICEBERG") + field(4, entry(b"a", b"1")) + field(5, entry(b"b", b"2"))
+    table = decode_java_object(OLYMPIA_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
+    assert isinstance(table, Table)
+    assert (table.table_type, table.table_format) == (TableType.EXTERNAL, "ICEBERG")
+    assert (dict(table.format_properties), dict(table.properties)) == ({"a": "1"}, {"b": "2"})
+
+
+def test_fields_that_nobody_reads_may_have_any_shape() -> None:
+    data = b"\x79" + bytes(8) + b"\x7d" + bytes(4) + field(9, b"ICEBERG") + b"\x78\x01"
+    table = decode_java_object(TRINITYLAKE_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
+    assert isinstance(table, Table)
+    assert table.table_format == "ICEBERG"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x12",
+        b"\x12\x05ab",
+        b"\x12" + b"\xff" * 11,
+        b"\x13",
+        b"\x02\x00",
+        b"\x10\x01",
+        field(2, field(1, b"\xff")),
+        field(2, b"\x08\x01"),
+    ],
+)
+def test_a_broken_definition_is_refused_with_its_name(data: bytes) -> None:
+    with pytest.raises(FormatError, match="def/x"):
+        decode_java_object(TRINITYLAKE_JAVA.numbers, NamespaceLocator("ns"), data, "def/x")
+
+
+@pytest.mark.parametrize("data", [b"\x10\x01", b"\x18\x00", field(3, b"x"), b"\x20\x00", b"\x38\x01"])
+def test_a_lakehouse_that_cannot_be_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError, match="def/x"):
+        decode_java_settings(OLYMPIA_JAVA.numbers, data, "def/x")
+
+
+def test_a_view_of_a_java_program_says_that_it_cannot_be_read() -> None:
+    with pytest.raises(FormatError, match="view made by Olympia"):
+        decode_java_object(OLYMPIA_JAVA.numbers, ViewLocator("ns", "v"), b"", "def/x")
+
+
+def test_an_unknown_type_of_table_is_refused() -> None:
+    with pytest.raises(FormatError, match="def/x"):
+        decode_java_object(OLYMPIA_JAVA.numbers, TableLocator("ns", "t"), field(2, b"ODD"), "def/x")
