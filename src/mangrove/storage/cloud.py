@@ -96,7 +96,7 @@ class CloudStore:
             return self._level(prefix, start_after)
         if self._clients.lists_sorted:
             return self._objects(prefix, start_after)
-        return iter(sorted(self._found(prefix, start_after, None), key=lambda found: found.path))
+        return self._sorted(prefix, start_after)
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
@@ -205,8 +205,16 @@ class CloudStore:
             last = found.path
             yield found
 
+    def _sorted(self, prefix: str, start_after: str) -> Iterator[Entry]:
+        yield from sorted(self._found(prefix, start_after, None), key=lambda found: found.path)
+
     def _found(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
-        """Yield what the server lists, filtered again here: not every server heeds an offset."""
+        """Yield what the server lists, filtered again here: not every server heeds an offset.
+
+        A server with an order of its own would also cut there by that order, so it gets none.
+        """
+        if not self._clients.lists_sorted:
+            offset = None
         folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
         try:
             pages = obstore.list(self._clients.retrying, prefix=folder or None, offset=offset, chunk_size=_PAGE_OBJECTS)

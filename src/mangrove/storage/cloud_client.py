@@ -60,21 +60,20 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
     """Return the clients for a cloud root; nothing is sent yet."""
     rest = {name.lower(): value for name, value in options.items()}
     retries_max = _count("retries_max", rest.pop("retries_max", str(_RETRIES_MAX)))
-    # Directory buckets of S3 Express have no order at all.
-    unsorted = _flag("unsorted_listing", rest.pop("unsorted_listing", str(root.container.endswith("--x-s3"))))
+    unsorted = rest.pop("unsorted_listing", None)
     client_options: dict[str, str | bool] = {
         **_DEFAULTS,
         **{name: rest.pop(name) for name in _CLIENT_OPTIONS & rest.keys()},
     }
     config = _config(root, rest)
-    endpoint = config.get("endpoint") or config.get("base_url") or ""
+    endpoint = _endpoint(root, config)
     if endpoint.startswith("http://"):
         client_options["allow_http"] = True
     try:
         return Clients(
             retrying=_client(root, config, client_options, retries_max),
             once=_client(root, config, client_options, 0),
-            lists_sorted=not unsorted,
+            lists_sorted=not (_may_list_unsorted(root, endpoint) if unsorted is None else _flag(unsorted)),
         )
     except (BaseError, ValueError) as error:
         sentence = str(error).partition("\n")[0]
@@ -112,7 +111,24 @@ def _count(name: str, text: str) -> int:
     return int(text)
 
 
-def _flag(name: str, text: str) -> bool:
+def _flag(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise InvalidInputError(f"the option {name} is {text!r}; give true or false")
+        raise InvalidInputError(f"the option unsorted_listing is {text!r}; give true or false")
     return text.lower() == "true"
+
+
+def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
+    """Return the server that is asked instead of the cloud's own, or an empty text."""
+    given = config.get("endpoint") or config.get("base_url")
+    if given is None and root.scheme == "s3":
+        given = (
+            os.environ.get("AWS_ENDPOINT_URL_S3")
+            or os.environ.get("AWS_ENDPOINT_URL")
+            or os.environ.get("AWS_ENDPOINT")
+        )
+    return given or ""
+
+
+def _may_list_unsorted(root: RootUri, endpoint: str) -> bool:
+    """Whether to sort listings here: S3 Express has no order, SeaweedFS and Azurite have one of their own."""
+    return bool(endpoint) or root.container.endswith("--x-s3")

@@ -2,7 +2,8 @@
 
 The rule is one for all stores, so that a lakehouse can be copied from any of
 them to any other: `/` between segments, no empty, `.` or `..` segment, no
-control character, at most 1,024 bytes of UTF-8 and 255 bytes per segment.
+control character, at most 1,024 bytes of UTF-8 and 255 bytes per segment. No
+backslash either: Azure and some S3 servers take it for a `/`.
 """
 
 import re
@@ -59,6 +60,8 @@ def _check_characters(path: str) -> int:
     control = _CONTROL.search(path)
     if control is not None:
         raise _refusal(path, f"holds the control character {control[0]!r}", "use printable characters")
+    if "\\" in path:
+        raise _refusal(path, "holds a backslash", "use '/' between segments")
     if path.isascii():
         return len(path)
     try:

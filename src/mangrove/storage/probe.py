@@ -31,17 +31,25 @@ class ProbedCreates:
         return not self.unfair and not self.misread
 
 
-def probe_creates(store: Store, threads: int, keys: int, folder: str = "mangrove-probe") -> ProbedCreates:
-    """Let `threads` writers race for each of `keys` paths below `folder`, which must be empty, and clean up."""
-    if threads < 2 or keys < 1:
+def probe_creates(
+    store: Store, threads: int, keys: int, folder: str = "mangrove-probe", lanes: int = 1
+) -> ProbedCreates:
+    """Let `threads` writers race for each of `keys` paths below `folder`, which must be empty, and clean up.
+
+    All writers of a lane start on a key together; lanes share the keys out among
+    them and run side by side, for servers that let a loser wait.
+    """
+    if threads < 2 or keys < 1 or lanes < 1:
         raise InvalidInputError(f"a race of {threads} threads for {keys} keys shows nothing; use at least 2 and 1")
     paths = [f"{folder}/{number:05d}" for number in range(keys)]
-    gate = threading.Barrier(threads)
     try:
-        with ThreadPoolExecutor(threads, thread_name_prefix="mangrove-probe") as pool:
-            racers = [pool.submit(_race, store, paths, writer, gate) for writer in range(threads)]
-            wins = [racer.result() for racer in racers]
-        winners = {path: [writer for writer in range(threads) if path in wins[writer]] for path in paths}
+        with ThreadPoolExecutor(threads * lanes, thread_name_prefix="mangrove-probe") as pool:
+            wins = [
+                [pool.submit(_race, store, paths[lane::lanes], writer, gate) for writer in range(threads)]
+                for lane, gate in enumerate([threading.Barrier(threads) for _ in range(lanes)])
+            ]
+            won = [set().union(*(lane[writer].result() for lane in wins)) for writer in range(threads)]
+        winners = {path: [writer for writer in range(threads) if path in won[writer]] for path in paths}
         held = dict(zip(paths, store.read_many(paths), strict=True))
     finally:
         store.delete_many(paths)
@@ -51,7 +59,7 @@ def probe_creates(store: Store, threads: int, keys: int, folder: str = "mangrove
 
 
 def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barrier) -> set[str]:
-    won = set()
+    won: set[str] = set()
     try:
         for path in paths:
             # All start on each key together: without it the first thread would take every key unopposed.

@@ -32,6 +32,7 @@ REFUSED_PATHS = (
     "a\0b",
     "a\nb",
     "a\x7fb",
+    "a\\b",
     "\ud800",
     "x" * 10_240,
     "/".join(["x" * 100] * 11),
@@ -49,7 +50,6 @@ _TRICKY_PATHS = (
     "hash#and?question",
     "star*[x]{y}|z^`",
     'quote"and<angle>',
-    "back\\slash",
     "ünïcödé/日本語/𝄞",
     ".hidden/..double/...",
     "a=1/b=x%3Dy",
@@ -289,7 +289,8 @@ class StoreContract:
     def test_names_are_kept_as_they_are(self, store: Store) -> None:
         """Nothing is escaped, folded or normalised on the way."""
         store.put_many({path: path.encode() for path in _TRICKY_PATHS})
-        assert listed_paths(store) == sorted(_TRICKY_PATHS)
+        shown = listed_paths(store)
+        assert shown == sorted(_TRICKY_PATHS)
         assert store.read_many(_TRICKY_PATHS) == [path.encode() for path in _TRICKY_PATHS]
         for path in _TRICKY_PATHS:
             assert store.size(path) == len(path.encode())
