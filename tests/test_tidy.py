@@ -117,8 +117,12 @@ def _names(module: ast.Module) -> tuple[set[str], set[str], list[str]]:
     made: set[str] = set()
     imported: set[str] = set()
     exported: list[str] = []
-    for node in module.body:
+    statements = list(module.body)
+    for node in statements:
         match node:
+            case ast.If(body=body, orelse=otherwise):
+                # Appended while the loop runs: what one platform or another makes is made at the top too.
+                statements += [*body, *otherwise]
             case ast.Assign(targets=[ast.Name("__all__")], value=value):
                 exported = ast.literal_eval(value)
             case ast.Assign(value=ast.Call(func=ast.Name("TypeVar" | "ParamSpec"))):
@@ -246,6 +250,7 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (exclusive_creates, [Source("src/mangrove/layouts/tree/hint.py", "store.create(path, data)\n")]),
     (incomplete_exports, [Source(M, "__all__ = []\ndef scan(): ...\n")]),
     (incomplete_exports, [Source(M, "LIMIT: int = 3\n")]),
+    (incomplete_exports, [Source(M, "if linux:\n    def scan(): ...\nelse:\n    def scan(): ...\n")]),
     (incomplete_exports, [Source(M, '__all__ = ["scan"]\n')]),
     (incomplete_exports, [Source(M, '__all__ = ["scan", "scan"]\ndef scan(): ...\n')]),
     (error_tree, [Source(M, '"""Errors.\n\n    AError\n    └── BError   b\n"""\nclass AError(Exception): ...\n')]),
