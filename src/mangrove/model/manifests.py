@@ -11,6 +11,7 @@ from mangrove.model.types import COLUMN_ID_MAX
 from mangrove.model.values import Value, canonical_value
 
 __all__ = [
+    "EMPTY_MANIFEST",
     "IDENTITY_ENCODING",
     "PARQUET",
     "Author",

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.types import (
@@ -14,9 +15,11 @@ from mangrove.model.types import (
     with_inner_columns,
 )
 
-__all__ = ["Schema", "with_fresh_ids"]
+__all__ = ["NESTING_MAX", "Schema", "with_fresh_ids"]
 
-_SCHEMA_ID_MAX = 2**31 - 1
+NESTING_MAX: Final = 32
+"""How deep types may lie in each other, so that no reader runs out of stack."""
+_SCHEMA_ID_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,8 @@ def _largest_id_of_unique(columns: tuple[Column, ...]) -> int:
     paths: dict[int, str] = {}
     for path, column in _walk(columns, ()):
         dotted = ".".join(path)
+        if len(path) > NESTING_MAX:
+            raise InvalidInputError(f"column {dotted!r} lies {len(path)} levels deep, and {NESTING_MAX} are allowed")
         if column.id in paths:
             raise InvalidInputError(f"columns {paths[column.id]!r} and {dotted!r} both have the id {column.id}")
         paths[column.id] = dotted

@@ -53,6 +53,8 @@ ELEMENT_NAME: Final = "element"
 KEY_NAME: Final = "key"
 VALUE_NAME: Final = "value"
 _LENGTH_MAX: Final = 2**31 - 1
+_FIXED_LENGTH_MAX: Final = 2**28 - 1
+"""What Arrow can hold: it counts the bits in 32 bits with a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class Fixed:
     length: int
 
     def __post_init__(self) -> None:
-        _check_length(self.length, "fixed")
+        _check_length(self.length, "fixed", _FIXED_LENGTH_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +303,9 @@ def with_inner_columns(data_type: DataType, columns: Iterator[Column]) -> DataTy
             return data_type
 
 
-def _check_length(length: int, word: str) -> None:
-    if type(length) is not int or not 1 <= length <= _LENGTH_MAX:
-        raise InvalidInputError(f"{word} has length {length!r}: it is a whole number from 1")
+def _check_length(length: int, word: str, length_max: int = _LENGTH_MAX) -> None:
+    if type(length) is not int or not 1 <= length <= length_max:
+        raise InvalidInputError(f"{word} has length {length!r}: it is a whole number from 1 to {length_max}")
 
 
 def _check_inner_name(column: Column, name: str) -> None:

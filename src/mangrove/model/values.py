@@ -157,7 +157,7 @@ def _canonical_datetime(value: datetime.datetime, what: str) -> datetime.datetim
     if value.utcoffset() is None:
         return value.replace(tzinfo=None, fold=0)
     if value.tzinfo is datetime.UTC:
-        return value
+        return value.replace(fold=0)
     try:
         return value.astimezone(datetime.UTC)
     except OverflowError as error:

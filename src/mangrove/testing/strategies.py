@@ -1,0 +1,302 @@
+"""Hypothesis strategies for locators and for the objects of a lakehouse."""
+
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from mangrove.model.locators import (
+    LARGEST_INTEGER,
+    DeltaLocator,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    SharedTransactionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.manifests import Author, ColumnStatistics, DataFile, FileKind, Manifest
+from mangrove.model.names import joined_name
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    Namespace,
+    Object,
+    Partition,
+    SharedTransaction,
+    SharedTransactionState,
+    Stream,
+    StreamState,
+    Table,
+    TableType,
+    TableVersion,
+    TableVersionState,
+    View,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import PartitionScheme
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.types import is_nested
+from mangrove.model.values import Value
+from mangrove.testing.column_strategies import (
+    ids,
+    names,
+    partition_schemes,
+    properties,
+    schemas,
+    sort_schemes,
+    texts,
+    values,
+    values_of_one_type,
+)
+
+__all__ = [
+    "column_statistics",
+    "data_files",
+    "deltas",
+    "lakehouse_settings",
+    "locators",
+    "manifests",
+    "namespaces",
+    "objects",
+    "partitions",
+    "shared_transactions",
+    "streams",
+    "table_versions",
+    "tables",
+    "views",
+]
+
+_COUNTS: Final = st.integers(0, LARGEST_INTEGER)
+_ORDINALS: Final = st.integers(1, LARGEST_INTEGER)
+
+
+def locators() -> st.SearchStrategy[Locator]:
+    """Return locators of every kind."""
+    table_version = (ids(), ids(), _ORDINALS)
+    return st.one_of(
+        st.builds(NamespaceLocator, names()),
+        st.builds(TableLocator, names(), names()),
+        st.builds(ViewLocator, names(), names()),
+        st.builds(SharedTransactionLocator, names()),
+        st.builds(TableVersionLocator, *table_version),
+        st.builds(StreamLocator, *table_version, ids()),
+        st.builds(PartitionLocator, *table_version, ids(), ids()),
+        st.builds(DeltaLocator, *table_version, ids(), ids(), _ORDINALS),
+    )
+
+
+def column_statistics() -> st.SearchStrategy[ColumnStatistics]:
+    """Return statistics of one column with bounds in order."""
+    counts = st.none() | _COUNTS
+    bounds = st.one_of([st.tuples(st.none() | one, st.none() | one).map(_in_order) for one in values_of_one_type()])
+    return st.builds(
+        lambda column_id, null, nan, count, size, bound: ColumnStatistics(column_id, null, nan, count, size, *bound),
+        st.integers(0, 2**31 - 1),
+        counts,
+        counts,
+        counts,
+        counts,
+        bounds,
+    )
+
+
+@st.composite
+def data_files(draw: st.DrawFn) -> DataFile:
+    """Return data files of every kind."""
+    kind = draw(st.sampled_from(FileKind))
+    statistics = draw(st.lists(column_statistics(), max_size=3, unique_by=lambda one: one.column_id))
+    return DataFile(
+        location=draw(st.sampled_from(["data/a.parquet", "s3://bucket/b.parquet", "dätä/ü"])),
+        size_bytes=draw(_COUNTS),
+        row_count=draw(_COUNTS),
+        kind=kind,
+        content_type=draw(st.sampled_from(["application/parquet", "text/csv", ""])),
+        content_encoding=draw(st.sampled_from(["identity", "gzip", ""])),
+        schema_id=draw(st.none() | st.integers(0, 2**31 - 1)),
+        partition_values=draw(st.none() | _partition_values()),
+        sort_scheme_id=draw(st.none() | ids()),
+        bucket=draw(st.none() | st.integers(0, 2**31 - 1)),
+        source_size_bytes=draw(st.none() | _COUNTS),
+        applies_to=draw(st.none() | texts()) if kind is FileKind.POSITION_DELETES else None,
+        key_ids=tuple(draw(st.lists(st.integers(0, 2**31 - 1), max_size=2))),
+        statistics=tuple(sorted(statistics, key=lambda one: one.column_id)),
+    )
+
+
+def manifests() -> st.SearchStrategy[Manifest]:
+    """Return manifests of a few files."""
+    return st.builds(Manifest, st.lists(data_files(), max_size=2).map(tuple), st.none() | ids(), st.none() | _authors())
+
+
+def lakehouse_settings() -> st.SearchStrategy[LakehouseSettings]:
+    """Return settings whose key table fits into a node file."""
+    return st.builds(
+        LakehouseSettings,
+        name=texts(),
+        order=st.integers(3, 1000),
+        namespace_name_max_size_bytes=st.integers(1, 200),
+        table_name_max_size_bytes=st.integers(1, 200),
+        file_path_max_size_bytes=st.integers(1, 500),
+        node_file_max_size_bytes=st.integers(1024 * 1024, LARGEST_INTEGER),
+        properties=properties(),
+        maximum_version_age_millis=_COUNTS,
+        minimum_versions_to_keep=st.integers(1, 2**32 - 1),
+        maximum_version_age_millis_overrides=st.dictionaries(_COUNTS, _COUNTS, max_size=3),
+        exported_snapshots=properties(),
+    )
+
+
+def namespaces() -> st.SearchStrategy[Namespace]:
+    """Return namespaces."""
+    return st.builds(Namespace, ids(), names(), properties(), st.none() | texts())
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    """Return tables of every type."""
+    table_type = draw(st.sampled_from(TableType))
+    schema = draw(st.none() | schemas())
+    return Table(
+        id=draw(ids()),
+        namespace_id=draw(ids()),
+        name=draw(names()),
+        table_type=table_type,
+        table_format=draw(st.sampled_from(["MANGROVE", "ICEBERG", "PARQUET"])),
+        description=draw(st.none() | texts()),
+        properties=draw(properties()),
+        format_properties=draw(properties()),
+        location=None if table_type is TableType.MANAGED else draw(st.none() | texts()),
+        latest_table_version=draw(st.none() | _ORDINALS),
+        latest_active_table_version=draw(st.none() | _ORDINALS),
+        schema=schema,
+        keys=_some_keys(draw, schema),
+    )
+
+
+def views() -> st.SearchStrategy[View]:
+    """Return views."""
+    dotted = st.lists(names(), min_size=1, max_size=2).map(lambda parts: joined_name(*parts))
+    return st.builds(
+        View,
+        id=ids(),
+        name=names(),
+        sql=texts().map(lambda text: f"select '{text}'"),
+        dialect=texts(),
+        schema=st.none() | schemas(),
+        reads=st.lists(dotted, max_size=2).map(tuple),
+        properties=properties(),
+        description=st.none() | texts(),
+    )
+
+
+@st.composite
+def table_versions(draw: st.DrawFn) -> TableVersion:
+    """Return table versions with earlier schemas and schemes."""
+    drawn = draw(st.lists(schemas(), max_size=2, unique_by=lambda schema: schema.schema_id))
+    schema = drawn[0] if drawn else None
+    plain_ids = [column.id for column in schema.columns if not is_nested(column.type)] if schema else []
+    current = draw(partition_schemes(st.sampled_from(plain_ids)) if plain_ids else st.just(PartitionScheme()))
+    earlier = draw(st.lists(partition_schemes(), max_size=2, unique_by=lambda scheme: scheme.id))
+    sorts = draw(st.lists(sort_schemes(), min_size=1, max_size=2, unique_by=lambda scheme: scheme.id))
+    return TableVersion(
+        version=draw(_ORDINALS),
+        schema=schema,
+        earlier_schemas=tuple(drawn[1:]),
+        keys=_some_keys(draw, schema),
+        partition_scheme=current,
+        earlier_partition_schemes=tuple(scheme for scheme in earlier if scheme.id != current.id),
+        sort_scheme=sorts[0],
+        earlier_sort_schemes=tuple(sorts[1:]),
+        state=draw(st.sampled_from(TableVersionState)),
+        description=draw(st.none() | texts()),
+        properties=draw(properties()),
+        content_types=tuple(draw(st.lists(texts(), max_size=2))),
+        watermark=draw(st.none() | _COUNTS),
+        previous_version=draw(st.none() | _ORDINALS),
+        latest_stream_id=draw(st.none() | ids()),
+    )
+
+
+def streams() -> st.SearchStrategy[Stream]:
+    """Return streams."""
+    return st.builds(Stream, ids(), ids(), ids(), st.sampled_from(StreamState), st.none() | ids(), st.none() | _COUNTS)
+
+
+def partitions() -> st.SearchStrategy[Partition]:
+    """Return partitions."""
+    return st.builds(
+        Partition,
+        ids(),
+        _partition_values(),
+        ids(),
+        st.sampled_from(StreamState),
+        st.none() | ids(),
+        st.lists(texts(), max_size=2).map(tuple),
+        properties(),
+    )
+
+
+@st.composite
+def deltas(draw: st.DrawFn) -> Delta:
+    """Return deltas of every type."""
+    delta_type = draw(st.sampled_from(DeltaType))
+    replaces = delta_type is DeltaType.REPLACE
+    return Delta(
+        type=delta_type,
+        manifest=draw(manifests()),
+        properties=draw(properties()),
+        author=draw(st.none() | _authors()),
+        position=draw(st.none() | _ORDINALS),
+        replaces_through=draw(st.none() | _COUNTS) if replaces else None,
+        replaced_locations=tuple(draw(st.lists(texts(), max_size=2))) if replaces else (),
+    )
+
+
+def shared_transactions() -> st.SearchStrategy[SharedTransaction]:
+    """Return shared transactions."""
+    return st.builds(
+        lambda name, version, times, state, payload: SharedTransaction(
+            name, version, min(times), max(times), state, payload
+        ),
+        names(),
+        _COUNTS,
+        st.tuples(_COUNTS, _COUNTS),
+        st.sampled_from(SharedTransactionState),
+        st.binary(max_size=20),
+    )
+
+
+def objects() -> st.SearchStrategy[Object]:
+    """Return objects of every kind."""
+    return st.one_of(
+        lakehouse_settings(),
+        namespaces(),
+        tables(),
+        views(),
+        shared_transactions(),
+        table_versions(),
+        streams(),
+        partitions(),
+        deltas(),
+    )
+
+
+def _authors() -> st.SearchStrategy[Author]:
+    return st.builds(Author, texts(), st.none() | texts())
+
+
+def _partition_values() -> st.SearchStrategy[tuple[Value | None, ...]]:
+    return st.lists(st.none() | values(), max_size=3).map(tuple)
+
+
+def _some_keys(draw: st.DrawFn, schema: Schema | None) -> tuple[int, ...]:
+    if schema is None:
+        return ()
+    return tuple(draw(st.lists(st.sampled_from([column.id for column in schema.columns]), max_size=2, unique=True)))
+
+
+def _in_order(bounds: tuple[Any, Any]) -> tuple[Any, Any]:
+    low, high = bounds
+    return (high, low) if low is not None and high is not None and low > high else bounds

@@ -1,0 +1,155 @@
+"""Columns are found by name and by id, and no id means two columns."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.schema import NESTING_MAX, Schema, with_fresh_ids
+from mangrove.model.types import (
+    Char,
+    Column,
+    DataType,
+    Decimal,
+    Fixed,
+    Int4,
+    Int8,
+    List,
+    Map,
+    Struct,
+    Varchar,
+    list_of,
+    map_of,
+)
+from mangrove.testing.column_strategies import columns
+
+NESTED = Schema(
+    with_fresh_ids(
+        [
+            Column(0, "id", Int8(), nullable=False),
+            Column(0, "place", Struct((Column(0, "city", Varchar()), Column(0, "codes", list_of(Int4()))))),
+            Column(0, "counts", map_of(Varchar(), Int4())),
+        ]
+    )
+)
+
+
+def test_a_level_is_numbered_before_what_lies_inside_it() -> None:
+    assert [(".".join(path), column.id) for path, column in NESTED.all_columns()] == [
+        ("id", 1),
+        ("place", 2),
+        ("place.city", 4),
+        ("place.codes", 5),
+        ("place.codes.element", 8),
+        ("counts", 3),
+        ("counts.key", 6),
+        ("counts.value", 7),
+    ]
+    assert NESTED.last_column_id == 8
+
+
+@given(st.lists(columns(), min_size=1, max_size=4), st.integers(-1, 1000))
+def test_fresh_ids_are_consecutive_and_change_nothing_else(drawn: list[Column], after: int) -> None:
+    numbered = with_fresh_ids(drawn, after)
+    found = _ids(numbered)
+    assert sorted(found) == list(range(after + 1, after + 1 + len(found)))
+    assert with_fresh_ids(numbered, 0) == with_fresh_ids(drawn, 0)
+
+
+def test_columns_are_found_by_names_in_any_case() -> None:
+    assert NESTED.column("PLACE", "City").id == 4
+    assert NESTED.column("place", "codes", "element").type == Int4()
+    assert NESTED.path_of(8) == ("place", "codes", "element")
+    assert NESTED.column_with_id(7).name == "value"
+    assert NESTED.has_id(8)
+    assert not NESTED.has_id(9)
+
+
+@pytest.mark.parametrize("path", [("nope",), ("place", "nope"), ("id", "inside")])
+def test_a_column_that_is_not_there_is_not_found(path: tuple[str, ...]) -> None:
+    with pytest.raises(NotFoundError, match=r"there is no column"):
+        NESTED.column(*path)
+
+
+def test_the_refusal_of_a_name_says_which_there_are() -> None:
+    with pytest.raises(NotFoundError, match="there are id, place, counts"):
+        NESTED.column("nope")
+
+
+def test_an_id_that_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFoundError):
+        NESTED.column_with_id(9)
+    with pytest.raises(NotFoundError):
+        NESTED.path_of(9)
+
+
+def test_one_id_for_two_columns_is_refused_inside_nested_types_too() -> None:
+    with pytest.raises(InvalidInputError, match=r"'a' and 'b\.element' both have the id 1"):
+        Schema((Column(1, "a", Int4()), Column(2, "b", list_of(Int4(), id=1))))
+
+
+@pytest.mark.parametrize("names", [("a", "A"), ("ß", "SS")])
+def test_names_that_differ_only_in_case_are_refused(names: tuple[str, str]) -> None:
+    fields = (Column(1, names[0], Int4()), Column(2, names[1], Int4()))
+    with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
+        Schema(fields)
+    with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
+        Struct(fields)
+
+
+def test_the_last_column_id_never_lies_below_an_id_in_use() -> None:
+    assert Schema((Column(3, "a", Int4()),), last_column_id=7).last_column_id == 7
+    with pytest.raises(InvalidInputError, match="largest id ever given"):
+        Schema((Column(3, "a", Int4()),), last_column_id=2)
+
+
+def test_types_lie_in_each_other_only_so_deep() -> None:
+    data_type: DataType = Int4()
+    for _ in range(NESTING_MAX - 1):
+        data_type = list_of(data_type)
+    Schema(with_fresh_ids([Column(0, "a", data_type)]))
+    with pytest.raises(InvalidInputError, match="levels deep"):
+        Schema(with_fresh_ids([Column(0, "a", list_of(data_type))]))
+
+
+def test_ids_that_have_run_out_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="column ids left"):
+        with_fresh_ids([Column(0, "a", Int4())], 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments"),
+    [
+        (Schema, {"columns": ()}),
+        (Schema, {"columns": (Column(1, "a", Int4()),), "schema_id": -1}),
+        (Column, {"id": -1, "name": "a", "type": Int4()}),
+        (Column, {"id": True, "name": "a", "type": Int4()}),
+        (Column, {"id": 1, "name": "", "type": Int4()}),
+        (Column, {"id": 1, "name": "a", "type": "int"}),
+        (Column, {"id": 1, "name": "\ud800", "type": Int4()}),
+        (Column, {"id": 1, "name": "a", "type": Int4(), "default": " "}),
+        (Decimal, {"precision": 39}),
+        (Decimal, {"precision": 0}),
+        (Decimal, {"precision": 4, "scale": 5}),
+        (Char, {"length": 0}),
+        (Varchar, {"length": 0}),
+        (Fixed, {"length": -1}),
+        (Struct, {"columns": ()}),
+        (Struct, {"columns": (Column(1, "a", Int4(), default="1"),)}),
+        (List, {"element": Column(1, "item", Int4())}),
+        (Map, {"key": Column(1, "key", Int4()), "value": Column(2, "value", Int4())}),
+    ],
+)
+def test_a_column_or_type_that_cannot_be_meant_is_refused(make: type[Any], arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        make(**arguments)
+
+
+def _ids(numbered: tuple[Column, ...]) -> list[int]:
+    return [column.id for _, column in Schema(_with_distinct_names(numbered)).all_columns()]
+
+
+def _with_distinct_names(numbered: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(Column(column.id, f"c{place}", column.type) for place, column in enumerate(numbered))

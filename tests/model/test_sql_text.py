@@ -1,0 +1,160 @@
+"""Schemas as SQL text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import parse_column, parse_schema, parse_type, schema_text, type_text
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    List,
+    Map,
+    Time,
+    Timestamp,
+    TimestampTz,
+    TimeTz,
+    Varchar,
+)
+from mangrove.testing.column_strategies import plain_types, schemas
+
+
+def test_a_schema_reads_as_people_write_it() -> None:
+    schema = parse_schema(
+        "order_id BIGINT NOT NULL, customer string comment 'it''s \\'who\\'' default 'x, y', amount decimal(10,2), "
+        "tags array<string>, p struct<a: int not null, `b c`: map<string,int>>, `odd ``name` timestamp"
+    )
+    assert schema.names == ("order_id", "customer", "amount", "tags", "p", "odd `name")
+    assert schema.column("order_id") == Column(1, "order_id", Int8(), nullable=False)
+    assert schema.column("customer") == Column(2, "customer", Varchar(), comment="it's 'who'", default="'x, y'")
+    assert schema.column("amount").type == Decimal(10, 2)
+    assert isinstance(schema.column("tags").type, List)
+    assert not schema.column("p", "a").nullable
+    assert isinstance(schema.column("p", "b c").type, Map)
+    assert schema.column("odd `name").type == TimestampTz()
+
+
+@given(schemas(with_properties=False, are_numbered_from_1=True))
+def test_printed_text_parses_back_to_the_same_schema(schema: Schema) -> None:
+    assert parse_schema(schema_text(schema)) == schema
+
+
+@given(plain_types())
+def test_the_text_of_a_plain_type_parses_back(data_type: DataType) -> None:
+    assert parse_type(type_text(data_type)) == data_type
+
+
+@pytest.mark.parametrize(
+    ("texts", "data_type"),
+    [
+        (["boolean", "BOOL"], Boolean()),
+        (["tinyint", "byte", "smallint", "short", "int2"], Int2()),
+        (["int", "integer", "INT4"], Int4()),
+        (["bigint", "long", "int8"], Int8()),
+        (["decimal", "dec(10)", "numeric ( 10 , 0 )"], Decimal(10, 0)),
+        (["float", "real", "float4"], Float4()),
+        (["double", "float8"], Float8()),
+        (["char(3)", "character (3)"], Char(3)),
+        (["varchar(3)"], Varchar(3)),
+        (["string", "text", "varchar"], Varchar()),
+        (["date"], Date()),
+        (["time"], Time()),
+        (["timetz"], TimeTz()),
+        (["timestamp", "timestamp_ltz", "timestamptz"], TimestampTz()),
+        (["timestamp_ntz"], Timestamp()),
+        (["fixed(16)"], Fixed(16)),
+        (["binary", "bytes"], Binary()),
+    ],
+)
+def test_every_word_for_a_type_is_known(texts: list[str], data_type: DataType) -> None:
+    assert [parse_type(text) for text in texts] == [data_type] * len(texts)
+
+
+def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None:
+    data_type = parse_type("array<map<int,array<string>>>")
+    assert isinstance(data_type, List)
+    assert data_type.element.id == 1
+    assert type_text(data_type) == "array<map<int, array<string>>>"
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "wanted"),
+    [
+        ("", 0, "column's name"),
+        ("a", 1, "a type"),
+        ("a foo", 2, "one of the types boolean"),
+        ("a int,", 6, "column's name"),
+        ("a int b", 6, "comma or the end"),
+        ("a array<int", 11, "'>'"),
+        ("a map<int>", 9, "','"),
+        ("a struct<>", 9, "column's name"),
+        ("a string comment x", 17, "comment between quotes"),
+        ("a char", 6, "a length in brackets"),
+        ("a decimal(1,2,3)", 13, r"'\)'"),
+        ("a string default", 16, "an expression"),
+        ("a string default (1", 19, "closing"),
+        ("a string default 1)", 18, "comma or the end"),
+        ("a struct<b: int default 1>", 16, "'>'"),
+        ("a decimal(99999999999)", 10, "whole number"),
+    ],
+)
+def test_an_error_says_where_it_is_and_what_was_expected(text: str, position: int, wanted: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"at position {position}, where .*{wanted}"):
+        parse_schema(text)
+
+
+@pytest.mark.parametrize("text", ["a int, A int", "a decimal(40)", "`a int", "a string comment 'x", "`` int"])
+def test_text_that_describes_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_schema(text)
+
+
+def test_types_that_lie_too_deep_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="levels deep"):
+        parse_schema("a " + "array<" * 2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "default"),
+    [
+        ("a int default 1 + 2 not null", "1 + 2"),
+        ("a boolean default b is not null comment 'c'", "b is not null"),
+        ("a int default coalesce(b, 'x, y') comment 'c'", "coalesce(b, 'x, y')"),
+        ("a boolean not null default b > 1", "b > 1"),
+    ],
+)
+def test_a_default_ends_where_the_next_option_begins(text: str, default: str) -> None:
+    assert parse_column(text).default == default
+
+
+def test_a_default_that_is_no_single_expression_is_not_printed() -> None:
+    with pytest.raises(InvalidInputError, match="not one SQL expression"):
+        schema_text(Schema((Column(1, "a", Int4(), default="1, b int"),)))
+
+
+def test_a_column_is_numbered_after_those_that_there_are() -> None:
+    column = parse_column("note array<string> not null", after=7)
+    assert (column.id, column.nullable) == (8, False)
+    assert isinstance(column.type, List)
+    assert column.type.element.id == 9
+
+
+@given(st.text(st.sampled_from("ab`'\"\\<>(),:=1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_no_text_makes_the_parser_fail_in_another_way(text: str) -> None:
+    try:
+        parse_schema(text)
+    except InvalidInputError:
+        return
