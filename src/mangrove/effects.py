@@ -4,6 +4,7 @@ import random
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Effects:
     pause: Callable[[float], None]
     """Wait about that many seconds, with jitter: only between attempts of a lost race."""
     later: Callable[[Callable[[], None]], None]
-    """Run something that nobody waits for and that may be lost, such as writing a hint."""
+    """Run something that nobody waits for. It may be lost, and the next one may take its place: a hint."""
 
 
 def real_effects(store: Store) -> Effects:
@@ -33,9 +34,61 @@ def real_effects(store: Store) -> Effects:
         now_millis=lambda: time.time_ns() // 1_000_000,
         new_id=lambda: str(uuid.uuid4()),
         pause=lambda seconds: time.sleep(seconds * random.uniform(0.5, 1.5)),
-        later=_on_a_daemon_thread,
+        later=_Later(),
     )
 
 
-def _on_a_daemon_thread(task: Callable[[], None]) -> None:
-    threading.Thread(target=task, name="mangrove-later", daemon=True).start()
+class _Later:
+    """Runs the newest task on a thread of its own, ten a second at most; one that still waits gives way."""
+
+    def __init__(self) -> None:
+        self._slot = _Slot()
+        # A short program should leave its hint behind, but not hang because a store does.
+        weakref.finalize(self, self._slot.finish, 1.0)
+
+    def __call__(self, task: Callable[[], None]) -> None:
+        self._slot.take(task)
+
+
+class _Slot:
+    """Room for one waiting task, and the thread that runs it."""
+
+    _IDLE_SECONDS = 2.0
+    _REST_SECONDS = 0.1
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: Callable[[], None] | None = None
+        self._busy = False
+        self._running = False
+        self._hurry = False
+
+    def take(self, task: Callable[[], None]) -> None:
+        with self._changed:
+            self._waiting = task
+            self._changed.notify_all()
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="mangrove-later", daemon=True).start()
+
+    def finish(self, timeout_seconds: float) -> None:
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting is None and not self._busy, timeout_seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._waiting is not None, self._IDLE_SECONDS):
+                    self._running = False
+                    return
+                task, self._waiting, self._busy = self._waiting, None, True
+            assert task is not None
+            try:
+                task()
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._hurry, self._REST_SECONDS)

@@ -1,0 +1,56 @@
+"""Effects that tests can repeat: a clock that is set, ids that are counted, and no waiting."""
+
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mangrove.effects import Effects
+from mangrove.storage.port import Store
+
+__all__ = ["Clock", "repeatable_effects"]
+
+
+@dataclass
+class Clock:
+    """A clock that moves on by `tick_millis` each time it is read, and can be set."""
+
+    now_millis: int = 1_800_000_000_000
+    tick_millis: int = 1
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def read(self) -> int:
+        """Return the time, and move on."""
+        with self._lock:
+            now = self.now_millis
+            self.now_millis += self.tick_millis
+            return now
+
+
+def repeatable_effects(store: Store, clock: Clock | None = None, first_id: int = 1) -> Effects:
+    """Return effects around `store` that are the same in every run.
+
+    Ids count up from `first_id`; what would run later runs at once.
+    """
+    ids = _counted_ids(first_id)
+    return Effects(
+        store=store,
+        now_millis=(clock or Clock()).read,
+        new_id=ids,
+        pause=lambda _: None,
+        later=lambda task: task(),
+    )
+
+
+def _counted_ids(first: int) -> Callable[[], str]:
+    lock = threading.Lock()
+    count = first
+
+    def new_id() -> str:
+        nonlocal count
+        with lock:
+            number = count
+            count += 1
+        return str(uuid.UUID(int=number << 64 | 0x8000_0000_0000_0000, version=4))
+
+    return new_id
