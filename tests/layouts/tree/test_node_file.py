@@ -270,3 +270,8 @@ def test_more_last_messages_than_there_are_is_refused() -> None:
 def test_text_that_utf_8_cannot_store_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="surrogate"):
         encode_node(Node(("\ud800",), ("v",)), ROOT_SYSTEM, NEWER, ORDER)
+
+
+def test_a_text_that_looks_like_the_place_of_the_checksum_survives() -> None:
+    node = Node(("here-the-checksum-will-be-filled",), ("mangrove.checksum",))
+    assert decode_node(encode_node(node, ROOT_SYSTEM, NEWER, ORDER), "p").node == node

@@ -4,13 +4,14 @@ Arrow checks the metadata of a file and, when asked, its contents, but it believ
 a compressed buffer's claim about its own size; so the claims are added up before
 anything is unpacked.
 
-A file of ours carries a checksum of its columns in the metadata of its schema.
-A program that writes the file anew makes a new schema and so drops it, which a
-row of the file would survive and then be wrong.
+A file of ours carries a checksum of its bytes in the metadata of its schema. A
+program that writes a node anew makes a new schema and so drops it; a row of the
+file would be carried along and then be wrong.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import mmh3
 import pyarrow as pa
@@ -23,6 +24,7 @@ BYTES_MAX = 16 * 1024 * 1024
 EXPANDED_BYTES_MAX = 256 * 1024 * 1024
 
 _CHECKSUM = b"mangrove.checksum"
+_CHECKSUM_PLACE = b"here-the-checksum-will-be-filled"
 _MAGIC = b"ARROW1"
 _CONTINUATION = 0xFFFFFFFF
 _RECORD_BATCH_HEADER = 3
@@ -45,12 +47,11 @@ def write_columns(columns: Mapping[str, Sequence[str | None]], compression: str)
         arrays = [pa.array(column, pa.string()) for column in columns.values()]
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"a text holds half a surrogate pair, which UTF-8 cannot store: {error}") from None
-    fields = [pa.field(name, pa.string()) for name in columns]
-    schema = pa.schema(fields, metadata={_CHECKSUM: _checksum(tuple(columns), arrays)})
+    schema = _schema(tuple(columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
-    return sink.getvalue().to_pybytes()
+    return _with_checksum(sink.getvalue().to_pybytes())
 
 
 def read_columns(
@@ -79,6 +80,9 @@ def read_columns(
 def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | None]]:
     buffer = pa.py_buffer(data)
     reader = pa.ipc.open_file(buffer, options=_READ_OPTIONS)
+    claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
+    if claimed is not None and claimed != _checksum(_around_checksum(data, claimed)):
+        raise _broken(path, "its checksum says that it was changed after it was written")
     if reader.num_record_batches != 1:
         raise _broken(path, f"it has {reader.num_record_batches} record batches; a node has one")
     there = reader.schema.names
@@ -93,25 +97,33 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
     for field in batch.schema:
         if field.type not in _TEXT:
             raise _broken(path, f"its column {field.name!r} is {field.type}; a node's columns are text")
-    claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
-    if claimed is not None and claimed != _checksum(batch.schema.names, batch.columns):
-        raise _broken(path, "its checksum differs from its contents")
     return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
-def _checksum(names: Sequence[str], arrays: Sequence["pa.Array[pa.StringScalar]"]) -> bytes:
-    """Return a digest of the names and of everything that tells one column of text from another."""
-    digests = [mmh3.mmh3_x64_128_digest("\0".join(names).encode())]
-    for array in arrays:
-        rows = len(array)
-        digests.append(struct.pack("<qq", rows, array.null_count))
-        validity, offsets, texts = array.buffers()
-        if array.null_count and validity is not None:
-            digests.append(mmh3.mmh3_x64_128_digest(memoryview(validity)[: (rows + 7) // 8]))
-        if rows and offsets is not None and texts is not None:
-            digests.append(mmh3.mmh3_x64_128_digest(memoryview(offsets)[: 4 * (rows + 1)]))
-            digests.append(mmh3.mmh3_x64_128_digest(memoryview(texts)[: _numbers("<i", offsets, 4 * rows)[0]]))
-    return mmh3.mmh3_x64_128_digest(b"".join(digests)).hex().encode()
+@cache
+def _schema(names: tuple[str, ...]) -> "pa.Schema":
+    return pa.schema([pa.field(name, pa.string()) for name in names], metadata={_CHECKSUM: _CHECKSUM_PLACE})
+
+
+def _with_checksum(data: bytes) -> bytes:
+    first, between, last = _around_checksum(data, _CHECKSUM_PLACE)
+    checksum = _checksum((first, between, last))
+    return b"".join((first, checksum, between, checksum, last))
+
+
+def _around_checksum(data: bytes, checksum: bytes) -> tuple[memoryview, memoryview, memoryview]:
+    """Return what lies before, between and after the two copies of the checksum.
+
+    One copy of the schema lies before the columns and one after them, so the first
+    and the last appearance are the right ones whatever the columns hold.
+    """
+    view, size = memoryview(data), len(checksum)
+    first, last = data.find(checksum), data.rfind(checksum)
+    return view[:first], view[first + size : last], view[last + size :]
+
+
+def _checksum(parts: Iterable[memoryview]) -> bytes:
+    return mmh3.mmh3_x64_128_digest(b"".join(map(mmh3.mmh3_x64_128_digest, parts))).hex().encode()
 
 
 def _expanded_bytes(data: bytes, path: str) -> int:
@@ -153,7 +165,7 @@ def _expanded_bytes_of_batch(data: bytes, start: int, body: int) -> int:
     return total
 
 
-def _numbers(shape: str, data: "bytes | pa.Buffer", at: int) -> tuple[int, ...]:
+def _numbers(shape: str, data: bytes, at: int) -> tuple[int, ...]:
     if at < 0:
         raise struct.error("a position lies before the first byte")
     numbers: tuple[int, ...] = struct.unpack_from(shape, data, at)

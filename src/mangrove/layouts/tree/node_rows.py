@@ -6,8 +6,8 @@ key table      that row, with the leftmost child; then keys in order, each with
 write buffer   messages, the oldest first; no value means delete
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import starmap
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from mangrove.betree.node import Message, Node
@@ -153,9 +153,10 @@ def _messages(rows: Rows, start: int, transactions: Texts) -> tuple[Message, ...
     keys, values = rows.keys[start:], rows.values[start:]
     if None in keys or list(rows.children[start:]).count(None) != len(keys):
         raise rows.broken("a message has a key and no child")
-    # Neither a key nor a transaction is None here; a check of each again would cost as much as the rest.
-    fields = cast("Iterable[tuple[str, str | None, str]]", zip(keys, values, transactions, strict=True))
-    return tuple(starmap(Message, fields))
+    # Neither a key nor a transaction is None here. A named tuple's own constructor is written in
+    # Python, and a buffer of a thousand messages would take half of the reading in it.
+    fields = zip(keys, values, transactions, strict=True)
+    return cast("tuple[Message, ...]", tuple(map(partial(tuple.__new__, Message), fields)))
 
 
 def _older_table_end(rows: Rows, start: int, system: Mapping[str, str], order: int | None) -> int:
