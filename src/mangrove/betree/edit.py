@@ -20,6 +20,7 @@ Three rules keep every answer right:
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from mangrove.betree.join import joined
 from mangrove.betree.node import Message, Node, ReadNodes, Shape, load, newest_of
@@ -46,14 +47,33 @@ def _lightened_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) ->
     excess = len(root.buffer) + incoming - shape.root_buffer_max
     # Large transactions pay for the work that they cause; a small one does not.
     spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max)
-    first = True
-    while root.buffer and len(root.buffer) + incoming > shape.root_buffer_max and (first or spare >= 2):
+    # Once it must flush, it makes room for some commits to come, as far as the writes allow:
+    # few commits that write several nodes are better than many that write two.
+    enough = shape.root_buffer_max - shape.root_buffer_max // 8
+    must = True
+    while root.buffer and len(root.buffer) + incoming > enough and (must or spare >= 2):
         if len(root.keys) >= shape.keys_max:
-            return _grown(split(root), shape)
-        root, written = _lighter(root, shape.root_buffer_max, shape, read, spare)
+            # The messages stay above the two halves, so that neither is given more than it may hold.
+            halves = split(replace(root, buffer=()))
+            root, written = replace(_grown(halves, shape), buffer=root.buffer), len(halves.nodes)
+        else:
+            root, written = _lighter(root, shape.root_buffer_max, shape, read, _Budget(spare, must))
+            must = False
+        if not written:
+            break
         spare -= written
-        first = False
     return root
+
+
+class _Budget(NamedTuple):
+    """How many nodes may be written; where it `must`, one way down to a leaf is written whatever it takes."""
+
+    spare: int
+    must: bool
+
+    def allows(self, written: int) -> bool:
+        """Whether one more node, which may have to be split in two, can be written."""
+        return (self.must and not written) or self.spare - written >= 2
 
 
 def _grown(run: Run, shape: Shape) -> Node:
@@ -64,8 +84,8 @@ def _grown(run: Run, shape: Shape) -> Node:
     return run.nodes[0]
 
 
-def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, spare: int) -> tuple[Node, int]:
-    """Return `node` with fewer messages in its buffer, and how many nodes were written below it.
+def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, budget: _Budget) -> tuple[Node, int]:
+    """Return `node` with fewer messages in its buffer, and how many nodes were written below it, none if it can't be.
 
     `node` is settled, has children, and has room for another pivot.
     """
@@ -84,19 +104,25 @@ def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, spare: 
     if len(child.keys) >= shape.keys_max:
         run = split(settled(child))
         return _placed(node, index, run, ()), len(run.nodes)
-    child, written = _with_room(settled(child), len(waiting[index]), shape, read, spare - 1)
+    below = budget._replace(spare=budget.spare - 1)
+    child, written = _with_room(settled(child), len(waiting[index]), shape, read, below)
     moving = waiting[index][: max(0, shape.buffer_max - len(child.buffer))]
+    if not moving and not written:
+        return node, 0
     child = replace(child, buffer=(*child.buffer, *moving))
     return _placed(node, index, Run.of(child), moving), written + 1
 
 
-def _with_room(child: Node, wanted: int, shape: Shape, read: ReadNodes, spare: int) -> tuple[Node, int]:
+def _with_room(child: Node, wanted: int, shape: Shape, read: ReadNodes, budget: _Budget) -> tuple[Node, int]:
     """Return `child` with room for some messages, for all the `wanted` ones if that is cheap."""
     written = 0
-    while child.buffer and len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
-        if written and spare - written < 2:
+    while len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
+        if not child.buffer or not budget.allows(written):
             break
-        child, more = _lighter(child, shape.buffer_max, shape, read, spare - written)
+        left = _Budget(budget.spare - written, budget.must and not written)
+        child, more = _lighter(child, shape.buffer_max, shape, read, left)
+        if not more:
+            break
         written += more
     return child, written
 
