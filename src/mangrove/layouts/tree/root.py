@@ -1,0 +1,164 @@
+"""A root node as what it is: one version of the whole lakehouse."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mangrove.betree.node import Message, Node, Shape
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.keys import NameSizes
+from mangrove.layouts.tree.node_file import decode_node, encode_node
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.revision import (
+    CREATED_AT_MILLIS,
+    LAKEHOUSE_DEFINITION,
+    PREVIOUS_ROOT,
+    ROLLBACK_FROM_ROOT,
+    Revision,
+)
+from mangrove.metastore import Changes, Commit
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["Root", "decode_root", "encode_root", "shape_of", "sizes_of", "system_after"]
+
+_TRANSACTION = "transaction"
+_MESSAGE = "commit_message"
+_AUTHOR = "commit_author"
+_PROPERTIES = "commit_properties"
+_RENAMED = "renamed_namespaces"
+_OF_ONE_VERSION = (PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, _TRANSACTION, _MESSAGE, _AUTHOR, _PROPERTIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root node of a version, with its system rows."""
+
+    version: int
+    node: Node
+    system: Mapping[str, str]
+    revision: Revision
+    key_names: KeyNames
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return self.revision.roots.path(self.version)
+
+    @property
+    def created_at_millis(self) -> int:
+        """When it was committed; 0 where a root of the older format revision does not say."""
+        return int(self.system.get(CREATED_AT_MILLIS, "0"))
+
+    @property
+    def definition_path(self) -> str:
+        """Where the definition of the lakehouse lies."""
+        return self.system[LAKEHOUSE_DEFINITION]
+
+    @property
+    def transaction_id(self) -> str:
+        """Which transaction made the version. Other programs tell only by their last message."""
+        last = self.node.buffer[-1].transaction if self.node.buffer else ""
+        return self.system.get(_TRANSACTION, last)
+
+    @property
+    def written(self) -> list[Message]:
+        """What the transaction wrote: all of it is still here."""
+        transaction_id = self.transaction_id
+        return [message for message in self.node.buffer if message.transaction == transaction_id]
+
+    @property
+    def is_rollback(self) -> bool:
+        """Whether this version put an earlier one in the place of what was there."""
+        return ROLLBACK_FROM_ROOT in self.system
+
+    @property
+    def commit(self) -> Commit:
+        """The history's line about this version."""
+        rolled_back = self.system.get(ROLLBACK_FROM_ROOT)
+        return Commit(
+            version=self.version,
+            created_at_millis=self.created_at_millis,
+            transaction_id=self.transaction_id,
+            message=self.system.get(_MESSAGE, ""),
+            author=self.system.get(_AUTHOR, ""),
+            properties=_properties(self.system.get(_PROPERTIES, ""), self.path),
+            rolled_back_from=None if rolled_back is None else self.revision.roots.version_of(rolled_back),
+        )
+
+
+def decode_root(data: bytes, version: int, path: str) -> Root:
+    """Return the root node that a file holds."""
+    file = decode_node(data, path)
+    if LAKEHOUSE_DEFINITION not in file.system:
+        raise FormatError(f"{path} is not a root node: it does not say where the lakehouse's definition lies")
+    revision = file.revision.with_roots(_roots_named_like(file.revision, path))
+    return Root(version, file.node, file.system, revision, KeyNames.decode(file.system.get(_RENAMED, ""), path))
+
+
+def encode_root(root: Root, order: int, compression: str) -> bytes:
+    """Return the file of a root node."""
+    return encode_node(root.node, root.system, root.revision, order, compression)
+
+
+def system_after(
+    root: Root | None, changes: Changes, definition_path: str, key_names: KeyNames, now_millis: int
+) -> dict[str, str]:
+    """Return the system rows of the version that follows `root`, or of the first; rows that nobody knows stay.
+
+    Times grow strictly from version to version even when clocks do not, so that a
+    time names one version and a search by time can bisect.
+    """
+    system: dict[str, str] = {}
+    if root is not None:
+        system = {name: value for name, value in root.system.items() if name not in (*_OF_ONE_VERSION, _RENAMED)}
+        system[PREVIOUS_ROOT] = root.path
+        now_millis = max(now_millis, root.created_at_millis + 1)
+    system |= {
+        CREATED_AT_MILLIS: str(now_millis),
+        LAKEHOUSE_DEFINITION: definition_path,
+        _TRANSACTION: changes.transaction_id,
+    }
+    optional = {
+        _MESSAGE: changes.message,
+        _AUTHOR: changes.author,
+        _PROPERTIES: _properties_text(changes.properties),
+        _RENAMED: key_names.encode(),
+    }
+    return system | {name: value for name, value in optional.items() if value}
+
+
+def shape_of(settings: LakehouseSettings) -> Shape:
+    """Return how large nodes and buffers may grow so that a node's file keeps to its size.
+
+    At the usual settings a root's buffer holds as many messages as it has keys at
+    most, and any other eight times as many: see decision 0004.
+    """
+    room = max(1, (settings.node_file_max_size_bytes - settings.key_table_size_bytes) // settings.row_size_bytes)
+    return Shape(settings.order, min(settings.order, room), min(8 * settings.order, room))
+
+
+def sizes_of(settings: LakehouseSettings) -> NameSizes:
+    """Return how long names may be in tree keys."""
+    return NameSizes(settings.namespace_name_max_size_bytes, settings.table_name_max_size_bytes)
+
+
+def _roots_named_like(revision: Revision, path: str) -> RootNames:
+    digits = len(path.removeprefix(revision.roots.before).removesuffix(revision.roots.after))
+    return RootNames(digits, revision.roots.before, revision.roots.after)
+
+
+def _properties_text(properties: Mapping[str, str]) -> str:
+    return json.dumps(dict(properties), ensure_ascii=False, sort_keys=True) if properties else ""
+
+
+def _properties(text: str, path: str) -> dict[str, str]:
+    if not text:
+        return {}
+    try:
+        properties = json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{path}: the properties of its commit are not JSON ({error})") from error
+    if not isinstance(properties, dict):
+        raise FormatError(f"{path}: the properties of its commit are not a JSON object")
+    return {str(name): str(value) for name, value in properties.items()}

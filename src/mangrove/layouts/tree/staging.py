@@ -1,0 +1,161 @@
+"""Turning a transaction's changes into definitions, and those into the next root."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from mangrove.betree.build import stored
+from mangrove.betree.edit import apply
+from mangrove.betree.node import Message, Node
+from mangrove.errors import NotFoundError
+from mangrove.layouts.tree.contest import Keys
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.node_file import encode_node
+from mangrove.layouts.tree.paths import definition_path, lakehouse_definition_path
+from mangrove.layouts.tree.pointers import inline_pointer
+from mangrove.layouts.tree.revision import CREATED_AT_MILLIS
+from mangrove.layouts.tree.root import Root, shape_of, system_after
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.metastore import Changes
+from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator, PartitionLocator
+from mangrove.model.objects import Delta, Namespace
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["NodeFiles", "Staged", "compression_of", "next_root", "positioned", "stage"]
+
+_COMPRESSION = "tree.node-compression"
+_INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
+
+
+def compression_of(settings: LakehouseSettings) -> str:
+    """Return how the lakehouse's node files are compressed."""
+    return settings.properties.get(_COMPRESSION, "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Changes whose definitions have a place, and the files that have yet to be written there."""
+
+    changes: Changes
+    pointers: Mapping[Locator, str]
+    settings_path: str | None
+    files: Mapping[str, bytes]
+
+
+def stage(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> Staged:
+    """Return the changes with each definition encoded and given a place.
+
+    What an earlier reader found in a definition and did not know is written again.
+    """
+    settings = base.settings
+    inline_max = _inline_bytes_max(settings)
+    pointers: dict[Locator, str] = {}
+    files: dict[str, bytes] = {}
+    for locator, value in changes.puts.items():
+        _check_names(locator, settings)
+        # A delta's tree key says its position, and a rebase may change it.
+        placeless = replace(value, position=None) if isinstance(value, Delta) else value
+        data = encode_definition(placeless, base.carried(locator))
+        pointer = inline_pointer(data)
+        if len(pointer) > inline_max:
+            names = locator.parts[::-1] if locator.kind in _NAMED else ()
+            pointer = definition_path(
+                locator.kind, [str(name) for name in names], new_id(), settings.file_path_max_size_bytes
+            )
+            files[pointer] = data
+        pointers[locator] = pointer
+    settings_path = None
+    if changes.settings is not None:
+        settings_path = lakehouse_definition_path(new_id())
+        files[settings_path] = encode_definition(changes.settings, base.carried_settings)
+    return Staged(changes, pointers, settings_path, files)
+
+
+_NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
+
+
+def _inline_bytes_max(settings: LakehouseSettings) -> int:
+    """Return how long a pointer that holds its definition may be: as long as a path, unless set otherwise."""
+    text = settings.properties.get(_INLINE_BYTES_MAX, "")
+    return int(text) if text.isdecimal() else settings.file_path_max_size_bytes
+
+
+def _check_names(locator: Locator, settings: LakehouseSettings) -> None:
+    if locator.kind in _NAMED:
+        settings.check_object_name(locator.kind, str(locator.parts[-1]))
+
+
+class NodeFiles:
+    """The files of the new nodes of one commit, as they are named."""
+
+    def __init__(self, like: Root, settings: LakehouseSettings, now_millis: int, new_id: Callable[[], str]) -> None:
+        self._revision = like.revision
+        self._order = settings.order
+        self._compression = compression_of(settings)
+        self._system = {CREATED_AT_MILLIS: str(now_millis)}
+        self._new_id = new_id
+        self.files: dict[str, bytes] = {}
+        self.nodes: dict[str, Node] = {}
+
+    def write(self, node: Node) -> str:
+        """Take the node's file, and return its path."""
+        path = self._revision.node_path(self._new_id())
+        self.files[path] = encode_node(node, self._system, self._revision, self._order, self._compression)
+        self.nodes[path] = node
+        return path
+
+
+def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, now_millis: int) -> Root:
+    """Return the root that follows `base`; the nodes below it that are new are in `nodes`."""
+    names, keys = _names_after(base, staged.changes)
+    transaction = staged.changes.transaction_id
+    messages = [
+        *(Message(keys.key_of(locator), None, transaction) for locator in sorted(staged.changes.deletes)),
+        *(Message(keys.key_of(locator), staged.pointers[locator], transaction) for locator in staged.changes.puts),
+    ]
+    for message in messages:
+        if message.key.startswith("\0"):
+            raise NotFoundError(f"there is no namespace for the {message.key[1:]}: create it first")
+    node = stored(apply(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write)
+    settings_path = staged.settings_path or base.root.definition_path
+    system = system_after(base.root, staged.changes, settings_path, names, now_millis)
+    return Root(base.version + 1, node, system, base.root.revision, names)
+
+
+def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Keys]:
+    """Return the key names after the changes, and how the changes' own locators become tree keys.
+
+    A locator of the changes may still name a namespace as it was called before it
+    was renamed in the same transaction.
+    """
+    now = {
+        locator.name: value.id
+        for locator, value in changes.puts.items()
+        if isinstance(locator, NamespaceLocator) and isinstance(value, Namespace)
+    }
+    touched = [*now, *(locator.name for locator in changes.deletes if isinstance(locator, NamespaceLocator))]
+    if not touched:
+        return base.root.key_names, base.keys
+    there = base.get_many([NamespaceLocator(name) for name in touched])
+    before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, Namespace)}
+    names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
+    former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
+    return names, replace(base.keys, names=KeyNames(former | dict(names.renamed)))
+
+
+def positioned(changes: Changes, base: TreeSnapshot) -> Changes:
+    """Return the changes with new deltas moved behind those that `base` has, in their order."""
+    partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
+    for locator in changes.puts:
+        if isinstance(locator, DeltaLocator):
+            partitions.setdefault(locator.parent, []).append(locator)
+    moved: dict[Locator, Locator] = {}
+    for partition, deltas in partitions.items():
+        last = base.last_child(Kind.DELTA, partition)
+        if isinstance(last, DeltaLocator) and last.position >= min(deltas).position:
+            moved |= {
+                delta: replace(delta, position=last.position + number) for number, delta in enumerate(sorted(deltas), 1)
+            }
+    if not moved:
+        return changes
+    return replace(changes, puts={moved.get(locator, locator): value for locator, value in changes.puts.items()})

@@ -1,0 +1,29 @@
+"""The tree layout's metastore, in both format revisions."""
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.layouts.tree.metastore import create_tree, open_tree
+from mangrove.layouts.tree.revision import NEWER, OLDER, Revision
+from mangrove.layouts.tree.versions import find_root_names
+from mangrove.metastore import Changes, Metastore
+from mangrove.model.settings import LakehouseSettings
+from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
+
+
+class TestTreeMetastore(MetastoreContract):
+    """All that the contract asks for."""
+
+    @pytest.fixture(params=[NEWER, OLDER], ids=["newer", "older"])
+    def revision(self, request: pytest.FixtureRequest) -> Revision:
+        assert isinstance(request.param, Revision)
+        return request.param
+
+    @pytest.fixture
+    def make_metastore(self, revision: Revision) -> MakeMetastore:
+        def make(effects: Effects) -> Metastore:
+            if find_root_names(effects.store) is not None:
+                return open_tree(effects)
+            return create_tree(effects, LakehouseSettings(), Changes("made"), revision)
+
+        return make

@@ -1,0 +1,250 @@
+"""Commits of the tree layout: what is on storage, what a reader finds, and the defects that others had."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from mangrove.betree.verify import verify
+from mangrove.effects import Effects
+from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.layouts.tree.commit import publish
+from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, Revision
+from mangrove.layouts.tree.root import Root, shape_of
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.layouts.tree.versions import newest_version, version_at
+from mangrove.metastore import Changes, Isolation
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
+from mangrove.model.objects import Table
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.metastore_contract import namespace, put, table
+
+SMALL = LakehouseSettings(order=4)
+
+
+@pytest.fixture
+def effects() -> Effects:
+    return repeatable_effects(MemoryStore())
+
+
+def made(effects: Effects, settings: LakehouseSettings = SMALL, revision: Revision = NEWER) -> TreeMetastore:
+    metastore = create_tree(effects, settings, Changes("made"), revision)
+    put(metastore, metastore.latest(), namespace("sales"))
+    return metastore
+
+
+def opened(effects: Effects) -> TreeMetastore:
+    """Open the lakehouse as a process would that knows nothing of it."""
+    return open_tree(repeatable_effects(effects.store, first_id=10**9))
+
+
+def tables(metastore: TreeMetastore) -> list[str]:
+    newest = metastore.latest()
+    return [str(way.parts[-1]) for way, _ in newest.children(Kind.TABLE, NamespaceLocator("sales"))]
+
+
+def assert_sound(snapshot: TreeSnapshot) -> None:
+    assert list(verify(snapshot.root.node, shape_of(snapshot.settings), snapshot.read_nodes)) == []
+
+
+def paths(effects: Effects) -> Iterator[str]:
+    return (entry.path for entry in effects.store.list())
+
+
+@pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
+@pytest.mark.parametrize("order", [3, 4, 128])
+def test_a_fresh_reader_finds_everything_after_many_commits_with_random_names(
+    effects: Effects, revision: Revision, order: int
+) -> None:
+    metastore = made(effects, LakehouseSettings(order=order), revision)
+    names = [f"{number:08x}" for number in random.Random(1).sample(range(2**32), 300)]
+    for name in names:
+        put(metastore, metastore.latest(), table("sales", name))
+    fresh = opened(effects)
+    assert tables(fresh) == sorted(names)
+    assert all(fresh.latest().get(TableLocator("sales", name)) is not None for name in names)
+    assert_sound(fresh.latest())
+
+
+def test_a_fresh_reader_finds_what_is_left_after_updates_and_deletes(effects: Effects) -> None:
+    metastore, chance = made(effects), random.Random(2)
+    model: dict[str, Table] = {}
+    for _ in range(400):
+        name = f"t{chance.randrange(60):02d}"
+        way, value = table("sales", name, description=str(chance.random()))
+        if name in model and chance.random() < 0.5:
+            del model[name]
+            put(metastore, metastore.latest(), deletes=frozenset([way]))
+        else:
+            model[name] = value
+            put(metastore, metastore.latest(), (way, value))
+    fresh = opened(effects)
+    found = {way.parts[-1]: value for way, value in fresh.latest().children(Kind.TABLE, NamespaceLocator("sales"))}
+    assert found == model
+    assert_sound(fresh.latest())
+
+
+def test_a_lakehouse_cannot_be_made_where_one_is(effects: Effects) -> None:
+    made(effects)
+    before = list(paths(effects))
+    with pytest.raises(AlreadyExistsError, match="open it"):
+        create_tree(effects, SMALL, Changes("again"))
+    assert list(paths(effects)) == before
+
+
+def test_opening_where_nothing_is_says_so_and_writes_nothing(effects: Effects) -> None:
+    with pytest.raises(NotFoundError, match="no lakehouse at memory://"):
+        open_tree(effects)
+    assert list(paths(effects)) == []
+
+
+@pytest.mark.parametrize(
+    "hint", [b"7", b"7\n", b"", b"\xff\xfe", b"0", b"3", b"8", b"999999999", b"-1", b"x" * 10_000, None]
+)
+@pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
+def test_whatever_the_hint_says_the_newest_version_is_found(
+    effects: Effects, hint: bytes | None, revision: Revision
+) -> None:
+    metastore = made(effects, revision=revision)
+    for number in range(6):
+        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+    if hint is None:
+        effects.store.delete_many([revision.hint_path])
+    else:
+        effects.store.put(revision.hint_path, hint)
+    assert opened(effects).latest().version == 7
+
+
+@pytest.mark.parametrize("newest", [0, 1, 2, 3, 7, 8, 100, 12345])
+@pytest.mark.parametrize("known", [0, 1, 5, 100])
+def test_the_newest_version_is_found_in_as_many_probes_as_the_gap_has_digits_twice(known: int, newest: int) -> None:
+    known = min(known, newest)
+    probes: list[int] = []
+
+    def exists(version: int) -> bool:
+        probes.append(version)
+        return version <= newest
+
+    assert newest_version(exists, known) == newest
+    assert len(probes) <= 2 * (newest - known + 1).bit_length() + 1
+
+
+@pytest.mark.parametrize("oldest_kept", [0, 1, 7, 40])
+def test_a_time_is_found_by_bisection_also_where_the_oldest_versions_have_expired(oldest_kept: int) -> None:
+    def created_at(version: int) -> int | None:
+        return 1000 + 10 * version if version >= oldest_kept else None
+
+    for millis in range(1000 + 10 * oldest_kept, 1410):
+        assert version_at(created_at, 40, millis) == min(40, (millis - 1000) // 10)
+    with pytest.raises(NotFoundError):
+        version_at(created_at, 40, 1000 + 10 * oldest_kept - 1)
+
+
+@pytest.mark.parametrize("digits", [32, 64])
+def test_roots_keep_the_width_that_the_lakehouse_has(effects: Effects, digits: int) -> None:
+    metastore = made(effects, revision=NEWER.with_roots(RootNames(digits)))
+    put(metastore, metastore.latest(), table("sales", "a"))
+    fresh = opened(effects)
+    put(fresh, fresh.latest(), table("sales", "b"))
+    roots = [path for path in paths(effects) if path.endswith(".ipc") and path.startswith("_")]
+    assert {len(path) for path in roots} == {digits + len("_.ipc")}
+    assert tables(opened(effects)) == ["a", "b"]
+
+
+def test_a_rollback_contests_everything(effects: Effects) -> None:
+    metastore = made(effects)
+    base = metastore.latest()
+    system = {**base.root.system, ROLLBACK_FROM_ROOT: base.root.path, "transaction": "the-rollback"}
+    rolled_back = Root(base.version + 1, base.root.node, system, base.root.revision, base.root.key_names)
+    assert publish(effects, rolled_back, base.settings)
+    with pytest.raises(ConflictError, match="rolled back by transaction the-rollback in version 2"):
+        put(metastore, base, table("sales", "unrelated"))
+    assert metastore.latest().commit.rolled_back_from == 1
+
+
+def test_system_rows_that_nobody_knows_stay(effects: Effects) -> None:
+    metastore = made(effects)
+    base = metastore.latest()
+    system = {**base.root.system, "from_the_future": "kept", "transaction": "x"}
+    assert publish(effects, Root(2, base.root.node, system, base.root.revision, base.root.key_names), base.settings)
+    after = put(metastore, metastore.latest(), table("sales", "a")).snapshot
+    assert isinstance(after, TreeSnapshot)
+    assert after.root.system["from_the_future"] == "kept"
+
+
+def test_compaction_keeps_everything_and_the_history(effects: Effects) -> None:
+    metastore = made(effects)
+    for number in range(60):
+        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+    before = tables(metastore)
+    after = metastore.compact(Changes("compaction", message="smaller"))
+    assert tables(opened(effects)) == before
+    assert after.commit.message == "smaller"
+    assert list(verify(after.root.node, shape_of(after.settings), after.read_nodes, compacted=True)) == []
+    assert [
+        str(way.parts[-1]) for way, _ in metastore.at_version(5).children(Kind.TABLE, NamespaceLocator("sales"))
+    ] == [f"t{number:02d}" for number in range(4)]
+
+
+def test_what_others_commit_during_a_compaction_stays(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
+    metastore, rival = made(effects), opened(effects)
+    for number in range(40):
+        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+    base = metastore.latest()
+    monkeypatch.setattr(metastore, "latest", lambda: base)
+    for number in range(40, 50):
+        put(rival, rival.latest(), table("sales", f"t{number:02d}"), deletes=frozenset([TableLocator("sales", "t00")]))
+    after = metastore.compact(Changes("compaction"))
+    assert after.version == rival.latest().version
+    assert tables(opened(effects)) == [f"t{number:02d}" for number in range(1, 50)]
+
+
+def test_an_older_lakehouse_is_upgraded_by_an_ordinary_commit(effects: Effects) -> None:
+    metastore = made(effects, revision=OLDER)
+    for number in range(30):
+        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+    before = metastore.latest()
+    upgraded = metastore.upgrade(Changes("upgrade", message="newer"))
+    assert upgraded.version == before.version + 1
+    fresh = opened(effects)
+    assert fresh.latest().root.revision.name == "newer"
+    assert tables(fresh) == [f"t{number:02d}" for number in range(30)]
+    assert_sound(fresh.latest())
+    put(fresh, fresh.latest(), table("sales", "later"))
+    assert len(tables(opened(effects))) == 31
+    assert opened(effects).at_version(before.version).root.revision.name == "older"
+    assert opened(effects).upgrade(Changes("again")).version == fresh.latest().version
+
+
+def test_a_missing_node_is_named_and_does_not_read_as_empty(effects: Effects) -> None:
+    metastore = made(effects)
+    for number in range(60):
+        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+    lost = metastore.latest().root.node.children[0]
+    assert isinstance(lost, str)
+    effects.store.delete_many([lost])
+    with pytest.raises(FormatError, match=lost.rpartition("/")[2]):
+        tables(opened(effects))
+
+
+def test_definitions_are_read_wherever_they_are(effects: Effects) -> None:
+    always_apart = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
+    metastore = made(effects, always_apart)
+    assert any("-namespace-sales-" in path for path in paths(effects))
+    way, value = table("sales", "small")
+    together = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "100000"})
+    put(metastore, metastore.latest(), settings=together)
+    put(metastore, metastore.latest(), (way, value))
+    assert not any("-table-small-" in path for path in paths(effects))
+    assert opened(effects).latest().get(way) == value
+    assert opened(effects).latest().get(NamespaceLocator("sales")) is not None
+
+
+def test_a_commit_on_a_snapshot_of_another_lakehouse_is_refused(effects: Effects) -> None:
+    metastore, other = made(effects), made(repeatable_effects(MemoryStore(), Clock()))
+    with pytest.raises(InvalidInputError, match="very metastore"):
+        metastore.commit(other.latest(), Changes("x", puts=dict([namespace("n")])), Isolation.SNAPSHOT)

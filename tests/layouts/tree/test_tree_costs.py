@@ -1,0 +1,173 @@
+"""What operations on the tree layout cost, in storage requests: the figures that must not grow."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from mangrove.betree.node import Entry
+from mangrove.betree.search import height
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
+from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.metastore import Changes
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
+from mangrove.model.objects import Namespace, Table
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.metastore_contract import put, table
+
+TABLES_PER_NAMESPACE = 100
+SHARED = "1111/0000/1111/00000000-table-shared-by-all-11111111-1111-4111-8111-111111111111.binpb"
+PUT_APART = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
+
+
+def entries(count: int) -> Iterator[Entry]:
+    """Yield so many tables, whose definitions are all the same file."""
+    sizes = NameSizes()
+    yield Entry(NEWER_KEYS.key_of(Kind.NAMESPACE, ("n00000",), sizes), SHARED)
+    for number in range(count - 1):
+        names = (f"n{number // TABLES_PER_NAMESPACE:05d}", f"t{number % TABLES_PER_NAMESPACE:03d}")
+        yield Entry(NEWER_KEYS.key_of(Kind.TABLE, names, sizes), SHARED)
+
+
+class Lake:
+    """A lakehouse of many objects on a store that counts."""
+
+    def __init__(self, count: int, settings: LakehouseSettings) -> None:
+        self.count = count
+        self.store = CountingStore(MemoryStore())
+        self.effects = repeatable_effects(self.store)
+        self.store.put(SHARED, encode_definition(Table("id", "home", "shared")))
+        create_tree(self.effects, settings, Changes("made"), entries=entries(count))
+
+    def opened(self) -> TreeMetastore:
+        return open_tree(repeatable_effects(self.store, first_id=10**9))
+
+    def any_table(self, chance: random.Random) -> TableLocator:
+        number = chance.randrange(self.count - 1)
+        return TableLocator(f"n{number // TABLES_PER_NAMESPACE:05d}", f"t{number % TABLES_PER_NAMESPACE:03d}")
+
+
+@pytest.fixture(scope="module", params=[1_000, 10_000, 100_000])
+def lake(request: pytest.FixtureRequest) -> Lake:
+    return Lake(request.param, PUT_APART)
+
+
+def levels(snapshot: TreeSnapshot) -> int:
+    return height(snapshot.root.node, snapshot.read_nodes)
+
+
+def test_a_warm_commit_of_one_object_is_one_definition_and_one_root_nine_times_in_ten(lake: Lake) -> None:
+    metastore, chance = lake.opened(), random.Random(1)
+    snapshot: TreeSnapshot = metastore.latest()
+    list(itertools.islice(snapshot.children(Kind.TABLE, NamespaceLocator("n00000")), 5))
+    costs: list[Requests] = []
+    for number in range(2_500):
+        way = TableLocator(lake.any_table(chance).namespace, f"new{number}")
+        before = lake.store.requests
+        committed = put(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name)))
+        costs.append(lake.store.requests - before)
+        assert isinstance(committed.snapshot, TreeSnapshot)
+        snapshot = committed.snapshot
+    # The hint is written off the critical path; here it is one of the puts.
+    definitions_and_hints = 2
+    nodes = [cost.puts - definitions_and_hints + cost.creates for cost in costs]
+    assert all(cost.creates == 1 for cost in costs)
+    assert sum(count == 1 for count in nodes) >= 0.9 * len(nodes)
+    assert sum(nodes) <= 1.2 * len(nodes)
+    assert max(nodes) <= 6
+    assert sum(cost.reads for cost in costs) <= 0.5 * len(costs)
+    assert all(cost.sizes == cost.lists == cost.deletes == 0 for cost in costs)
+
+
+def test_bytes_of_a_commit_stay_small(lake: Lake) -> None:
+    metastore, chance = lake.opened(), random.Random(2)
+    snapshot = metastore.latest()
+    before = lake.store.requests
+    for number in range(500):
+        way = TableLocator(lake.any_table(chance).namespace, f"bytes{number}")
+        after = put(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name))).snapshot
+        assert isinstance(after, TreeSnapshot)
+        snapshot = after
+    assert (lake.store.requests - before).bytes_written / 500 <= 100_000
+
+
+def test_a_cold_lookup_reads_no_more_than_the_height_and_two(lake: Lake) -> None:
+    chance = random.Random(3)
+    for _ in range(20):
+        metastore = lake.opened()
+        before = lake.store.requests
+        assert metastore.at_version(metastore.latest().version).get(lake.any_table(chance)) is not None
+        assert (lake.store.requests - before).total <= levels(metastore.latest()) + 2
+
+
+def test_listing_a_namespace_reads_its_leaves_and_no_others(lake: Lake) -> None:
+    metastore = lake.opened()
+    snapshot = metastore.latest()
+    tall = levels(snapshot)
+    before = lake.store.requests
+    listed = list(lake.opened().latest().children(Kind.TABLE, NamespaceLocator("n00003")))
+    cost = lake.store.requests - before
+    opening = 4
+    definitions = len({value.id for _, value in listed if isinstance(value, Table)})
+    assert len(listed) >= TABLES_PER_NAMESPACE
+    assert cost.reads - opening - definitions <= tall + len(listed) / 60
+
+
+def test_the_first_page_of_a_long_listing_does_not_read_the_rest(lake: Lake) -> None:
+    snapshot = lake.opened().latest()
+    before = lake.store.requests
+    page = list(itertools.islice(snapshot.children(Kind.TABLE, NamespaceLocator("n00000")), 10))
+    definitions_max = 16
+    assert len(page) == 10
+    assert (lake.store.requests - before).reads - definitions_max <= levels(snapshot)
+
+
+def test_opening_costs_the_same_whatever_is_in_the_lakehouse(lake: Lake) -> None:
+    before = lake.store.requests
+    lake.opened()
+    assert (lake.store.requests - before).total <= 7
+
+
+def test_asking_for_the_latest_is_one_request_where_nobody_else_committed(lake: Lake) -> None:
+    metastore = lake.opened()
+    before = lake.store.requests
+    metastore.latest()
+    assert (lake.store.requests - before).total == 1
+
+
+def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_does(lake: Lake) -> None:
+    metastore = lake.opened()
+    base = metastore.latest()
+    named = Namespace("id-of-n00000", "n00000")
+    base = metastore.latest()
+    way = NamespaceLocator("n00000")
+    written = put(metastore, base, (way, named)).snapshot
+    before = lake.store.requests
+    renamed = put(
+        metastore,
+        written,
+        (NamespaceLocator("renamed"), Namespace("id-of-n00000", "renamed")),
+        deletes=frozenset([way]),
+    ).snapshot
+    assert (lake.store.requests - before).total <= 8
+    assert len(list(renamed.children(Kind.TABLE, NamespaceLocator("renamed")))) >= TABLES_PER_NAMESPACE
+    back = put(metastore, renamed, (way, named), deletes=frozenset([NamespaceLocator("renamed")])).snapshot
+    assert len(list(back.children(Kind.TABLE, way))) >= TABLES_PER_NAMESPACE
+
+
+def test_a_small_definition_travels_inside_its_pointer_and_costs_no_request_of_its_own() -> None:
+    lake = Lake(1_000, LakehouseSettings())
+    metastore = lake.opened()
+    snapshot = metastore.latest()
+    way, value = table("n00000", "small")
+    before = lake.store.requests
+    put(metastore, snapshot, (way, value))
+    cost = lake.store.requests - before
+    hints = 1
+    assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
