@@ -52,7 +52,7 @@ class LakehouseSettings:
         object.__setattr__(self, "exported_snapshots", Properties(self.exported_snapshots))
         overrides = FrozenMapping(self.maximum_version_age_millis_overrides)
         for version, age_millis in overrides.items():
-            if not (type(version) is int and type(age_millis) is int) or min(version, age_millis) < 0:
+            if not all(type(number) is int and 0 <= number <= LARGEST_INTEGER for number in (version, age_millis)):
                 raise InvalidInputError(
                     f"maximum_version_age_millis_overrides has {version!r}: {age_millis!r}; both are numbers from 0"
                 )

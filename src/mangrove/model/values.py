@@ -55,6 +55,7 @@ Value: TypeAlias = (
 
 BOUND_LENGTH_MAX: Final = 32
 MICROS_PER_DAY: Final = 86_400_000_000
+_INTEGER_END: Final = 2**63
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -65,7 +66,11 @@ _LAST_CHARACTER: Final = 0x10FFFF
 def canonical_value(value: Value, what: str = "value") -> Value:
     """Return `value` in its one form, with zones turned into UTC; refuse what cannot be stored or ordered."""
     kind = type(value)
-    if kind is int or kind is bool or kind is bytes or kind is datetime.date:
+    if isinstance(value, int) and kind is int:
+        if not -_INTEGER_END <= value < _INTEGER_END:
+            raise InvalidInputError(f"{what} is {value}, which does not fit in 8 bytes")
+        return value
+    if kind is bool or kind is bytes or kind is datetime.date:
         return value
     if isinstance(value, str) and kind is str:
         check_text(value, what)

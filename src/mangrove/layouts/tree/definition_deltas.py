@@ -1,0 +1,232 @@
+"""Deltas, their data files and statistics, and values as protobuf messages."""
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
+from mangrove.model.manifests import (
+    IDENTITY_ENCODING,
+    PARQUET,
+    Author,
+    ColumnStatistics,
+    DataFile,
+    FileKind,
+    Manifest,
+)
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.values import (
+    Value,
+    date_of_days,
+    days_of,
+    micros_of_datetime,
+    micros_of_time,
+    time_of_micros,
+    timestamp_of_micros,
+    timestamp_tz_of_micros,
+)
+
+__all__ = ["delta_of", "fill_delta", "fill_values", "values_of"]
+
+_DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType]] = {
+    DeltaType.APPEND: pb.DELTA_TYPE_APPEND,
+    DeltaType.ADD: pb.DELTA_TYPE_ADD,
+    DeltaType.UPSERT: pb.DELTA_TYPE_UPSERT,
+    DeltaType.DELETE: pb.DELTA_TYPE_DELETE,
+    DeltaType.POSITION_DELETE: pb.DELTA_TYPE_POSITION_DELETE,
+    DeltaType.REPLACE: pb.DELTA_TYPE_REPLACE,
+}
+_DELTA_TYPE_OF: Final[dict[int, DeltaType]] = {number: member for member, number in _DELTA_TYPES.items()}
+_FILE_KINDS: Final[dict[FileKind, pb.FileKind]] = {
+    FileKind.DATA: pb.FILE_KIND_DATA,
+    FileKind.POSITION_DELETES: pb.FILE_KIND_POSITION_DELETES,
+    FileKind.KEY_DELETES: pb.FILE_KIND_KEY_DELETES,
+}
+_FILE_KIND_OF: Final[dict[int, FileKind]] = {number: member for member, number in _FILE_KINDS.items()}
+
+
+def fill_delta(message: pb.Delta, delta: Delta) -> None:
+    """Write `delta` into an empty message."""
+    message.type = _DELTA_TYPES[delta.type]
+    for entry in delta.manifest.entries:
+        _fill_file(message.files.add(), entry)
+    if delta.manifest.id is not None:
+        message.manifest_id = delta.manifest.id
+    if delta.manifest.author is not None:
+        _fill_author(message.manifest_author, delta.manifest.author)
+    if delta.author is not None:
+        _fill_author(message.author, delta.author)
+    if delta.properties:
+        message.properties.update(delta.properties)
+    if delta.position is not None:
+        message.position = delta.position
+    if delta.replaces_through is not None:
+        message.replaces_through = delta.replaces_through
+    message.replaced_locations.extend(delta.replaced_locations)
+
+
+def delta_of(message: pb.Delta) -> Delta:
+    """Return the delta that the message holds."""
+    if message.type not in _DELTA_TYPE_OF:
+        raise FormatError(f"a delta has the type number {message.type}, which this release does not know")
+    return Delta(
+        type=_DELTA_TYPE_OF[message.type],
+        manifest=Manifest(
+            tuple(_file_of(file) for file in message.files),
+            message.manifest_id if message.HasField("manifest_id") else None,
+            _author_of(message.manifest_author) if message.HasField("manifest_author") else None,
+        ),
+        properties=message.properties,
+        author=_author_of(message.author) if message.HasField("author") else None,
+        position=message.position if message.HasField("position") else None,
+        replaces_through=message.replaces_through if message.HasField("replaces_through") else None,
+        replaced_locations=tuple(message.replaced_locations),
+    )
+
+
+def fill_values(message: Any, values: Iterable[Value | None]) -> None:
+    """Add each value to the repeated field `message`."""
+    for value in values:
+        one = message.add()
+        if value is not None:
+            name, stored = _stored(value)
+            setattr(one, name, stored)
+
+
+def values_of(message: Iterable[pb.Value]) -> tuple[Value | None, ...]:
+    """Return the values that the repeated field holds."""
+    return tuple(_value_of(one.WhichOneof("value"), one, "") for one in message)
+
+
+def _fill_file(message: pb.DataFile, file: DataFile) -> None:
+    message.location = file.location
+    message.size_bytes = file.size_bytes
+    message.row_count = file.row_count
+    message.kind = _FILE_KINDS[file.kind]
+    if file.content_type != PARQUET:
+        message.content_type = file.content_type
+    if file.content_encoding != IDENTITY_ENCODING:
+        message.content_encoding = file.content_encoding
+    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to"):
+        known = getattr(file, name)
+        if known is not None:
+            setattr(message, name, known)
+    if file.partition_values is not None:
+        message.partition_values.SetInParent()
+        fill_values(message.partition_values.values, file.partition_values)
+    if file.key_ids:
+        message.key_ids.extend(file.key_ids)
+    for statistics in file.statistics:
+        _fill_statistics(message.statistics.add(), statistics)
+
+
+def _file_of(message: pb.DataFile) -> DataFile:
+    if message.kind not in _FILE_KIND_OF:
+        raise FormatError(f"{message.location} is of the kind {message.kind}, which this release does not know")
+    has = message.HasField
+    return DataFile(
+        location=message.location,
+        size_bytes=message.size_bytes,
+        row_count=message.row_count,
+        kind=_FILE_KIND_OF[message.kind],
+        content_type=message.content_type if has("content_type") else PARQUET,
+        content_encoding=message.content_encoding if has("content_encoding") else IDENTITY_ENCODING,
+        schema_id=message.schema_id if has("schema_id") else None,
+        partition_values=values_of(message.partition_values.values) if has("partition_values") else None,
+        sort_scheme_id=message.sort_scheme_id if has("sort_scheme_id") else None,
+        bucket=message.bucket if has("bucket") else None,
+        source_size_bytes=message.source_size_bytes if has("source_size_bytes") else None,
+        applies_to=message.applies_to if has("applies_to") else None,
+        key_ids=tuple(message.key_ids),
+        statistics=tuple([_statistics_of(one) for one in message.statistics]),
+    )
+
+
+def _fill_statistics(message: pb.ColumnStatistics, statistics: ColumnStatistics) -> None:
+    message.column_id = statistics.column_id
+    if statistics.null_count is not None:
+        message.null_count = statistics.null_count
+    if statistics.value_count is not None:
+        message.value_count = statistics.value_count
+    if statistics.nan_count is not None:
+        message.nan_count = statistics.nan_count
+    if statistics.size_bytes is not None:
+        message.size_bytes = statistics.size_bytes
+    if statistics.minimum is not None:
+        name, stored = _stored(statistics.minimum)
+        setattr(message, "minimum_" + name, stored)
+    if statistics.maximum is not None:
+        name, stored = _stored(statistics.maximum)
+        setattr(message, "maximum_" + name, stored)
+
+
+def _statistics_of(message: pb.ColumnStatistics) -> ColumnStatistics:
+    has = message.HasField
+    return ColumnStatistics(
+        message.column_id,
+        message.null_count if has("null_count") else None,
+        message.nan_count if has("nan_count") else None,
+        message.value_count if has("value_count") else None,
+        message.size_bytes if has("size_bytes") else None,
+        _value_of(message.WhichOneof("minimum"), message, "minimum_"),
+        _value_of(message.WhichOneof("maximum"), message, "maximum_"),
+    )
+
+
+def _fill_author(message: pb.Author, author: Author) -> None:
+    message.SetInParent()
+    message.name = author.name
+    if author.version is not None:
+        message.version = author.version
+
+
+def _author_of(message: pb.Author) -> Author:
+    return Author(message.name, message.version if message.HasField("version") else None)
+
+
+def _stored(value: Value) -> tuple[str, Any]:
+    """Return under which name of `Value` the value is stored, and as what."""
+    match value:
+        case bool():
+            return "boolean", value
+        case int():
+            return "integer", value
+        case str():
+            return "text", value
+        case float():
+            return "double", value
+        case bytes():
+            return "binary", value
+        case decimal.Decimal():
+            return "decimal", str(value)
+        case datetime.datetime():
+            return "timestamp" if value.tzinfo is None else "timestamp_tz", micros_of_datetime(value)
+        case datetime.date():
+            return "date", days_of(value)
+        case datetime.time():
+            return "time" if value.tzinfo is None else "time_tz", micros_of_time(value)
+
+
+def _value_of(stored_name: str | None, message: Any, prefix: str) -> Value | None:
+    if stored_name is None:
+        return None
+    stored = getattr(message, stored_name)
+    read = _READERS.get(stored_name[len(prefix) :])
+    if read is None:
+        return stored  # type: ignore[no-any-return]
+    try:
+        return read(stored)
+    except (ValueError, OverflowError, decimal.InvalidOperation) as error:
+        raise FormatError(f"{stored!r} is no {stored_name}") from error
+
+
+_READERS: Final[dict[str, Callable[[Any], Value]]] = {
+    "timestamp_tz": timestamp_tz_of_micros,
+    "timestamp": timestamp_of_micros,
+    "date": date_of_days,
+    "decimal": decimal.Decimal,
+    "time": time_of_micros,
+    "time_tz": lambda micros: time_of_micros(micros, datetime.UTC),
+}

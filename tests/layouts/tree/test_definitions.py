@@ -1,0 +1,293 @@
+"""Definitions hold every object without loss, keep what they do not know, and refuse damage."""
+
+import dataclasses
+import importlib.util
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.definitions import decode_definition, encode_definition
+from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
+from mangrove.model.json_form import to_json
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
+from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Stream, Table, TableType, TableVersion, kind_of
+from mangrove.model.schema import Schema
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.types import Column, Int8
+from mangrove.model.values import Value
+from mangrove.testing.strategies import objects
+
+ROOT = Path(__file__).parents[3]
+PATH = "0101/1000/1100/11001010-table-t1-ns1.binpb"
+NEWER = b"\xba\x3e\x03new"
+"""A field with a number that nobody uses yet, as a newer program may write it."""
+
+BOUNDS: list[tuple[Value, Value]] = [(1, 1_000_000), ("aaaaaaaa", "zzzzzzzz")] * 5
+TYPICAL_DELTA = Delta(
+    DeltaType.APPEND,
+    Manifest(
+        (
+            DataFile(
+                "data/162511d2-8874-4147-bbbf-72aa6d72b26d/2ad23797-900c-4797-98b9-81a210574bea.parquet",
+                size_bytes=12_345_678,
+                row_count=1_000_000,
+                schema_id=0,
+                statistics=tuple(
+                    ColumnStatistics(
+                        column_id, null_count=0, value_count=1_000_000, size_bytes=400_000, minimum=low, maximum=high
+                    )
+                    for column_id, (low, high) in enumerate(BOUNDS, start=1)
+                ),
+            ),
+        )
+    ),
+)
+
+
+@given(objects())
+def test_every_object_comes_back_from_its_definition(value: Object) -> None:
+    data = encode_definition(value)
+    found, unknown = decode_definition(kind_of(value), data, PATH)
+    assert found == value
+    assert to_json(found) == to_json(value)
+    assert unknown == b""
+
+
+@given(objects())
+def test_the_same_object_gives_the_same_bytes(value: Object) -> None:
+    found, _ = decode_definition(kind_of(value), encode_definition(value), PATH)
+    assert encode_definition(found) == encode_definition(value)
+
+
+@given(objects())
+def test_what_is_unknown_survives_a_read_change_and_write(value: Object) -> None:
+    newer = encode_definition(value) + NEWER
+    found, unknown = decode_definition(kind_of(value), newer, PATH)
+    assert found == value
+    assert unknown
+    again = encode_definition(found, unknown)
+    assert NEWER in again
+    assert decode_definition(kind_of(value), again, PATH) == (value, again)
+
+
+def test_what_is_unknown_inside_an_object_stays_with_its_own_column() -> None:
+    message = pb.TableVersion()
+    message.ParseFromString(encode_definition(TableVersion(1, parse_schema("a int, b string, c date"))))
+    message.schema.columns[1].MergeFromString(NEWER)
+    found, unknown = decode_definition(Kind.TABLE_VERSION, message.SerializeToString(), PATH)
+    assert isinstance(found, TableVersion)
+    assert found.schema is not None
+    changed = dataclasses.replace(
+        found,
+        schema=Schema((Column(9, "first", Int8()), *found.schema.columns[1:]), last_column_id=9),
+    )
+    message.ParseFromString(encode_definition(changed, unknown))
+    assert [NEWER in column.SerializeToString() for column in message.schema.columns] == [False, True, False]
+    assert [column.name for column in message.schema.columns] == ["first", "b", "c"]
+
+
+def test_what_is_unknown_goes_with_what_is_removed() -> None:
+    message = pb.Delta()
+    message.ParseFromString(encode_definition(TYPICAL_DELTA))
+    message.files[0].MergeFromString(NEWER)
+    message.author.MergeFromString(NEWER)
+    _, unknown = decode_definition(Kind.DELTA, message.SerializeToString(), PATH)
+    assert NEWER not in encode_definition(Delta(DeltaType.APPEND), unknown)
+    assert NEWER in encode_definition(TYPICAL_DELTA, unknown)
+
+
+def test_fields_of_trinitylake_that_we_do_not_use_survive() -> None:
+    distribution_keys_and_unique_columns = b"\x1a\x01\x02\x32\x01\x03"
+    data = encode_definition(Table("t", "n", "orders")) + distribution_keys_and_unique_columns
+    found, unknown = decode_definition(Kind.TABLE, data, PATH)
+    assert isinstance(found, Table)
+    renamed = encode_definition(dataclasses.replace(found, name="sold"), unknown)
+    assert b"\x1a\x01\x02" in renamed
+    assert b"\x32\x01\x03" in renamed
+    assert b"sold" in renamed
+    assert b"orders" not in renamed
+
+
+@pytest.mark.parametrize(
+    ("message", "numbers"),
+    [
+        (
+            pb.Lakehouse,
+            {
+                "name": 1,
+                "major_version": 2,
+                "order": 3,
+                "namespace_name_max_size_bytes": 4,
+                "table_name_max_size_bytes": 5,
+                "file_path_max_size_bytes": 6,
+                "node_file_max_size_bytes": 7,
+                "properties": 8,
+                "maximum_version_age_millis": 9,
+                "minimum_versions_to_keep": 10,
+                "maximum_version_age_millis_overrides": 11,
+                "exported_snapshots": 12,
+            },
+        ),
+        (pb.Namespace, {"name": 1, "properties": 2}),
+        (
+            pb.Table,
+            {
+                "name": 1,
+                "schema": 2,
+                "primary_keys": 4,
+                "table_type": 8,
+                "table_format": 9,
+                "format_properties": 10,
+                "properties": 11,
+            },
+        ),
+        (
+            pb.Column,
+            {
+                "id": 1,
+                "name": 2,
+                "type": 3,
+                "nullable": 4,
+                "properties": 5,
+                "struct_fields": 6,
+                "map_key": 7,
+                "map_value": 8,
+                "list_element": 9,
+            },
+        ),
+    ],
+)
+def test_fields_have_the_numbers_of_trinitylake_and_ours_lie_far_above(
+    message: type[pb.Lakehouse | pb.Namespace | pb.Table | pb.Column], numbers: dict[str, int]
+) -> None:
+    found = {field.name: field.number for field in message.DESCRIPTOR.fields}
+    assert {name: number for name, number in found.items() if number < 100} == numbers
+
+
+def test_data_types_have_the_numbers_of_trinitylake() -> None:
+    words = (
+        "BOOLEAN INT2 INT4 INT8 DECIMAL FLOAT4 FLOAT8 CHAR VARCHAR DATE TIME TIMETZ TIMESTAMP TIMESTAMPTZ FIXED "
+        "BINARY STRUCT MAP LIST"
+    )
+    assert dict(pb.DataType.items()) == {word: number for number, word in enumerate(words.split())}
+
+
+def test_definitions_written_by_trinitylakes_java_program_are_read() -> None:
+    settings, _ = decode_definition(Kind.LAKEHOUSE, bytes.fromhex("1880012008280830c801388080 40"), PATH)
+    assert settings == LakehouseSettings(namespace_name_max_size_bytes=8, table_name_max_size_bytes=8)
+    namespace = NamespaceLocator("default")
+    assert decode_definition(Kind.NAMESPACE, bytes.fromhex("12060a016b120176"), PATH, namespace) == (
+        Namespace("default", "default", {"k": "v"}),
+        b"",
+    )
+    assert decode_definition(Kind.NAMESPACE, b"", PATH, NamespaceLocator("ns2"))[0] == Namespace("ns2", "ns2")
+    table = TableLocator("default", "table")
+    expected = Table("table", "default", "table", TableType.MANAGED, "ICEBERG")
+    assert decode_definition(Kind.TABLE, bytes.fromhex("4a0749434542455247"), PATH, table) == (expected, b"")
+    empty, _ = decode_definition(Kind.TABLE, b"", PATH, TableLocator("default", "a"))
+    assert isinstance(empty, Table)
+    assert (empty.name, empty.table_format) == ("a", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "rule"),
+    [
+        (Kind.LAKEHOUSE, pb.Lakehouse(major_version=1, order=1), "major_version is 1"),
+        (Kind.LAKEHOUSE, pb.Lakehouse(order=2), "order is 2"),
+        (Kind.LAKEHOUSE, pb.Lakehouse(order=100_000), "no room for a write buffer"),
+        (Kind.NAMESPACE, pb.Namespace(), "namespace"),
+        (Kind.NAMESPACE, pb.Namespace(id="n", name="a b"), "holds ' '"),
+        (Kind.TABLE, pb.Table(name="a"), "namespace id"),
+        (Kind.TABLE, pb.Table(name="a", namespace_id="n", table_type="LOST"), "table_type is 'LOST'"),
+        (Kind.VIEW, pb.View(name="a"), "has no SQL"),
+        (
+            Kind.VIEW,
+            pb.View(name="a", representation=pb.ViewRepresentation(type="plan", sql="x")),
+            "knows only sql",
+        ),
+        (Kind.SHARED_TRANSACTION, pb.SharedTransaction(name="a"), "its state is 0"),
+        (Kind.TABLE_VERSION, pb.TableVersion(version=1), "partition scheme id"),
+        (Kind.STREAM, pb.Stream(id="s", format="f", partition_scheme_id="0"), "its state is 0"),
+        (Kind.PARTITION, pb.Partition(id="p", scheme_id="0", values=[pb.Value(date=10**9)]), "no date"),
+        (Kind.PARTITION, pb.Partition(id="p", scheme_id="0", values=[pb.Value(decimal="x")]), "no decimal"),
+        (Kind.PARTITION, pb.Partition(id="p", scheme_id="0", values=[pb.Value(time=86_400_000_000)]), "no time"),
+        (Kind.DELTA, pb.Delta(), "type number 0"),
+        (Kind.DELTA, pb.Delta(type=pb.DELTA_TYPE_APPEND, files=[pb.DataFile()]), "location"),
+        (
+            Kind.TABLE,
+            pb.Table(name="a", namespace_id="n", schema=pb.Schema(columns=[pb.Column(id=1, name="l", type=pb.LIST)])),
+            "lacks its list_element",
+        ),
+        (Kind.TABLE, pb.Table(name="a", namespace_id="n", schema=pb.Schema()), "no columns"),
+    ],
+)
+def test_a_definition_that_breaks_a_rule_is_refused_with_its_path(kind: Kind, message: pb.Lakehouse, rule: str) -> None:
+    with pytest.raises(FormatError, match=f"{PATH}.*{rule}"):
+        decode_definition(kind, message.SerializeToString(), PATH)
+
+
+@given(st.sampled_from(Kind), st.binary(max_size=60))
+def test_no_bytes_cause_another_error(kind: Kind, data: bytes) -> None:
+    refusal = _refusal(kind, data)
+    assert refusal is None or PATH in refusal
+
+
+@given(objects(), st.randoms(use_true_random=False))
+def test_no_damage_causes_another_error(value: Object, chance: random.Random) -> None:
+    data = bytearray(encode_definition(value))
+    if not data:
+        return
+    damages: list[Callable[[], bytes]] = [
+        lambda: bytes(data[: chance.randrange(len(data))]),
+        lambda: _with_a_flipped_bit(data, chance),
+        lambda: bytes(data) + chance.randbytes(4),
+        lambda: bytes(data) * 2,
+    ]
+    for damage in damages:
+        refusal = _refusal(kind_of(value), damage())
+        assert refusal is None or PATH in refusal
+
+
+def test_the_definition_of_a_typical_delta_is_small() -> None:
+    assert len(encode_definition(TYPICAL_DELTA)) < 400
+
+
+def test_the_generated_code_is_that_of_the_definitions(tmp_path: Path) -> None:
+    _generator().generate(tmp_path)
+    for name in ("mangrove_tree_pb2.py", "mangrove_tree_pb2.pyi"):
+        committed = ROOT / "src/mangrove/layouts/tree/proto" / name
+        assert (tmp_path / name).read_text("utf-8") == committed.read_text("utf-8"), "run: python proto/generate.py"
+
+
+def test_states_are_stored_as_numbers_that_never_change() -> None:
+    assert encode_definition(Stream("s")) == bytes.fromhex("0a0173 120864656c7461636174 1a0130 2002")
+
+
+def _refusal(kind: Kind, data: bytes) -> str | None:
+    try:
+        decode_definition(kind, data, PATH)
+    except FormatError as error:
+        return str(error)
+    return None
+
+
+def _with_a_flipped_bit(data: bytearray, chance: random.Random) -> bytes:
+    place = chance.randrange(len(data))
+    return bytes(data[:place]) + bytes([data[place] ^ 1 << chance.randrange(8)]) + bytes(data[place + 1 :])
+
+
+def _generator() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("generate", ROOT / "proto/generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
