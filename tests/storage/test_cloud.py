@@ -1,11 +1,20 @@
-from collections.abc import Iterator
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from mangrove.errors import InvalidInputError, StorageError
+from mangrove.storage.aws_profile import profile_options
+from mangrove.storage.cloud import CloudStore
+from mangrove.storage.cloud_client import build_clients
+from mangrove.storage.cloud_errors import explained
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.testing.s3_server import S3Server
-from mangrove.testing.store_contract import StoreContract
+from mangrove.storage.uri import parse_root
+from mangrove.testing.s3_server import Fault, S3Server
+from mangrove.testing.store_contract import StoreContract, listed_paths
 
 
 @pytest.fixture
@@ -18,3 +27,223 @@ class TestCloudStoreOnTheSmallServer(StoreContract):
     @pytest.fixture
     def store(self, server: S3Server) -> Store:
         return open_store("s3://bucket/some/lake", server.options)
+
+
+class TestCloudStoreThatTrustsTheOrderOfListings(StoreContract):
+    @pytest.fixture
+    def store(self, server: S3Server) -> Store:
+        return open_store("s3://bucket", {**server.options, "unsorted_listing": "false"})
+
+
+def cloud(server: S3Server, pauses: list[float] | None = None, **options: str) -> CloudStore:
+    """Return a store that does not wait between attempts."""
+    root = parse_root("s3://bucket/lake")
+    waited = [] if pauses is None else pauses
+    return CloudStore(root, build_clients(root, {**server.options, "timeout": "2s", **options}), waited.append)
+
+
+def test_a_create_that_was_applied_but_not_answered_is_won(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "lose answer"))
+    assert cloud(server).create("a", b"mine") is True
+    assert server.objects == {"lake/a": b"mine"}
+    assert server.requests == {"PUT": 1, "GET": 1}
+
+
+def test_a_create_that_never_arrived_is_made_again(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "lose request"))
+    pauses: list[float] = []
+    assert cloud(server, pauses).create("a", b"mine") is True
+    assert server.requests == {"PUT": 2, "GET": 1}
+    assert len(pauses) == 1
+
+
+def test_a_create_that_timed_out_is_settled_by_reading_it_back(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "stall"))
+    assert cloud(server, timeout="300ms").create("a", b"mine") is True
+    server.fail_next(Fault("PUT", "stall before"))
+    assert cloud(server, timeout="300ms").create("b", b"mine") is True
+    assert server.requests["PUT"] == 3
+
+
+def test_a_rival_who_won_while_the_answer_was_lost_is_seen(server: S3Server) -> None:
+    server.objects["lake/a"] = b"rival"
+    server.fail_next(Fault("PUT", "lose answer"))
+    assert cloud(server).create("a", b"mine") is False
+    assert server.objects == {"lake/a": b"rival"}
+
+
+def test_412_is_lost(server: S3Server) -> None:
+    server.objects["lake/a"] = b"rival"
+    assert cloud(server).create("a", b"mine") is False
+    assert server.requests["PUT"] == 1
+
+
+def test_409_for_a_free_path_is_asked_again(server: S3Server) -> None:
+    server.fail_next(*[Fault("PUT", "refuse", 409, "ConditionalRequestConflict")] * 3)
+    pauses: list[float] = []
+    assert cloud(server, pauses).create("a", b"mine") is True
+    assert server.requests["PUT"] == 4
+    assert pauses == sorted(pauses)
+    assert len(pauses) == 3
+
+
+def test_409_for_a_path_that_a_rival_took_is_lost(server: S3Server) -> None:
+    server.objects["lake/a"] = b"rival"
+    server.fail_next(Fault("PUT", "refuse", 409, "ConditionalRequestConflict"))
+    assert cloud(server).create("a", b"mine") is False
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_throttled_create_is_made_again(server: S3Server, status: int) -> None:
+    server.fail_next(*[Fault("PUT", "refuse", status, "SlowDown")] * 2)
+    assert cloud(server).create("a", b"mine") is True
+    assert server.requests["PUT"] == 3
+
+
+def test_a_create_that_is_always_throttled_ends_and_says_that_its_outcome_is_unknown(server: S3Server) -> None:
+    server.fail_next(*[Fault("PUT", "refuse")] * 50)
+    with pytest.raises(StorageError, match=r"slow down.*not known"):
+        cloud(server).create("a", b"mine")
+    assert server.requests["PUT"] == 12
+
+
+def test_a_create_whose_outcome_cannot_be_read_says_so(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "lose answer"), Fault("GET", "refuse", 403, "AccessDenied"))
+    with pytest.raises(StorageError, match=r"credentials.*not known"):
+        cloud(server).create("a", b"mine")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) -> None:
+    store = cloud(server)
+    server.fail_next(Fault("PUT", "refuse", status))
+    store.put("a", b"1")
+    server.fail_next(Fault("GET", "refuse", status))
+    assert store.read("a") == b"1"
+    server.fail_next(Fault("HEAD", "refuse", status))
+    assert store.size("a") == 1
+    server.fail_next(Fault("LIST", "refuse", status))
+    assert listed_paths(store) == ["a"]
+    server.fail_next(Fault("POST", "refuse", status))
+    store.delete_many(["a"])
+    assert server.objects == {}
+    assert server.faults_left == 0
+
+
+def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "lose answer"))
+    cloud(server).put("a", b"1")
+    assert server.requests["PUT"] == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "AccessDenied", "check the key"),
+        (403, "InvalidAccessKeyId", "check the key"),
+        (404, "NoSuchBucket", "make it first"),
+    ],
+)
+def test_a_refusal_is_explained_and_not_repeated(server: S3Server, status: int, code: str, remedy: str) -> None:
+    store = cloud(server)
+    asks: dict[str, Callable[[], object]] = {
+        "PUT": lambda: store.put("a", b"1"),
+        "GET": lambda: store.read("a"),
+        "LIST": lambda: [*store.list()],
+    }
+    for method, ask in asks.items():
+        server.fail_next(Fault(method, "refuse", status, code))
+        with pytest.raises(StorageError, match=remedy):
+            ask()
+        assert server.requests[method] == 1
+    server.fail_next(Fault("PUT", "refuse", status, code))
+    with pytest.raises(StorageError, match=remedy):
+        store.create("a", b"1")
+    assert server.requests["PUT"] == 2
+
+
+def test_a_bucket_that_is_not_there_is_no_missing_object(server: S3Server) -> None:
+    store = open_store("s3://other/lake", server.options)
+    with pytest.raises(StorageError, match="no such bucket"):
+        store.read("a")
+    with pytest.raises(StorageError, match="no such bucket"):
+        store.read_many(["a", "b"])
+    with pytest.raises(StorageError, match="no such bucket"):
+        store.create("a", b"")
+
+
+def test_no_answer_from_the_server_is_explained() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "b"}
+    store = open_store("s3://bucket/lake", {**options, "retries_max": "0"})
+    with pytest.raises(StorageError, match="check the endpoint and the network"):
+        store.read("a")
+
+
+def test_an_error_shows_no_signature() -> None:
+    error = explained(ValueError("GET http://x/a?sig=SECRET&se=1 failed\nmore SECRET"), "read", "a", "az://c/")
+    assert "SECRET" not in str(error)
+    assert "http://x/a failed" in str(error)
+
+
+def test_an_unknown_or_senseless_option_is_refused(server: S3Server) -> None:
+    for wrong in ({"nonsense": "1"}, {"retries_max": "many"}, {"unsorted_listing": "perhaps"}, {"timeout": "soon"}):
+        with pytest.raises(InvalidInputError):
+            open_store("s3://bucket/lake", {**server.options, **wrong})
+
+
+def test_a_server_that_lists_out_of_order_is_noticed_or_put_in_order(server: S3Server) -> None:
+    server.objects.update({"lake/a": b"", "lake/b": b""})
+    server.lists_backwards = True
+    with pytest.raises(StorageError, match="unsorted_listing=true"):
+        listed_paths(cloud(server, unsorted_listing="false"))
+    assert listed_paths(cloud(server, unsorted_listing="true")) == ["a", "b"]
+
+
+def test_a_prefix_within_a_name_does_not_list_what_comes_before_it(server: S3Server) -> None:
+    store = cloud(server, unsorted_listing="false")
+    store.put_many({f"0101/{number:04d}": b"" for number in range(1_500)} | {"_1.ipc": b"", "_2.ipc": b""})
+    server.requests.clear()
+    assert listed_paths(store, "_") == ["_1.ipc", "_2.ipc"]
+    assert server.requests == {"LIST": 1}
+
+
+def test_many_reads_run_side_by_side() -> None:
+    with S3Server(latency_seconds=0.1) as server:
+        cloud(server).read_many([f"{number}" for number in range(64)])
+        assert 2 <= server.at_once_max <= 32
+        assert server.requests == {"GET": 64}
+
+
+def test_bulk_deletion_costs_one_request_per_thousand(server: S3Server) -> None:
+    server.objects.update({f"lake/{number}": b"" for number in range(1_500)})
+    cloud(server).delete_many(str(number) for number in range(1_500))
+    assert server.objects == {}
+    assert server.requests == {"POST": 2}
+
+
+def test_keys_of_the_profile_are_used_where_none_are_given(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "credentials").write_text("[team]\naws_access_key_id = from-profile\naws_secret_access_key = x%y\n")
+    (tmp_path / "config").write_text(f"[profile team]\nregion = eu-west-1\nendpoint_url = {server.endpoint}\n")
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    open_store("s3://bucket/lake").put("a", b"1")
+    assert server.objects == {"lake/a": b"1"}
+    assert "Credential=from-profile/" in server.last_authorization
+    assert "/eu-west-1/s3/" in server.last_authorization
+
+
+def test_half_a_profile_gives_no_keys(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[default]\nregion = eu-west-1\nrole_arn = arn:x\naws_secret_access_key = x\n")
+    environment = {"HOME": "/nowhere", "AWS_CONFIG_FILE": str(tmp_path / "config")}
+    assert profile_options(environment) == {"region": "eu-west-1"}
+    assert profile_options({"HOME": "/nowhere"}) == {}
+    (tmp_path / "config").write_bytes(b"\xff not a profile")
+    assert profile_options(environment) == {}

@@ -16,7 +16,8 @@ CLOUD_ERRORS = (BaseError, OSError, ValueError)
 """What obstore raises; a missing object is Python's `FileNotFoundError`."""
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_SECRETS = re.compile(r"\?\S*")
+_URL_WITH_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
+_REFUSED = re.compile(r"status code: 40[13]\b")
 
 
 def names_no_bucket(error: BaseException) -> bool:
@@ -26,14 +27,19 @@ def names_no_bucket(error: BaseException) -> bool:
 
 def is_final(error: BaseException) -> bool:
     """Whether the server understood and refused, so that asking again is no use and nothing was done."""
-    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or names_no_bucket(error)
+    return _is_refused(error) or names_no_bucket(error)
 
 
 def explained(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:
     """Return the error to raise: what could not be `done`, where, why and what to do next."""
-    # Whatever follows a question mark may be a signature.
-    sentence = _SECRETS.sub("", str(error).partition("\n")[0])
+    # What follows the question mark may be a signature.
+    sentence = _URL_WITH_QUERY.sub(r"\1", str(error).partition("\n")[0])
     return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome} ({sentence})")
+
+
+def _is_refused(error: BaseException) -> bool:
+    # Listings report a refusal as a generic error.
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(str(error)) is not None
 
 
 def _cause_and_remedy(error: BaseException) -> str:
@@ -42,10 +48,10 @@ def _cause_and_remedy(error: BaseException) -> str:
         return "there is no such bucket or container; make it first, or correct the name."
     if "169.254.169.254" in text or "metadata.google.internal" in text:
         return "no credentials were found; give them as options, in the environment or in a profile."
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if _is_refused(error):
         return "the server refused these credentials; check the key, its rights and the region."
     if "SlowDown" in text or " 429 " in text or " 503 " in text:
         return "the server asks to slow down, and repeated attempts did not help; try again later."
     if "error sending request" in text:
         return "no answer came from the server; check the endpoint and the network, then try again."
-    return "the server or its client failed; see the answer below and try again."
+    return "the server or its client failed; see its answer, then try again."

@@ -59,10 +59,12 @@ class RootUri:
                     f"{self.authority!r} is no Azure address; write abfss://container@account.dfs.core.windows.net/…"
                 )
         elif _AUTHORITY.fullmatch(self.authority) is None:
+            # What stands before an @ may be a password.
+            name = self.authority.rpartition("@")[2]
             raise InvalidInputError(
-                f"{self.authority!r} is no name of a bucket; write {self.scheme}://name/… of letters, digits and '._-'"
+                f"{name!r} is no plain name of a bucket; write {self.scheme}://name/… of letters, digits and '._-'"
             )
-        _check_segments(self.path)
+        _check_segments(self.path if self.scheme == "file" else f"/{self.path}")
 
     @property
     def text(self) -> str:

@@ -50,6 +50,10 @@ class S3Server:
         self.requests: Counter[str] = Counter()
         self.lock = threading.Lock()
         self.closing = threading.Event()
+        self.lists_backwards = False
+        self.at_once_max = 0
+        self.last_authorization = ""
+        self._at_once = 0
         self._faults: deque[Fault] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.s3 = self
@@ -89,6 +93,18 @@ class S3Server:
             if not self._faults or self._faults[0].method != method:
                 return None
             return self._faults.popleft()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count a request among those that are answered at the same time."""
+        with self.lock:
+            self._at_once += 1
+            self.at_once_max = max(self.at_once_max, self._at_once)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._at_once -= 1
 
     @property
     def faults_left(self) -> int:
@@ -154,10 +170,12 @@ class _Handler(BaseHTTPRequestHandler):
     @contextmanager
     def _faulty(self, method: str) -> Iterator[bool]:
         self._muted = False
+        self._s3.last_authorization = self.headers.get("authorization") or ""
         self._body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self._s3.take_fault(method)
         if self._s3.latency_seconds:
-            self._s3.closing.wait(self._s3.latency_seconds)
+            with self._s3.busy():
+                self._s3.closing.wait(self._s3.latency_seconds)
         if urlsplit(self.path).path.split("/")[1] != self._s3.bucket:
             self._error(404, "NoSuchBucket")
             yield False
@@ -243,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
         page = [*shown][:_PAGE_KEYS_MAX]
         cut = len(page) < len(shown)
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if cut else ""
-        entries = "".join(shown[name] for name in page)
+        entries = "".join(shown[name] for name in (reversed(page) if self._s3.lists_backwards else page))
         text = f"<ListBucketResult><IsTruncated>{str(cut).lower()}</IsTruncated>{token}{entries}</ListBucketResult>"
         self._answer(200, text.encode())
 

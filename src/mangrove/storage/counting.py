@@ -1,0 +1,121 @@
+"""A wrapper that counts the requests and bytes that a store is asked for."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from mangrove.storage.port import Entry, Store
+
+__all__ = ["CountingStore", "Requests"]
+
+_PAGE_OBJECTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How many requests of each kind were made, as a bucket would bill them.
+
+    A listing costs one request per 1,000 entries that were taken from it, a
+    deletion one per 1,000 paths. Asking whether an object exists, or how large it
+    is, is a `size`.
+    """
+
+    reads: int = 0
+    sizes: int = 0
+    lists: int = 0
+    puts: int = 0
+    creates: int = 0
+    deletes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: "Requests") -> "Requests":
+        return Requests(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def __sub__(self, earlier: "Requests") -> "Requests":
+        """Return what was asked for since `earlier`."""
+        return Requests(*(getattr(self, one.name) - getattr(earlier, one.name) for one in fields(self)))
+
+    @property
+    def total(self) -> int:
+        """How many requests there were in all."""
+        return self.reads + self.sizes + self.lists + self.puts + self.creates + self.deletes
+
+
+class CountingStore:
+    """Passes everything on to another store, and counts it, also under threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._requests = Requests()
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._store.uri
+
+    @property
+    def requests(self) -> Requests:
+        """What was asked for until now; subtract an earlier value to see what came between."""
+        return self._requests
+
+    def _count(self, made: Requests) -> None:
+        with self._lock:
+            self._requests += made
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them; a missing object costs a request too."""
+        self._count(Requests(reads=1))
+        data = self._store.read(path, start, length)
+        self._count(Requests(bytes_read=len(data)))
+        return data
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where there is none."""
+        self._count(Requests(reads=len(paths)))
+        found = self._store.read_many(paths)
+        self._count(Requests(bytes_read=sum(len(data) for data in found if data is not None)))
+        return found
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        self._count(Requests(sizes=1))
+        return self._store.size(path)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        self._count(Requests(sizes=1))
+        return self._store.exists(path)
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies under `prefix`; a page is counted when its first entry is taken."""
+        return self._pages(self._store.list(prefix, start_after=start_after, delimiter=delimiter))
+
+    def _pages(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        self._count(Requests(lists=1))
+        for number, entry in enumerate(entries):
+            if number and number % _PAGE_OBJECTS == 0:
+                self._count(Requests(lists=1))
+            yield entry
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what was there."""
+        self._count(Requests(puts=1, bytes_written=len(data)))
+        self._store.put(path, data)
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects."""
+        self._count(Requests(puts=len(objects), bytes_written=sum(map(len, objects.values()))))
+        self._store.put_many(objects)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object only if the path is free."""
+        self._count(Requests(creates=1, bytes_written=len(data)))
+        return self._store.create(path, data)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects that are there."""
+        listed = [*paths]
+        self._count(Requests(deletes=-(-len(listed) // _PAGE_OBJECTS)))
+        self._store.delete_many(listed)

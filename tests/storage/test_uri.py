@@ -1,0 +1,113 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError
+from mangrove.storage.uri import RootUri, parse_root
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        ("/data/lake", "file:///data/lake/"),
+        ("/data/lake/", "file:///data/lake/"),
+        ("/", "file:///"),
+        ("file:///data/lake", "file:///data/lake/"),
+        ("file:///data/my%20lake", "file:///data/my%20lake/"),
+        ("/data/my lake", "file:///data/my%20lake/"),
+        ("/data/100%", "file:///data/100%25/"),
+        ("s3://bucket", "s3://bucket/"),
+        ("s3://bucket/", "s3://bucket/"),
+        ("s3://bucket/a/b", "s3://bucket/a/b/"),
+        ("S3://bucket/a", "s3://bucket/a/"),
+        ("gs://bucket/a", "gs://bucket/a/"),
+        ("az://container/a", "az://container/a/"),
+        ("abfss://c@acct.dfs.core.windows.net/a", "abfss://c@acct.dfs.core.windows.net/a/"),
+        ("memory://name", "memory://name/"),
+        ("memory://name/lake", "memory://name/lake/"),
+    ],
+)
+def test_a_root_has_one_spelling_that_ends_in_one_slash(location: str, text: str) -> None:
+    assert parse_root(location).text == text
+    assert parse_root(text) == parse_root(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "",
+        "..",
+        "a/../b",
+        "/data/../lake",
+        "/data/./lake",
+        "/data//lake",
+        "/data/lake//",
+        "//data",
+        "//",
+        "file:///data/../lake",
+        "file:///data//lake",
+        "file:///data/%2e%2e/lake",
+        "file:///a%2Fb",
+        "file:///a%00b",
+        "file:///a%zz",
+        "file:///a%ff",
+        "file://host/data",
+        "file:/data",
+        "s3:/bucket",
+        "s3://",
+        "s3:///a",
+        "s3://bucket//a",
+        "s3://bucket/a//",
+        "s3://bucket/../a",
+        "s3://bucket/a?versions",
+        "s3://bucket/a#b",
+        "abfss://container/a",
+        "hdfs://host/a",
+        "https://host/a",
+        "/data/a\0b",
+        "/data/\ud800",
+    ],
+)
+def test_a_root_that_a_path_evaluation_would_change_is_refused(location: str) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_root(location)
+
+
+def test_a_password_in_a_root_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        parse_root("s3://user:secret@bucket/a")
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_refused_folder_is_shown_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match=str(tmp_path / "lake")):
+        parse_root("./lake")
+
+
+def test_a_relative_folder_is_taken_from_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_root("some/lake").path == f"{tmp_path}/some/lake/"
+    assert parse_root(Path("some/lake")) == parse_root(tmp_path / "some" / "lake")
+
+
+def test_the_parts_are_decoded() -> None:
+    root = parse_root("abfss://data@account.dfs.core.windows.net/a%20b/ü")
+    assert (root.container, root.account, root.path) == ("data", "account", "a b/ü/")
+    assert parse_root("az://data/a").account is None
+
+
+SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=("Cc", "Cs")), min_size=1).filter(
+    lambda segment: segment not in {".", ".."}
+)
+
+
+@given(st.lists(SEGMENTS, min_size=1, max_size=4), st.sampled_from(["s3", "gs", "az", "memory"]))
+def test_every_root_comes_back_from_its_text(segments: list[str], scheme: str) -> None:
+    root = RootUri(scheme, "bucket", "/".join(segments) + "/")
+    assert parse_root(root.text) == root
+    folder = RootUri("file", "", "/" + "/".join(segments) + "/")
+    assert parse_root(folder.text) == folder
+    assert parse_root(folder.path) == folder
