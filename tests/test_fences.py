@@ -64,6 +64,7 @@ SOUND = {
     "effects.py": "import random\nimport mangrove.storage.cloud\n",
     "errors.py": "",
     "layouts/__init__.py": "",
+    "metastore.py": "",
     "layouts/deltacat/__init__.py": "import msgpack\n",
     "layouts/tree/__init__.py": "import google.protobuf\nimport mmh3\nimport pyarrow\nimport mangrove.effects\n",
     "model/__init__.py": "import mangrove.errors\n",
