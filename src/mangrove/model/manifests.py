@@ -54,14 +54,19 @@ class ColumnStatistics:
     def __post_init__(self) -> None:
         if type(self.column_id) is not int or not 0 <= self.column_id <= COLUMN_ID_MAX:
             raise InvalidInputError(f"statistics are for the column id {self.column_id!r}: it is a number from 0")
-        for name in ("null_count", "nan_count", "value_count", "size_bytes"):
-            count = getattr(self, name)
-            if count is not None:
-                _check_count(count, f"{name} of column {self.column_id}")
+        # Written out, with messages made only for a refusal: deltas are many and each has one of these per column.
+        _check_count(self.null_count, "null_count of column", self.column_id)
+        _check_count(self.nan_count, "nan_count of column", self.column_id)
+        _check_count(self.value_count, "value_count of column", self.column_id)
+        _check_count(self.size_bytes, "size_bytes of column", self.column_id)
         if self.minimum is not None:
-            object.__setattr__(self, "minimum", canonical_value(self.minimum, f"minimum of column {self.column_id}"))
+            minimum = canonical_value(self.minimum, "the minimum of a column")
+            if minimum is not self.minimum:
+                object.__setattr__(self, "minimum", minimum)
         if self.maximum is not None:
-            object.__setattr__(self, "maximum", canonical_value(self.maximum, f"maximum of column {self.column_id}"))
+            maximum = canonical_value(self.maximum, "the maximum of a column")
+            if maximum is not self.maximum:
+                object.__setattr__(self, "maximum", maximum)
         if self.minimum is not None and self.maximum is not None:
             _check_bounds(self.column_id, self.minimum, self.maximum)
 
@@ -110,12 +115,10 @@ class DataFile:
         check_text(self.location, "a file's location")
         if not self.location or self.location.startswith("/"):
             raise InvalidInputError(f"a file's location is {self.location!r}: it is a relative path or a full URI")
-        _check_count(self.size_bytes, f"size_bytes of {self.location}")
-        _check_count(self.row_count, f"row_count of {self.location}")
-        for name in ("schema_id", "bucket", "source_size_bytes"):
-            count = getattr(self, name)
-            if count is not None:
-                _check_count(count, f"{name} of {self.location}")
+        if self.size_bytes is None or self.row_count is None:
+            raise InvalidInputError(f"{self.location} has no size_bytes or no row_count: both are always known")
+        for name in ("size_bytes", "row_count", "schema_id", "bucket", "source_size_bytes"):
+            _check_count(getattr(self, name), f"{name} of", self.location)
         check_text(self.content_type, "a file's content type")
         check_text(self.content_encoding, "a file's content encoding")
         if self.sort_scheme_id is not None:
@@ -129,7 +132,7 @@ class DataFile:
         object.__setattr__(self, "key_ids", tuple(self.key_ids))
         object.__setattr__(self, "statistics", tuple(self.statistics))
         for key_id in self.key_ids:
-            _check_count(key_id, f"a key id of {self.location}")
+            _check_count(key_id, "a key id of", self.location)
         for left, right in zip(self.statistics, self.statistics[1:], strict=False):
             if left.column_id >= right.column_id:
                 raise InvalidInputError(
@@ -177,9 +180,9 @@ def canonical_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ..
     return tuple(None if value is None else canonical_value(value, "a partition value") for value in values)
 
 
-def _check_count(count: int, what: str) -> None:
-    if type(count) is not int or not 0 <= count <= LARGEST_INTEGER:
-        raise InvalidInputError(f"{what} is {count!r}: it is a whole number from 0 to {LARGEST_INTEGER}")
+def _check_count(count: int | None, what: str, where: object) -> None:
+    if count is not None and (type(count) is not int or not 0 <= count <= LARGEST_INTEGER):
+        raise InvalidInputError(f"{what} {where} is {count!r}: it is a whole number from 0 to {LARGEST_INTEGER}")
 
 
 def _check_bounds(column_id: int, minimum: Value, maximum: Value) -> None:
