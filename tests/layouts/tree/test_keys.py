@@ -165,6 +165,19 @@ def test_a_range_goes_on_after_a_name_and_keeps_to_a_prefix(encoding: KeyEncodin
 
 
 @ENCODINGS
+@pytest.mark.parametrize("last", ["a", "\ud7ff", "\U0010ffff", "b\U0010ffff\U0010ffff"])
+def test_a_range_ends_right_after_the_last_name_with_the_prefix(encoding: KeyEncoding, last: str) -> None:
+    first, end = encoding.range_below(Kind.TABLE, ("ns",), SIZES, name_prefix=last)
+    end.encode()
+    for name in (last, last + "!", last + "z"):
+        assert first <= encoding.key_of(Kind.TABLE, ("ns", name), SIZES) < end
+    assert encoding.key_of(Kind.TABLE, ("nt", "!"), SIZES) >= end
+    for other in ("\ue000", "c"):
+        key = encoding.key_of(Kind.TABLE, ("ns", other), SIZES)
+        assert (first <= key < end) == other.startswith(last)
+
+
+@ENCODINGS
 def test_deltas_go_on_after_a_position(encoding: KeyEncoding) -> None:
     parent = (ID, 1, ID, ID)
     first, end = encoding.range_below(Kind.DELTA, parent, SIZES, after=9)

@@ -151,3 +151,21 @@ def test_columns_of_other_types_are_refused(array: "pa.Array[pa.Scalar[pa.DataTy
     batch = pa.RecordBatch.from_arrays([array] * 4, names=["key", "value", "pnode", "txn"])
     with pytest.raises(FormatError, match="text"):
         decode_node(other_file(batch, lambda sink: pa.ipc.new_file(sink, batch.schema)), "p")
+
+
+def column_of(offsets: list[int], texts: bytes) -> "pa.StringArray":
+    array: pa.StringArray = pa.StringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(struct.pack(f"<{len(offsets)}i", *offsets)), pa.py_buffer(texts)
+    )
+    return array
+
+
+@pytest.mark.parametrize(
+    ("offsets", "texts"),
+    [([0, 2**30, 2], b"ab"), ([0, -5, 2], b"ab"), ([0, 2, 1], b"ab"), ([0, 1, 2], b"a\xff")],
+    ids=["beyond the end", "before the start", "backwards", "not UTF-8"],
+)
+def test_a_foreign_file_whose_texts_lie_elsewhere_is_refused(offsets: list[int], texts: bytes) -> None:
+    batch = pa.RecordBatch.from_arrays([column_of(offsets, texts)] * 4, names=["key", "value", "pnode", "txn"])
+    with pytest.raises(FormatError, match="Arrow cannot read it"):
+        decode_node(other_file(batch, lambda sink: pa.ipc.new_file(sink, batch.schema)), "p")

@@ -135,8 +135,6 @@ def key_table(
     if claimed is not None and claimed != count:
         raise rows.broken(f"{N_KEYS} is {claimed}, and there are {count} keys")
     children = tuple(child for child in rows.children[start:filled] if child is not None)
-    if children and len(children) != count + 1:
-        raise rows.broken(f"{len(children)} of its {count + 1} children are there; all are, or none in a leaf")
     return rows.keys[start + 1 : filled], rows.values[start + 1 : filled], children
 
 
