@@ -130,6 +130,13 @@ def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) ->
     assert server.faults_left == 0
 
 
+def test_a_stalled_read_is_given_up_and_repeated(server: S3Server) -> None:
+    server.objects["lake/a"] = b"1"
+    server.fail_next(Fault("GET", "stall"))
+    assert cloud(server, read_timeout="300ms", timeout="1h").read("a") == b"1"
+    assert server.requests["GET"] == 2
+
+
 def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "lose answer"))
     cloud(server).put("a", b"1")

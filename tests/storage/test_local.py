@@ -176,7 +176,7 @@ def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
 def test_only_leftovers_are_deleted_as_leftovers(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.put("a/b", b"1")
-    with pytest.raises(StorageError, match="no temporary file"):
+    with pytest.raises(InvalidInputError, match="no temporary file"):
         store.delete_leftovers(["a/b"])
     with pytest.raises(InvalidInputError):
         store.delete_leftovers(["../.mangrove-tmp-1"])

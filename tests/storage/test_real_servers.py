@@ -2,6 +2,7 @@ import uuid
 
 import pytest
 
+from mangrove.errors import StorageError
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 from mangrove.storage.probe import probe_creates
@@ -26,6 +27,24 @@ class TestCloudStoreOnAzurite(StoreContract):
     @pytest.fixture
     def store(self, azurite_server: RealServer) -> Store:
         return open_store(f"{azurite_server.uri}{uuid.uuid4()}", azurite_server.options)
+
+
+@pytest.mark.parametrize("kind", ["seaweedfs_server", "azurite_server"])
+def test_an_object_that_goes_up_in_parts_comes_back_whole(request: pytest.FixtureRequest, kind: str) -> None:
+    server: RealServer = request.getfixturevalue(kind)
+    store = open_store(f"{server.uri}{uuid.uuid4()}", server.options)
+    data = bytes(range(256)) * (33 * 4096) + b"end"
+    store.put("large", data)
+    assert store.size("large") == len(data)
+    assert store.read("large") == data
+    assert not store.create("large", b"other")
+
+
+def test_wrong_keys_are_refused_with_a_remedy(seaweedfs_server: RealServer) -> None:
+    store = open_store(seaweedfs_server.uri, {**seaweedfs_server.options, "secret_access_key": "wrong"})
+    for ask in (lambda: store.read("a"), lambda: store.create("a", b"1"), lambda: [*store.list()]):
+        with pytest.raises(StorageError, match="check the key"):
+            ask()
 
 
 @pytest.mark.slow

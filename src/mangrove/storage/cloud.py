@@ -30,6 +30,9 @@ _CREATE_ATTEMPTS_MAX = 12
 _PAUSE_SECONDS_FIRST = 0.05
 _PAUSE_SECONDS_MAX = 5.0
 _PAGE_OBJECTS = 1000
+_WHOLE_BYTES_MAX = 32 * 1024 * 1024
+"""Larger objects go up in parts, side by side; of a killed writer the cloud keeps parts that no listing shows."""
+_PART_BYTES = 8 * 1024 * 1024
 _Answer = TypeVar("_Answer")
 _UNKNOWN = " Whether it was written is not known: read it back before you try again."
 
@@ -102,7 +105,9 @@ class CloudStore:
         """Write the object, replacing what was there."""
         check_path(path)
         try:
-            obstore.put(self._clients.retrying, path, data, use_multipart=False)
+            obstore.put(
+                self._clients.retrying, path, data, use_multipart=len(data) > _WHOLE_BYTES_MAX, chunk_size=_PART_BYTES
+            )
         except CLOUD_ERRORS as error:
             raise explained(error, "written", path, self.uri, _UNKNOWN) from error
 

@@ -43,8 +43,10 @@ _CLIENT_OPTIONS = frozenset(
     }
 )
 _RETRIES_MAX = 10
-_RETRY_SECONDS_MAX = 120
-_DEFAULTS = {"connect_timeout": "10s", "timeout": "120s"}
+_RETRY_SECONDS_MAX = 180
+# A stalled answer is given up soon and asked for again, a large one may take its time. What is created is small.
+_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "300s"}
+_TIMEOUTS_ONCE = {"connect_timeout": "10s", "timeout": "30s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,15 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
     rest = {name.lower(): value for name, value in options.items()}
     retries_max = _count("retries_max", rest.pop("retries_max", str(_RETRIES_MAX)))
     unsorted = rest.pop("unsorted_listing", None)
-    client_options: dict[str, str | bool] = {
-        **_DEFAULTS,
-        **{name: rest.pop(name) for name in _CLIENT_OPTIONS & rest.keys()},
-    }
+    client_options: dict[str, str | bool] = {name: rest.pop(name) for name in _CLIENT_OPTIONS & rest.keys()}
     config = _config(root, rest)
     endpoint = _endpoint(root, config)
     if endpoint.startswith("http://"):
         client_options["allow_http"] = True
     try:
         return Clients(
-            retrying=_client(root, config, client_options, retries_max),
-            once=_client(root, config, client_options, 0),
+            retrying=_client(root, config, _TIMEOUTS | client_options, retries_max),
+            once=_client(root, config, _TIMEOUTS_ONCE | client_options, 0),
             lists_sorted=not (_may_list_unsorted(root, endpoint) if unsorted is None else _flag(unsorted)),
         )
     except (BaseError, ValueError) as error:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from mangrove.errors import NotFoundError, StorageError
+from mangrove.errors import InvalidInputError, NotFoundError, StorageError
 from mangrove.storage.local_folders import Folders, durably
 from mangrove.storage.local_listing import leftovers_below, objects_below
 from mangrove.storage.paths import TEMPORARY_PREFIX, check_path, check_prefix, check_range
@@ -94,7 +94,7 @@ class LocalStore:
             folder, _, name = path.rpartition("/")
             check_prefix(f"{folder}/" if folder else "")
             if not name.startswith(TEMPORARY_PREFIX):
-                raise StorageError(f"{path!r} is no temporary file, so it was left alone; use delete_many for objects")
+                raise InvalidInputError(f"{path!r} is no temporary file; use delete_many for objects")
         self._delete(listed)
 
     def put(self, path: str, data: bytes) -> None:
@@ -228,7 +228,8 @@ class LocalStore:
             errno.EMFILE: "raise the limit of open files (ulimit -n)",
             errno.ENOSPC: "free some space",
             errno.ENOTDIR: "a file lies where a folder is needed, choose another path",
-            errno.EPERM: "give this user rights to the folder",
+            errno.EOPNOTSUPP: "the file system has no hard links, choose another one",
+            errno.EPERM: "give this user rights to the folder, or choose a file system with hard links",
             errno.EROFS: "the file system is read-only, choose another one",
         }
         remedy = remedies.get(error.errno or 0, "look at the disk and its file system")

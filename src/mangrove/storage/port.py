@@ -5,7 +5,8 @@ A path is relative to the store's root, uses `/`, and names an object: no empty,
 store checks each path it is given and touches nothing when it refuses one.
 
 Objects are whole or absent: a reader never sees half of a `put` or `create`,
-whatever happens to the writer.
+whatever happens to the writer. Whether a path can be an object and have others
+below it is left open: a bucket can hold both `a` and `a/b`, a disk cannot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +71,7 @@ class Store(Protocol):
 
         Only paths greater than `start_after` are yielded. With `delimiter`, what
         lies deeper than the next `/` after `prefix` is yielded once, as a
-        `Prefix`. Nothing that a crashed writer left behind is shown.
+        `Prefix`, if any of it is greater than `start_after`. Nothing that a crashed writer left behind is shown.
         """
         ...
 
@@ -91,7 +92,8 @@ class Store(Protocol):
         Of all the calls that ever name one path exactly one returns True, unless
         the object is deleted in between. `data` must hold something that no other
         writer would write (its transaction's id): where a cloud's answer was lost,
-        the store reads the object back and knows its own write by its bytes.
+        the store reads the object back and knows its own write by its bytes. After
+        a `StorageError` the object may be there or not; its message says which.
         """
         ...
 

@@ -66,6 +66,9 @@ def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barri
             gate.wait()
             if store.create(path, _signed(path, writer)):
                 won.add(path)
+    except threading.BrokenBarrierError:
+        # Another writer failed and says why.
+        return won
     except BaseException:
         gate.abort()
         raise

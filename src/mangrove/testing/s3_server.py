@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 
 __all__ = ["Fault", "S3Server"]
 
-FaultKind = Literal["refuse", "lose request", "lose answer", "stall", "stall before"]
+_FaultKind = Literal["refuse", "lose request", "lose answer", "stall", "stall before"]
 _STALL_SECONDS_MAX = 30.0
 _PAGE_KEYS_MAX = 1000
 
@@ -35,7 +35,7 @@ class Fault:
     """
 
     method: str
-    kind: FaultKind
+    kind: _FaultKind
     status: int = 503
     code: str = "SlowDown"
 
