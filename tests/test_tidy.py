@@ -28,7 +28,7 @@ DECISION_PARTS = ["Problem", "Decision", "Rejected", "Consequences"]
 
 # Written in pieces so that this file passes its own checks.
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error"]) + r")\b")
-MACHINE = re.compile(r"(?<![\w./~-])/(?:" + "|".join(["root", "work", "home", "Users"]) + r")\b(?=/|[\s\"'`)])")
+MACHINE = re.compile(r"(?<![\w./~-])/(?:" + "|".join(["root", "work", "home", "Users"]) + r")/[\w.]")
 REGISTRY = re.compile("|".join([r"py" + r"pi\.org", r"python" + r"hosted", r"npm" + r"js\.", r"maven" + r"\.org"]))
 
 
@@ -171,10 +171,12 @@ def _matches(sources: list[Source], pattern: re.Pattern[str]) -> Iterable[tuple[
 
 
 def decision_pages(sources: list[Source]) -> Iterable[str]:
-    """Decision pages are numbered without a gap, and each has its four parts in order."""
-    for number, source in enumerate(sources, start=1):
-        if not re.fullmatch(rf"docs/decisions/{number:04}-[a-z0-9-]+\.md", source.path):
-            yield f"{source.path}: page {number} is called docs/decisions/{number:04}-some-title.md"
+    """Each decision page has a number of its own and its four parts in order."""
+    numbers = Counter(Path(source.path).name[:4] for source in sources)
+    for source in sources:
+        name = Path(source.path).name
+        if not re.fullmatch(r"[0-9]{4}-[a-z0-9-]+\.md", name) or numbers[name[:4]] > 1:
+            yield f"{source.path}: a page is called NNNN-some-title.md, with a number that no other page has"
         if re.findall(r"^## (.+)$", source.text, re.MULTILINE) != DECISION_PARTS:
             yield f"{source.path}: the headings of a decision are {DECISION_PARTS}, in this order"
 
@@ -235,6 +237,7 @@ CHECKS: list[tuple[Checker, Callable[[], list[Source]]]] = [
 ]
 
 M = "src/mangrove/tables/scan.py"
+FOUR_PARTS = "".join(f"## {part}\n" for part in DECISION_PARTS)
 SPOILED: list[tuple[Checker, list[Source]]] = [
     (opening_sentences, [Source(M, "x = 1\n")]),
     (opening_sentences, [Source(M, '"""Reads rows"""\n')]),
@@ -264,7 +267,8 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (foreign_addresses, [Source("Makefile", "cd /wo" + "rk/main\n")]),
     (foreign_addresses, [Source("requirements.lock", "--index-url https://py" + "pi.org/simple\n")]),
     (decision_pages, [Source("docs/decisions/0001-a.md", "## Problem\n## Decision\n## Consequences\n")]),
-    (decision_pages, [Source("docs/decisions/0002-a.md", "## Problem\n## Decision\n## Rejected\n## Consequences\n")]),
+    (decision_pages, [Source("docs/decisions/notes.md", FOUR_PARTS)]),
+    (decision_pages, [Source("docs/decisions/0001-a.md", FOUR_PARTS), Source("docs/decisions/0001-b.md", FOUR_PARTS)]),
     (unpinned_requirements, [Source("requirements.lock", "a==1 \\\n    --hash=sha256:00\nb>=2\n")]),
     (unpinned_requirements, [Source("requirements.lock", "a==1\n    # via b\n")]),
     (unpinned_requirements, [Source("requirements.lock", "a==1 \\\n    --hash=sha256:00\n# from https://example\n")]),
