@@ -1,8 +1,9 @@
 """Columns of text in one Arrow IPC file, read without trusting a byte of it.
 
-Arrow checks the metadata of a file and, when asked, its contents, but it believes
-a compressed buffer's claim about its own size; so the claims are added up before
-anything is unpacked.
+Arrow checks the metadata of a file by itself, and its contents only when asked: a
+text that claims to lie outside of the file kills the process if nobody asks. It
+also believes a compressed buffer's claim about its own size; so the claims are
+added up before anything is unpacked.
 
 A file of ours carries a checksum of its bytes in the metadata of its schema. A
 program that writes a node anew makes a new schema and so drops it; a row of the
