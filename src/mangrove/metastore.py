@@ -5,7 +5,7 @@ but these values crosses the port.
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -23,7 +23,19 @@ from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Changes", "Commit", "Committed", "Isolation", "Metastore", "Parent", "Scan", "Snapshot"]
+__all__ = [
+    "Changes",
+    "Commit",
+    "Committed",
+    "Difference",
+    "Isolation",
+    "Metastore",
+    "Parent",
+    "Problem",
+    "Scan",
+    "Snapshot",
+    "Upkeep",
+]
 
 Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
 """What objects lie below; None is the lakehouse itself."""
@@ -173,4 +185,61 @@ class Metastore(Protocol):
         Where others committed after `base`, the changes follow theirs as long as
         nothing that matters at this isolation was touched.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An object that two versions have differently; None where one of them does not have it."""
+
+    locator: Locator
+    before: Object | None
+    after: Object | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A rule that something on storage breaks: where, and which."""
+
+    path: str
+    rule: str
+
+
+class Upkeep(Protocol):
+    """What maintenance needs of a metastore beyond reading and committing."""
+
+    def kept(self) -> list[Commit]:
+        """Return the versions that are kept, oldest first."""
+        ...
+
+    def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
+        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        ...
+
+    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        ...
+
+    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+        """Yield every object of a kind in the whole version."""
+        ...
+
+    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        ...
+
+    def owns(self, path: str) -> bool:
+        """Return whether a file at `path` can only be one of the layout's own, so that it may go when nothing needs it."""
+        ...
+
+    def expire(self, versions: Iterable[int]) -> None:
+        """Forget these versions; what only they needed becomes garbage."""
+        ...
+
+    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        ...
+
+    def repair(self) -> list[str]:
+        """Mend what can be mended safely, such as a wrong hint, and say what was done."""
         ...

@@ -1,0 +1,157 @@
+"""What the tree layout costs from a thousand objects to ten million: requests, bytes and time.
+
+    python benchmarks/tree_costs.py --objects 1000 100000 10000000
+
+A lakehouse of tables is built at once in memory, with pointers as long as real
+ones; then one table at a time is committed, looked up cold, and listed.
+"""
+
+import argparse
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mangrove.betree.node import Entry
+from mangrove.betree.search import height, scan
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
+from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
+from mangrove.metastore import Changes, Isolation, Scan
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
+from mangrove.model.objects import Table
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+
+PER_NAMESPACE = 1000
+SHARED = "1111/0000/1111/00000000-table-t000000-n00000-11111111-1111-4111-8111-111111111111.binpb"
+
+
+def entries(count: int) -> Iterator[Entry]:
+    sizes = NameSizes()
+    for number in range(count):
+        names = (f"n{number // PER_NAMESPACE:05d}", f"t{number % PER_NAMESPACE:06d}")
+        yield Entry(NEWER_KEYS.key_of(Kind.TABLE, names, sizes), SHARED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the result."""
+
+    objects: int
+    height: int
+    one_node: float
+    nodes_mean: float
+    nodes_max: int
+    reads_mean: float
+    kilobytes: float
+    commit_micros: float
+    lookup_reads: int
+    lookup_micros: float
+    list_reads_per_60: float
+
+
+def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row:
+    properties = {"tree.node-compression": compression}
+    if not inline:
+        properties["tree.inline-definition-max-bytes"] = "0"
+    store = CountingStore(MemoryStore())
+    effects = repeatable_effects(store)
+    store.put(SHARED, encode_definition(Table("id", "home", "shared")))
+    create_tree(effects, LakehouseSettings(properties=properties), Changes("made"), entries=entries(count))
+    metastore = open_tree(repeatable_effects(store, first_id=10**9))
+    warm_up = max(200, commits // 4)
+    costs, micros = committed(metastore, store, count, commits + warm_up)
+    costs, micros = costs[warm_up:], micros[warm_up:]
+    nodes = [cost.puts - (1 if inline else 2) + cost.creates for cost in costs]  # the hint is one of the puts
+    snapshot = metastore.latest()
+    lookup_reads, lookup_micros = looked_up(store, count)
+    return Row(
+        count,
+        height(snapshot.root.node, snapshot.read_nodes),
+        sum(written == 1 for written in nodes) / len(nodes),
+        statistics.mean(nodes),
+        max(nodes),
+        statistics.mean(cost.reads for cost in costs),
+        statistics.mean(cost.bytes_written for cost in costs) / 1000,
+        statistics.median(micros),
+        lookup_reads,
+        lookup_micros,
+        listed(store, count),
+    )
+
+
+def committed(
+    metastore: TreeMetastore, store: CountingStore, count: int, commits: int
+) -> tuple[list[Requests], list[float]]:
+    chance, snapshot = random.Random(1), metastore.latest()
+    costs, micros = [], []
+    for number in range(commits):
+        way = TableLocator(
+            f"n{chance.randrange(count) // PER_NAMESPACE:05d}", f"t{chance.randrange(10**6):06d}x{number}"
+        )
+        value = Table("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8", "home", way.name)
+        changes = Changes(f"6fcb514b-b878-4c9d-95b7-{number:012d}", puts={way: value})
+        before, began = store.requests, time.perf_counter()
+        done = metastore.commit(snapshot, changes, Isolation.SNAPSHOT)
+        micros.append((time.perf_counter() - began) * 1e6)
+        costs.append(store.requests - before)
+        snapshot = done.snapshot  # type: ignore[assignment]
+    return costs, micros
+
+
+def looked_up(store: CountingStore, count: int) -> tuple[int, float]:
+    chance, reads, micros = random.Random(2), [], []
+    for _ in range(30):
+        snapshot = open_tree(repeatable_effects(store, first_id=2 * 10**9)).latest()
+        number = chance.randrange(count)
+        way = TableLocator(f"n{number // PER_NAMESPACE:05d}", f"t{number % PER_NAMESPACE:06d}")
+        before, began = store.requests, time.perf_counter()
+        assert snapshot.get(way) is not None
+        micros.append((time.perf_counter() - began) * 1e6)
+        reads.append((store.requests - before).reads + 1)  # and the root, which opening read
+    return max(reads), statistics.median(micros)
+
+
+def listed(store: CountingStore, count: int) -> float:
+    """Return how many nodes are read for each 60 objects of a listing, the way down not counted."""
+    snapshot = open_tree(repeatable_effects(store, first_id=3 * 10**9)).latest()
+    tall = height(snapshot.root.node, snapshot.read_nodes)
+    namespace = NamespaceLocator(f"n{count // PER_NAMESPACE // 2:05d}")
+    found = list(snapshot.children(Kind.TABLE, namespace))  # now the definitions are known, and the nodes too
+    again = open_tree(repeatable_effects(store, first_id=5 * 10**9)).latest()
+    first, end = again.keys.range_of(Scan(Kind.TABLE, namespace))
+    before = store.requests
+    assert sum(1 for _ in scan(again.root.node, first, end, again.read_nodes)) == len(found)
+    return ((store.requests - before).reads - tall) / (len(found) / 60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objects", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--commits", type=int, default=3_000)
+    chosen = parser.parse_args()
+    for compression, inline in itertools.product(("none", "zstd"), (False, True)):
+        print(
+            f"\nnode files: {compression}; small definitions: {'inside the pointer' if inline else 'files of their own'}"
+        )
+        print(
+            f"{'objects':>10} {'height':>6} {'1 node':>7} {'mean':>6} {'worst':>5} {'reads':>6} {'KB':>7} "
+            f"{'commit µs':>10} {'lookup reads':>12} {'lookup µs':>10} {'list reads/60':>13}"
+        )
+        for count in chosen.objects:
+            row = measured(count, chosen.commits, compression, inline=inline)
+            print(
+                f"{row.objects:>10} {row.height:>6} {row.one_node:>7.1%} {row.nodes_mean:>6.3f} {row.nodes_max:>5} "
+                f"{row.reads_mean:>6.2f} {row.kilobytes:>7.1f} {row.commit_micros:>10.0f} {row.lookup_reads:>12} "
+                f"{row.lookup_micros:>10.0f} {row.list_reads_per_60:>13.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
