@@ -229,7 +229,7 @@ class Upkeep(Protocol):
         ...
 
     def owns(self, path: str) -> bool:
-        """Return whether a file at `path` can only be one of the layout's own, so that it may go when nothing needs it."""
+        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
         ...
 
     def expire(self, versions: Iterable[int]) -> None:

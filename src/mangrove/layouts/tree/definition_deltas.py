@@ -30,7 +30,7 @@ from mangrove.model.values import (
 
 __all__ = ["delta_of", "fill_delta", "fill_values", "values_of"]
 
-_DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType]] = {
+_DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType.ValueType]] = {
     DeltaType.APPEND: pb.DELTA_TYPE_APPEND,
     DeltaType.ADD: pb.DELTA_TYPE_ADD,
     DeltaType.UPSERT: pb.DELTA_TYPE_UPSERT,
@@ -39,7 +39,7 @@ _DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType]] = {
     DeltaType.REPLACE: pb.DELTA_TYPE_REPLACE,
 }
 _DELTA_TYPE_OF: Final[dict[int, DeltaType]] = {number: member for member, number in _DELTA_TYPES.items()}
-_FILE_KINDS: Final[dict[FileKind, pb.FileKind]] = {
+_FILE_KINDS: Final[dict[FileKind, pb.FileKind.ValueType]] = {
     FileKind.DATA: pb.FILE_KIND_DATA,
     FileKind.POSITION_DELETES: pb.FILE_KIND_POSITION_DELETES,
     FileKind.KEY_DELETES: pb.FILE_KIND_KEY_DELETES,

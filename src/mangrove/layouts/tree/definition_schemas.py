@@ -43,7 +43,7 @@ __all__ = [
     "sort_scheme_of",
 ]
 
-_NUMBERS: Final[dict[type, pb.DataType]] = {
+_NUMBERS: Final[dict[type, pb.DataType.ValueType]] = {
     Boolean: pb.BOOLEAN,
     Int2: pb.INT2,
     Int4: pb.INT4,
@@ -78,7 +78,7 @@ _PLAIN: Final[dict[int, DataType]] = {
     pb.TIMESTAMPTZ: TimestampTz(),
     pb.BINARY: Binary(),
 }
-_TRANSFORM_NUMBERS: Final[dict[type, pb.Transform]] = {
+_TRANSFORM_NUMBERS: Final[dict[type, pb.Transform.ValueType]] = {
     Identity: pb.TRANSFORM_IDENTITY,
     Bucket: pb.TRANSFORM_BUCKET,
     Truncate: pb.TRANSFORM_TRUNCATE,

@@ -37,7 +37,8 @@ def has_unknown_fields(message: Message) -> bool:
 def put_back(message: AnyMessage, carried: AnyMessage) -> None:
     """Put into `message` what is unknown in `carried`, of which nothing known is left afterwards."""
     for field, value in carried.ListFields():
-        if field.type == FieldDescriptor.TYPE_MESSAGE and not field.message_type.GetOptions().map_entry:
+        kind = field.message_type
+        if kind is not None and not kind.GetOptions().map_entry:
             for old, new in _pairs(message, field, value):
                 put_back(new, old)
         carried.ClearField(field.name)
@@ -53,7 +54,7 @@ def _pairs(message: Message, field: FieldDescriptor, value: Message) -> Iterator
         if message.HasField(field.name):
             yield value, now
         return
-    identity = _IDENTITIES.get(field.message_type.full_name)
+    identity = None if field.message_type is None else _IDENTITIES.get(field.message_type.full_name)
     if identity is None:
         yield from zip(value, now, strict=False)  # type: ignore[call-overload]
         return
