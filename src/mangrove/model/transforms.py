@@ -10,8 +10,9 @@ import decimal
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+import mmh3
+
 from mangrove.errors import InvalidInputError
-from mangrove.model.murmur import murmur3
 from mangrove.model.types import (
     Binary,
     Char,
@@ -147,7 +148,7 @@ def apply(transform: Transform, source: DataType, value: Value | None) -> Value 
         case Identity():
             return value
         case Bucket(count):
-            return (murmur3(_hashed_form(value, source)) & 0x7FFFFFFF) % count
+            return (mmh3.hash(_hashed_form(value, source), signed=False) & 0x7FFFFFFF) % count
         case Truncate(width):
             return _truncated(value, width, source)
         case Years():
