@@ -82,7 +82,7 @@ SPOILS = {
     "The core is pure: no I/O, no clock, no chance": {"model/clock.py": "import time\n"},
     "Only storage knows obstore": {"layouts/tree/reader.py": "import obstore.store\n"},
     "Only spark knows Spark and its Java": {"effects.py": "from pyspark.sql import SparkSession\n"},
-    "Only the layouts' codecs know protobuf, MessagePack and the path hash": {"model/codec.py": "import msgpack\n"},
+    "Only the layouts' codecs know protobuf and MessagePack": {"model/codec.py": "import msgpack\n"},
     "Arrow stays with those who read or write rows": {"storage/rows.py": "from pyarrow import parquet\n"},
     "Only testing knows the tools of tests": {"model/strategies.py": "from hypothesis import strategies\n"},
     "The two layouts do not know each other": {"layouts/tree/other.py": "import mangrove.layouts.deltacat\n"},
