@@ -13,7 +13,7 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
 from mangrove.storage.local_folders import Folders, durably
@@ -102,7 +102,7 @@ class LocalStore:
         check_path(path)
         folder, _, name = path.rpartition("/")
         try:
-            folder_descriptor = self._folders.open_durable(folder)
+            folder_descriptor, unsettled = self._folders.open_for_writing(folder)
             try:
                 temporary = _new_name()
                 _write_named(folder_descriptor, temporary, data)
@@ -110,47 +110,40 @@ class LocalStore:
                 durably(folder_descriptor)
             finally:
                 os.close(folder_descriptor)
+            self._folders.settle(unsettled)
         except OSError as error:
             raise self._failure("written", path, error) from error
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         """Write several objects; each folder is fsynced once for all that land in it."""
-        folders: defaultdict[str, list[str]] = defaultdict(list)
         for path in objects:
             check_path(path)
-            folder, _, name = path.rpartition("/")
-            folders[folder].append(name)
-        for folder, names in folders.items():
-            prefix = f"{folder}/" if folder else ""
+        paths = [*objects]
+        for first in range(0, len(paths), _OPEN_FILES_MAX):
+            batch = paths[first : first + _OPEN_FILES_MAX]
             try:
-                folder_descriptor = self._folders.open_durable(folder)
-                try:
-                    for first in range(0, len(names), _OPEN_FILES_MAX):
-                        batch = {name: objects[prefix + name] for name in names[first : first + _OPEN_FILES_MAX]}
-                        _replace_together(folder_descriptor, batch)
-                    durably(folder_descriptor)
-                finally:
-                    os.close(folder_descriptor)
+                self._put_together({path: objects[path] for path in batch})
             except OSError as error:
-                raise self._failure("written", f"{prefix}…", error) from error
+                raise self._failure("written", f"{batch[0]} and others", error) from error
 
     def create(self, path: str, data: bytes) -> bool:
         """Write the object only if the path is free."""
         check_path(path)
         folder, _, name = path.rpartition("/")
         try:
-            folder_descriptor = self._folders.open_durable(folder)
+            folder_descriptor, unsettled = self._folders.open_for_writing(folder)
             try:
                 won = not _is_there(folder_descriptor, name) and self._link_new(folder_descriptor, name, data)
                 if won:
                     durably(folder_descriptor)
                 else:
                     self._refuse_unless_object(folder_descriptor, name, path)
-                return won
             finally:
                 os.close(folder_descriptor)
+            self._folders.settle(unsettled)
         except OSError as error:
             raise self._failure("written", path, error) from error
+        return won
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects that are there."""
@@ -175,6 +168,37 @@ class LocalStore:
                 os.close(descriptor)
         except OSError as error:
             raise self._failure("read", path, error) from error
+
+    def _put_together(self, objects: Mapping[str, bytes]) -> None:
+        """Write all, then fsync all: the first fsync carries most of what the later ones would wait for."""
+        unsettled: dict[str, None] = {}
+        folders: dict[str, int] = {}
+        temporaries: dict[str, tuple[int, str]] = {}
+        with ExitStack() as opened:
+            try:
+                files = []
+                for path, data in objects.items():
+                    folder = path.rpartition("/")[0]
+                    if folder not in folders:
+                        folders[folder], fresh = self._folders.open_for_writing(folder)
+                        opened.callback(os.close, folders[folder])
+                        unsettled |= dict.fromkeys(fresh)
+                    temporaries[path] = (folders[folder], _new_name())
+                    files.append(os.open(temporaries[path][1], _NEW_FILE, 0o666, dir_fd=folders[folder]))
+                    opened.callback(os.close, files[-1])
+                    _write(files[-1], data)
+                for file in files:
+                    durably(file)
+                for path in objects:
+                    at, temporary = temporaries[path]
+                    os.rename(temporary, path.rpartition("/")[2], src_dir_fd=at, dst_dir_fd=at)
+                    del temporaries[path]
+            finally:
+                for at, temporary in temporaries.values():
+                    _unlink(at, temporary)
+            for folder_descriptor in folders.values():
+                durably(folder_descriptor)
+        self._folders.settle(unsettled)
 
     def _link_new(self, folder_descriptor: int, name: str, data: bytes) -> bool:
         if self._unnamed_files:
@@ -283,26 +307,6 @@ def _rename(folder_descriptor: int, temporary: str, name: str) -> None:
     except BaseException:
         _unlink(folder_descriptor, temporary)
         raise
-
-
-def _replace_together(folder_descriptor: int, objects: Mapping[str, bytes]) -> None:
-    """Write all, then fsync all: the first fsync carries most of what the later ones would wait for."""
-    temporaries = {name: _new_name() for name in objects}
-    descriptors: list[int] = []
-    try:
-        for name, data in objects.items():
-            descriptors.append(os.open(temporaries[name], _NEW_FILE, 0o666, dir_fd=folder_descriptor))
-            _write(descriptors[-1], data)
-        for descriptor in descriptors:
-            durably(descriptor)
-        for name in objects:
-            os.rename(temporaries[name], name, src_dir_fd=folder_descriptor, dst_dir_fd=folder_descriptor)
-            del temporaries[name]
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        for temporary in temporaries.values():
-            _unlink(folder_descriptor, temporary)
 
 
 def _link_unnamed(folder_descriptor: int, name: str, data: bytes) -> bool:

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterable
 
 from mangrove.errors import StorageError
 
@@ -49,17 +50,34 @@ class Folders:
             return self._open_root()
         return self._descend(folder.split("/"), _HELD)
 
-    def open_durable(self, folder: str) -> int:
-        """Open the folder, made if need be, such that a power cut cannot take it away."""
+    def open_for_writing(self, folder: str) -> tuple[int, list[str]]:
+        """Open the folder, made if need be, and name the folders that are not known to survive a power cut.
+
+        Hand those to `settle` when the write is done: fsyncing them last costs
+        little, because most file systems have written them along with the file.
+        """
         if folder in self._durable:
             descriptor = self.open(folder)
             if descriptor is not None:
-                return descriptor
+                return descriptor, []
             # Somebody removed it behind our back: what was known of it is void.
             self._durable.clear()
         if len(self._durable) > _FOLDERS_KNOWN_MAX:
             self._durable.clear()
         return self._make(folder)
+
+    def settle(self, unsettled: Iterable[str]) -> None:
+        """Return when a power cut cannot take these folders away, whoever made them."""
+        fresh = [folder for folder in unsettled if folder not in self._durable]
+        for parent in dict.fromkeys(folder.rpartition("/")[0] for folder in fresh):
+            descriptor = self.open(parent)
+            if descriptor is None:
+                raise StorageError(f"the folder {parent!r} in {self._root} was removed during a write; write again")
+            try:
+                durably(descriptor)
+            finally:
+                os.close(descriptor)
+        self._durable.update(fresh)
 
     def _descend(self, segments: list[str], last_flags: int) -> int | None:
         """Open the last segment, stepping from folder to folder; each step closes the one before."""
@@ -106,27 +124,27 @@ class Folders:
         except FileNotFoundError:
             return None
 
-    def _make(self, folder: str) -> int:
+    def _make(self, folder: str) -> tuple[int, list[str]]:
         at = self._make_root()
         made = ""
+        unsettled: list[str] = []
         for name in folder.split("/") if folder else ():
             made = f"{made}/{name}" if made else name
-            try:
-                if made not in self._durable:
+            if made not in self._durable:
+                unsettled.append(made)
+                try:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, dir_fd=at)
-                    durably(at)
-            except BaseException:
-                os.close(at)
-                raise
+                except BaseException:
+                    os.close(at)
+                    raise
             child = self._step(at, name, _HELD)
             if child is None:
                 raise StorageError(
                     f"{made!r} in {self._root} is an object, so nothing can lie below it; choose another path"
                 )
-            self._durable.add(made)
             at = child
-        return at
+        return at, unsettled
 
     def _make_root(self) -> int:
         if "" not in self._durable:
