@@ -1,22 +1,16 @@
 """What every layout's metastore must do: one suite of tests that each of them runs."""
 
-import threading
-import uuid
-from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any, TypeAlias
 
 import pytest
 
 from mangrove.effects import Effects
-from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Committed, Isolation, Metastore, Scan, Snapshot
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.metastore import Metastore
 from mangrove.model.locators import (
-    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
-    PartitionLocator,
     StreamLocator,
     TableLocator,
     TableVersionLocator,
@@ -24,7 +18,6 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import (
     Delta,
-    DeltaType,
     Namespace,
     Object,
     Partition,
@@ -33,82 +26,15 @@ from mangrove.model.objects import (
     TableVersion,
     View,
 )
-from mangrove.storage.memory import MemoryStore
+from mangrove.testing.contract_objects import PARTITION, delta_at, fresh_id, names_of, namespace, put, table
 from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.isolation_contract import IsolationContract, MakeMetastore
 
 __all__ = ["MakeMetastore", "MetastoreContract", "delta_at", "namespace", "put", "table"]
 
-MakeMetastore: TypeAlias = Callable[[Effects], Metastore]
-"""Makes a new lakehouse where the store has none, and opens the one that is there otherwise."""
 
-
-def _id() -> str:
-    return str(uuid.uuid4())
-
-
-def namespace(name: str, **fields: Any) -> tuple[NamespaceLocator, Namespace]:
-    """Return a namespace with a fresh id and the way to it."""
-    return NamespaceLocator(name), Namespace(_id(), name, **fields)
-
-
-def table(where: str, name: str, namespace_id: str = "home", **fields: Any) -> tuple[TableLocator, Table]:
-    """Return a table with a fresh id and the way to it."""
-    return TableLocator(where, name), Table(_id(), namespace_id, name, **fields)
-
-
-def delta_at(partition: PartitionLocator, position: int, **properties: str) -> tuple[DeltaLocator, Delta]:
-    """Return an append at a position of a partition."""
-    return _delta_locator(partition, position), Delta(DeltaType.APPEND, properties=properties)
-
-
-def _delta_locator(below: PartitionLocator, position: int) -> DeltaLocator:
-    return DeltaLocator(
-        below.namespace_id, below.table_id, below.version, below.stream_id, below.partition_id, position
-    )
-
-
-def put(
-    metastore: Metastore,
-    base: Snapshot,
-    *objects: tuple[Locator, Object],
-    isolation: Isolation = Isolation.SNAPSHOT,
-    **fields: Any,
-) -> Committed:
-    """Commit objects on `base`, and whatever else the changes are given."""
-    puts: Mapping[Locator, Object] = dict(objects)
-    return metastore.commit(base, Changes(_id(), puts=puts, **fields), isolation)
-
-
-def names_of(snapshot: Snapshot, where: str, **fields: Any) -> list[str]:
-    """Return the names of the tables in a namespace."""
-    return [str(way.parts[-1]) for way, _ in snapshot.children(Kind.TABLE, NamespaceLocator(where), **fields)]
-
-
-PARTITION = PartitionLocator("home", "table-id", 1, "stream-id", "partition-id")
-
-
-class MetastoreContract:
+class MetastoreContract(IsolationContract):
     """Inherit from this in a test module, and override `make_metastore` with a fixture of the layout's own."""
-
-    @pytest.fixture
-    def make_metastore(self) -> MakeMetastore:
-        """Return how the layout makes or opens its metastore."""
-        raise AssertionError("override this fixture")
-
-    @pytest.fixture
-    def clock(self) -> Clock:
-        """Return the clock that the metastore reads."""
-        return Clock()
-
-    @pytest.fixture
-    def effects(self, clock: Clock) -> Effects:
-        """Return the effects that the metastore is given."""
-        return repeatable_effects(MemoryStore(), clock)
-
-    @pytest.fixture
-    def metastore(self, make_metastore: MakeMetastore, effects: Effects) -> Metastore:
-        """Return a new, empty metastore."""
-        return make_metastore(effects)
 
     def test_a_new_lakehouse_is_version_0_and_empty(self, metastore: Metastore) -> None:
         newest = metastore.latest()
@@ -143,7 +69,7 @@ class MetastoreContract:
             [
                 namespace("sales"),
                 table("sales", "orders", properties={"a": "b"}),
-                (ViewLocator("sales", "daily"), View(_id(), "daily", "select 1", reads=("sales.orders",))),
+                (ViewLocator("sales", "daily"), View(fresh_id(), "daily", "select 1", reads=("sales.orders",))),
                 (version, TableVersion(1, None, latest_stream_id="stream-id")),
                 (stream, Stream("stream-id")),
                 (PARTITION, Partition("partition-id", ("2026-11-15", 7, None))),
@@ -241,105 +167,6 @@ class MetastoreContract:
         assert names_of(after, "one") == ["in-second"]
         assert names_of(after, "two") == ["in-first"]
 
-    def test_two_transactions_that_create_different_tables_both_stay(self, metastore: Metastore) -> None:
-        base = put(metastore, metastore.latest(), namespace("sales")).snapshot
-        put(metastore, base, table("sales", "a"))
-        after = put(metastore, base, table("sales", "b")).snapshot
-        assert names_of(after, "sales") == ["a", "b"]
-
-    def test_a_conflict_names_the_object_the_rival_and_its_version(self, metastore: Metastore) -> None:
-        base = put(metastore, metastore.latest(), namespace("sales")).snapshot
-        rival = put(metastore, base, table("sales", "orders"))
-        with pytest.raises(ConflictError) as caught:
-            put(metastore, base, table("sales", "orders"))
-        for part in ("sales.orders", rival.changes.transaction_id, f"version {rival.snapshot.version}", "repeat"):
-            assert part in str(caught.value)
-        assert metastore.latest().version == rival.snapshot.version
-
-    @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_only_a_serializable_transaction_minds_that_what_it_read_was_changed(
-        self, metastore: Metastore, isolation: Isolation
-    ) -> None:
-        read, written = table("sales", "read"), table("sales", "written")
-        base = put(metastore, metastore.latest(), namespace("sales"), read).snapshot
-        put(metastore, base, (read[0], Table(read[1].id, "home", "read", description="changed")))
-        if isolation is Isolation.SNAPSHOT:
-            assert put(metastore, base, written, reads=frozenset([read[0]]), isolation=isolation).snapshot.version == 3
-        else:
-            with pytest.raises(ConflictError, match=r"sales\.read"):
-                put(metastore, base, written, reads=frozenset([read[0]]), isolation=isolation)
-
-    @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_only_a_serializable_transaction_minds_a_new_table_in_what_it_listed(
-        self, metastore: Metastore, isolation: Isolation
-    ) -> None:
-        base = put(metastore, metastore.latest(), namespace("sales"), namespace("other")).snapshot
-        put(metastore, base, table("sales", "new"))
-        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
-        if isolation is Isolation.SNAPSHOT:
-            assert put(metastore, base, table("other", "x"), scans=scans, isolation=isolation).snapshot.version == 3
-        else:
-            with pytest.raises(ConflictError, match=r"sales\.new"):
-                put(metastore, base, table("other", "x"), scans=scans, isolation=isolation)
-
-    def test_a_listing_is_not_disturbed_by_what_lies_elsewhere(self, metastore: Metastore) -> None:
-        base = put(metastore, metastore.latest(), namespace("a"), namespace("ab")).snapshot
-        put(metastore, base, table("ab", "new"))
-        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("a"))])
-        after = put(metastore, base, table("a", "x"), scans=scans, isolation=Isolation.SERIALIZABLE).snapshot
-        assert after.version == 3
-
-    @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_creating_in_a_namespace_that_was_dropped_meanwhile_is_refused(
-        self, metastore: Metastore, isolation: Isolation
-    ) -> None:
-        base = put(metastore, metastore.latest(), namespace("sales")).snapshot
-        put(metastore, base, deletes=frozenset([NamespaceLocator("sales")]))
-        guards = frozenset([NamespaceLocator("sales")])
-        with pytest.raises(ConflictError, match="namespace sales"):
-            put(metastore, base, table("sales", "orders"), guards=guards, isolation=isolation)
-
-    @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_dropping_a_namespace_in_which_a_table_was_created_meanwhile_is_refused(
-        self, metastore: Metastore, isolation: Isolation
-    ) -> None:
-        base = put(metastore, metastore.latest(), namespace("sales")).snapshot
-        put(metastore, base, table("sales", "orders"))
-        below = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
-        with pytest.raises(ConflictError, match=r"sales\.orders"):
-            put(metastore, base, deletes=frozenset([NamespaceLocator("sales")]), guards=below, isolation=isolation)
-
-    def test_deltas_of_two_transactions_follow_each_other(self, metastore: Metastore) -> None:
-        base = put(metastore, metastore.latest(), (PARTITION, Partition("partition-id"))).snapshot
-        put(metastore, base, delta_at(PARTITION, 1, writer="first"), delta_at(PARTITION, 2, writer="first"))
-        second = put(metastore, base, delta_at(PARTITION, 1, writer="second"), delta_at(PARTITION, 2, writer="second"))
-        assert sorted(way.parts[-1] for way in second.changes.puts) == [3, 4]
-        found = [
-            (value.position, value.properties["writer"])
-            for _, value in second.snapshot.children(Kind.DELTA, PARTITION)
-            if isinstance(value, Delta)
-        ]
-        assert found == [(1, "first"), (2, "first"), (3, "second"), (4, "second")]
-        last = second.snapshot.last_child(Kind.DELTA, PARTITION)
-        assert last == _delta_locator(PARTITION, 4)
-
-    def test_writing_just_what_a_rival_wrote_is_no_conflict(self, metastore: Metastore) -> None:
-        base = metastore.latest()
-        same = (PARTITION, Partition("partition-id", ("x",)))
-        put(metastore, base, same, delta_at(PARTITION, 1))
-        after = put(metastore, base, same, delta_at(PARTITION, 1)).snapshot
-        assert len(list(after.children(Kind.DELTA, PARTITION))) == 2
-
-    def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
-        base = metastore.latest()
-        settings = base.settings.__class__(name="renamed")
-        after = put(metastore, base, settings=settings).snapshot
-        assert after.settings.name == "renamed"
-        assert metastore.at_version(0).settings.name != "renamed"
-        with pytest.raises(ConflictError, match="definition"):
-            put(metastore, base, settings=settings)
-        assert put(metastore, base, namespace("sales")).snapshot.settings.name == "renamed"
-
     def test_changes_of_nothing_make_no_version(self, metastore: Metastore) -> None:
         assert put(metastore, metastore.latest()).snapshot.version == 0
         assert metastore.latest().version == 0
@@ -389,19 +216,3 @@ class MetastoreContract:
         assert metastore.at_version(1).version == 1
         with pytest.raises(NotFoundError, match="version"):
             metastore.at_version(version)
-
-    def test_threads_that_commit_at_once_lose_nothing(self, metastore: Metastore) -> None:
-        put(metastore, metastore.latest(), namespace("sales"))
-
-        def work(worker: int) -> None:
-            for number in range(20):
-                put(metastore, metastore.latest(), table("sales", f"w{worker}-{number:02d}"))
-
-        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        newest = metastore.latest()
-        assert newest.version == 81
-        assert len(names_of(newest, "sales")) == 80
