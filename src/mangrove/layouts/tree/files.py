@@ -8,7 +8,7 @@ from mangrove.errors import FormatError
 from mangrove.layouts.tree.definitions import decode_definition
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
-from mangrove.layouts.tree.recent import Recent
+from mangrove.storage.recent import Recent
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
