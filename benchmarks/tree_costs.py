@@ -136,9 +136,8 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=3_000)
     chosen = parser.parse_args()
     for compression, inline in itertools.product(("none", "zstd"), (False, True)):
-        print(
-            f"\nnode files: {compression}; small definitions: {'inside the pointer' if inline else 'files of their own'}"
-        )
+        where = "inside the pointer" if inline else "files of their own"
+        print(f"\nnode files: {compression}; small definitions: {where}")
         print(
             f"{'objects':>10} {'height':>6} {'1 node':>7} {'mean':>6} {'worst':>5} {'reads':>6} {'KB':>7} "
             f"{'commit µs':>10} {'lookup reads':>12} {'lookup µs':>10} {'list reads/60':>13}"
