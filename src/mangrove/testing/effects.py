@@ -1,7 +1,6 @@
 """Effects that tests can repeat: a clock that is set, ids that are counted, and no waiting."""
 
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -51,6 +50,6 @@ def _counted_ids(first: int) -> Callable[[], str]:
         with lock:
             number = count
             count += 1
-        return str(uuid.UUID(int=number << 64 | 0x8000_0000_0000_0000, version=4))
+        return f"00000000-0000-4000-8000-{number:012x}"
 
     return new_id
