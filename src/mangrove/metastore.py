@@ -1,16 +1,18 @@
 """The metastore port: a versioned map from locators to objects, changed as a whole or not at all.
 
 Both layouts implement `Metastore`, and everything above works on either. Nothing
-but these values crosses the port.
+but these values crosses the port. What both layouts decide in the same way about
+versions and changes is decided here.
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.locators import (
+    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -35,6 +37,9 @@ __all__ = [
     "Scan",
     "Snapshot",
     "Upkeep",
+    "newest_version",
+    "positioned",
+    "version_at",
 ]
 
 Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
@@ -243,3 +248,65 @@ class Upkeep(Protocol):
     def repair(self) -> list[str]:
         """Mend what can be mended safely, such as a wrong hint, and say what was done."""
         ...
+
+
+def newest_version(exists: Callable[[int], bool], known: int) -> int:
+    """Return the newest version, of which `known` is one that exists.
+
+    Versions follow each other without a gap up to the newest, so steps that
+    double find one that does not exist, and bisecting finds the last that does:
+    as many probes as the gap has binary digits, twice.
+    """
+    step = 1
+    while exists(known + step):
+        known += step
+        step *= 2
+    low, high = known, known + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        if exists(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def version_at(created_at: Callable[[int], int | None], newest: int, millis: int) -> int:
+    """Return the newest version created at that time or before.
+
+    `created_at` gives None for a version that has expired; those are the oldest.
+    Times grow strictly with versions, so this bisects.
+    """
+    low, high = -1, newest + 1
+    found = False
+    while high - low > 1:
+        middle = (low + high) // 2
+        created = created_at(middle)
+        if created is None or created <= millis:
+            low, found = middle, created is not None or found
+        else:
+            high = middle
+    if not found or created_at(low) is None:
+        raise NotFoundError(
+            f"no version that is kept was committed at {millis} ms since 1970 or before: "
+            "ask for a later time, or see the history for what is there"
+        )
+    return low
+
+
+def positioned(changes: Changes, base: Snapshot) -> Changes:
+    """Return the changes with new deltas moved behind those that `base` has, in their order."""
+    partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
+    for locator in changes.puts:
+        if isinstance(locator, DeltaLocator):
+            partitions.setdefault(locator.parent, []).append(locator)
+    moved: dict[Locator, Locator] = {}
+    for partition, deltas in partitions.items():
+        last = base.last_child(Kind.DELTA, partition)
+        if isinstance(last, DeltaLocator) and last.position >= min(deltas).position:
+            moved |= {
+                delta: replace(delta, position=last.position + number) for number, delta in enumerate(sorted(deltas), 1)
+            }
+    if not moved:
+        return changes
+    return replace(changes, puts={moved.get(locator, locator): value for locator, value in changes.puts.items()})

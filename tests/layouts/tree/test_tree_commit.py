@@ -14,8 +14,7 @@ from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, Revision
 from mangrove.layouts.tree.root import Root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.versions import newest_version, version_at
-from mangrove.metastore import Changes, Isolation
+from mangrove.metastore import Changes, Isolation, newest_version, version_at
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Table
 from mangrove.model.settings import LakehouseSettings

@@ -22,9 +22,9 @@ from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.hint import encode_hint
 from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, positioned, stage
+from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation
+from mangrove.metastore import Changes, Committed, Isolation, positioned
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["commit", "commit_rebuilt", "publish"]

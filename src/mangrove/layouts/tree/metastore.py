@@ -22,12 +22,10 @@ from mangrove.layouts.tree.staging import NodeFiles
 from mangrove.layouts.tree.versions import (
     find_root_names,
     kept_versions,
-    newest_version,
     read_root,
     read_roots,
-    version_at,
 )
-from mangrove.metastore import Changes, Commit, Committed, Isolation, Snapshot
+from mangrove.metastore import Changes, Commit, Committed, Isolation, Snapshot, newest_version, version_at
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["TreeMetastore", "create_tree", "open_tree"]

@@ -17,11 +17,11 @@ from mangrove.layouts.tree.revision import CREATED_AT_MILLIS
 from mangrove.layouts.tree.root import Root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
-from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator, PartitionLocator
+from mangrove.model.locators import Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Delta, Namespace
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["NodeFiles", "Staged", "compression_of", "next_root", "positioned", "stage"]
+__all__ = ["NodeFiles", "Staged", "compression_of", "next_root", "stage"]
 
 _COMPRESSION = "tree.node-compression"
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
@@ -141,21 +141,3 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Keys]:
     names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
     former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
     return names, replace(base.keys, names=KeyNames(former | dict(names.renamed)))
-
-
-def positioned(changes: Changes, base: TreeSnapshot) -> Changes:
-    """Return the changes with new deltas moved behind those that `base` has, in their order."""
-    partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
-    for locator in changes.puts:
-        if isinstance(locator, DeltaLocator):
-            partitions.setdefault(locator.parent, []).append(locator)
-    moved: dict[Locator, Locator] = {}
-    for partition, deltas in partitions.items():
-        last = base.last_child(Kind.DELTA, partition)
-        if isinstance(last, DeltaLocator) and last.position >= min(deltas).position:
-            moved |= {
-                delta: replace(delta, position=last.position + number) for number, delta in enumerate(sorted(deltas), 1)
-            }
-    if not moved:
-        return changes
-    return replace(changes, puts={moved.get(locator, locator): value for locator, value in changes.puts.items()})

@@ -1,15 +1,15 @@
-"""Finding versions: the newest from a hint that may be wrong, and the one of a time."""
+"""Finding the roots of versions: which are there, and one to start from by a hint that may be wrong."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from mangrove.errors import FormatError, NotFoundError
+from mangrove.errors import FormatError
 from mangrove.layouts.tree.hint import decode_hint
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, root_names_among
 from mangrove.layouts.tree.root import Root, decode_root
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["find_root_names", "kept_versions", "newest_version", "read_root", "read_roots", "version_at"]
+__all__ = ["find_root_names", "kept_versions", "read_root", "read_roots"]
 
 _HINTS = (NEWER.hint_path, OLDER.hint_path)
 
@@ -26,27 +26,6 @@ def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[
         None if data is None else decode_root(data, version, path)
         for version, path, data in zip(versions, paths, store.read_many(paths), strict=True)
     ]
-
-
-def newest_version(exists: Callable[[int], bool], known: int) -> int:
-    """Return the newest version, of which `known` is one that exists.
-
-    Versions follow each other without a gap up to the newest, so steps that
-    double find one that does not exist, and bisecting finds the last that does:
-    as many probes as the gap has binary digits, twice.
-    """
-    step = 1
-    while exists(known + step):
-        known += step
-        step *= 2
-    low, high = known, known + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if exists(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def find_root_names(store: Store) -> tuple[RootNames, int] | None:
@@ -67,29 +46,6 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
 def kept_versions(store: Store, names: RootNames) -> list[int]:
     """Return all versions that are kept, oldest first, from a listing."""
     return sorted(names.version_of(path) for path in _top_level(store) if names.is_root(path))
-
-
-def version_at(created_at: Callable[[int], int | None], newest: int, millis: int) -> int:
-    """Return the newest version created at that time or before.
-
-    `created_at` gives None for a version that has expired; those are the oldest.
-    Times grow strictly with versions, so this bisects.
-    """
-    low, high = -1, newest + 1
-    found = False
-    while high - low > 1:
-        middle = (low + high) // 2
-        created = created_at(middle)
-        if created is None or created <= millis:
-            low, found = middle, created is not None or found
-        else:
-            high = middle
-    if not found or created_at(low) is None:
-        raise NotFoundError(
-            f"no version that is kept was committed at {millis} ms since 1970 or before: "
-            "ask for a later time, or see the history for what is there"
-        )
-    return low
 
 
 def _listed(store: Store) -> tuple[RootNames, int] | None:
