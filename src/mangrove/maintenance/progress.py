@@ -1,0 +1,47 @@
+"""How far long work has come, as a value that whoever watches is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Progress", "Watch", "said_bytes", "unwatched"]
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def said_bytes(count: int) -> str:
+    """Return a size as people say it.
+
+    >>> said_bytes(1), said_bytes(1536), said_bytes(5 * 1024**3)
+    ('1 byte', '1.5 KiB', '5.0 GiB')
+    """
+    if count == 1:
+        return "1 byte"
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{count} {_UNITS[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is being done and how much of it is done; a total is None as long as nobody knows it."""
+
+    what: str
+    files_done: int
+    files_total: int | None = None
+    bytes_done: int = 0
+    bytes_total: int | None = None
+
+    def __str__(self) -> str:
+        files = f"{self.files_done:,}" if self.files_total is None else f"{self.files_done:,} of {self.files_total:,}"
+        total = "" if self.bytes_total is None else f" of {said_bytes(self.bytes_total)}"
+        size = f", {said_bytes(self.bytes_done)}{total}" if self.bytes_done or self.bytes_total else ""
+        return f"{self.what}: {files} files{size}"
+
+
+Watch: TypeAlias = Callable[[Progress], None]
+
+
+def unwatched(_: Progress) -> None:
+    """Watch nothing."""

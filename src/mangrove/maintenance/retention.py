@@ -1,0 +1,103 @@
+"""Deciding which versions may go.
+
+A version goes when it is older than its settings allow, is none of the newest
+few, is held by nobody, and has been out of date for longer than a transaction
+may last. The last of these keeps writers safe: see decision 0008.
+
+Versions go from the old end only. Whoever looks for the newest version relies on
+there being no gap above the one it knows, so a version in the middle stays until
+those before it are gone or held.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from mangrove.errors import InvalidInputError
+from mangrove.metastore import Commit
+from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = [
+    "GRACE_MILLIS",
+    "TRANSACTION_TIME_LIMIT_MILLIS",
+    "Holds",
+    "expirable",
+    "is_live",
+    "safe_age_millis",
+]
+
+TRANSACTION_TIME_LIMIT_MILLIS = 60 * 60 * 1000
+"""How long after reading its base a transaction may still commit, unless it is told otherwise."""
+
+GRACE_MILLIS = 24 * 60 * 60 * 1000
+"""How old a file that nothing needs has to be before vacuum deletes it, unless it is told otherwise."""
+
+_SAFE_PER_LIMIT = 2
+"""Twice the limit leaves as much again for clocks that differ and for a create that is slow to arrive."""
+
+
+def safe_age_millis(transaction_limit_millis: int) -> int:
+    """Return for how long a version that is out of date, or a file that nothing needs yet, must be left alone."""
+    if transaction_limit_millis < 0:
+        raise InvalidInputError(f"a transaction's time limit is {transaction_limit_millis} ms: give 0 or more")
+    return _SAFE_PER_LIMIT * transaction_limit_millis
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The versions that somebody relies on: single ones, and all from a certain one on."""
+
+    versions: Set[int] = field(default_factory=frozenset)
+    """Those with the name of an export."""
+    first: int | None = None
+    """The oldest base of a shared transaction, which has to see everything that was committed after it."""
+
+
+def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis: int) -> bool:
+    """Return whether a shared transaction may still be published, with some time left for clocks that differ."""
+    return (
+        shared.state is SharedTransactionState.OPEN and now_millis < shared.expires_at_millis + transaction_limit_millis
+    )
+
+
+def expirable(
+    kept: Sequence[Commit], settings: LakehouseSettings, holds: Holds, now_millis: int, safe_millis: int
+) -> list[int]:
+    """Return the versions that may go, oldest first; `kept` are all that there are, oldest first.
+
+    `safe_millis` is how long a version must have been out of date.
+    """
+    common_millis = settings.maximum_version_age_millis
+    overrides = settings.maximum_version_age_millis_overrides
+    gone: list[int] = []
+    for version, created_at, outdated_at in _lives(kept, settings.minimum_versions_to_keep):
+        is_shared = holds.first is not None and version >= holds.first
+        if is_shared or now_millis - outdated_at < safe_millis:
+            break
+        if version in holds.versions:
+            continue
+        age_millis = now_millis - created_at
+        if age_millis > overrides.get(version, common_millis):
+            gone.append(version)
+        elif age_millis <= common_millis:
+            break
+    return gone
+
+
+def _lives(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each version but the newest few, with the times at which it was made and at which the next one was.
+
+    A root that another program wrote may not say when. It is older than the next
+    that does, and nothing more is known.
+    """
+    made: list[int | None] = []
+    known: int | None = None
+    for commit in reversed(kept):
+        known = commit.created_at_millis or known
+        made.append(known)
+    made.reverse()
+    for number, commit in enumerate(kept[: max(0, len(kept) - max(1, stay))]):
+        created_at, outdated_at = made[number], made[number + 1]
+        if created_at is None or outdated_at is None:
+            return
+        yield commit.version, created_at, outdated_at

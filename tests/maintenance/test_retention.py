@@ -1,0 +1,150 @@
+"""Which versions may go, against a slow and plain restatement of the rules."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError
+from mangrove.maintenance.retention import Holds, expirable, is_live, safe_age_millis
+from mangrove.metastore import Commit
+from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.settings import LakehouseSettings
+
+NOBODY = Holds()
+
+
+def commits(*created_at_millis: int, first: int = 0) -> list[Commit]:
+    return [Commit(version, at, f"t{version}") for version, at in enumerate(created_at_millis, first)]
+
+
+def settings(age: int, keep: int = 1, **overrides: int) -> LakehouseSettings:
+    return LakehouseSettings(
+        maximum_version_age_millis=age,
+        minimum_versions_to_keep=keep,
+        maximum_version_age_millis_overrides={int(version[1:]): millis for version, millis in overrides.items()},
+    )
+
+
+def test_versions_older_than_the_maximum_age_go_and_the_others_stay() -> None:
+    kept = commits(100, 200, 300, 400)
+    assert expirable(kept, settings(150), NOBODY, now_millis=400, safe_millis=0) == [0, 1]
+
+
+def test_a_version_exactly_as_old_as_allowed_stays() -> None:
+    assert expirable(commits(100, 200), settings(300), NOBODY, now_millis=400, safe_millis=0) == []
+    assert expirable(commits(100, 200), settings(299), NOBODY, now_millis=400, safe_millis=0) == [0]
+
+
+def test_the_newest_versions_stay_however_old_they_are() -> None:
+    kept = commits(100, 200, 300, 400)
+    assert expirable(kept, settings(0, keep=3), NOBODY, now_millis=10**9, safe_millis=0) == [0]
+    assert expirable(kept, settings(0, keep=9), NOBODY, now_millis=10**9, safe_millis=0) == []
+
+
+def test_a_version_that_is_exported_stays_and_those_around_it_go() -> None:
+    kept = commits(100, 200, 300, 400)
+    assert expirable(kept, settings(0), Holds(frozenset({1})), now_millis=10**9, safe_millis=0) == [0, 2]
+
+
+def test_a_version_with_a_longer_life_of_its_own_stays_and_those_after_it_go() -> None:
+    kept = commits(100, 200, 300, 400)
+    assert expirable(kept, settings(50, v1=10_000), NOBODY, now_millis=500, safe_millis=0) == [0, 2]
+
+
+def test_a_version_with_a_shorter_life_of_its_own_waits_for_those_before_it() -> None:
+    kept = commits(100, 200, 300, 400)
+    short = settings(1_000, v1=10)
+    assert expirable(kept, short, NOBODY, now_millis=500, safe_millis=0) == []
+    assert expirable(kept[1:], short, NOBODY, now_millis=500, safe_millis=0) == [1]
+
+
+def test_all_that_was_committed_since_a_shared_transaction_began_stays() -> None:
+    kept = commits(100, 200, 300, 400)
+    assert expirable(kept, settings(0), Holds(first=2), now_millis=10**9, safe_millis=0) == [0, 1]
+
+
+def test_an_old_version_that_was_the_newest_until_just_now_stays() -> None:
+    kept = commits(100, 1_000_000)
+    assert expirable(kept, settings(50), NOBODY, now_millis=1_000_010, safe_millis=20) == []
+    assert expirable(kept, settings(50), NOBODY, now_millis=1_000_020, safe_millis=20) == [0]
+
+
+def test_a_version_that_does_not_say_its_time_is_as_old_as_the_next_that_does() -> None:
+    kept = commits(0, 0, 300, 400)
+    assert expirable(kept, settings(150), NOBODY, now_millis=450, safe_millis=0) == []
+    assert expirable(kept, settings(150), NOBODY, now_millis=451, safe_millis=0) == [0, 1, 2]
+    assert expirable(commits(0, 0, 0), settings(0), NOBODY, now_millis=10**9, safe_millis=0) == []
+
+
+def test_a_shared_transaction_is_live_until_a_while_after_it_expired() -> None:
+    shared = SharedTransaction("load", 0, 100, 200)
+    assert is_live(shared, 199, 0)
+    assert not is_live(shared, 200, 0)
+    assert is_live(shared, 200, 50)
+    assert not is_live(SharedTransaction("load", 0, 100, 200, SharedTransactionState.PUBLISHED), 150, 50)
+
+
+def test_what_is_left_alone_is_left_alone_for_longer_than_a_transaction_lasts() -> None:
+    assert safe_age_millis(1000) > 1000
+    with pytest.raises(InvalidInputError):
+        safe_age_millis(-1)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Commit]:
+    steps = draw(st.lists(st.integers(1, 50), max_size=12))
+    at = 1
+    kept = []
+    for version, step in enumerate(steps):
+        at += step
+        kept.append(Commit(version, at, "t"))
+    gone = draw(st.sets(st.sampled_from(kept), max_size=3)) if kept else set()
+    return [commit for commit in kept if commit not in gone]
+
+
+@given(
+    histories(),
+    st.integers(0, 300),
+    st.integers(1, 5),
+    st.dictionaries(st.integers(0, 12), st.integers(0, 600), max_size=3),
+    st.frozensets(st.integers(0, 12), max_size=3),
+    st.none() | st.integers(0, 12),
+    st.integers(0, 700),
+    st.integers(0, 100),
+)
+def test_no_version_goes_that_any_rule_keeps_and_no_gap_opens_above_a_young_one(
+    kept: list[Commit],
+    age: int,
+    keep: int,
+    overrides: dict[int, int],
+    named: frozenset[int],
+    first: int | None,
+    now: int,
+    safe: int,
+) -> None:
+    rules = LakehouseSettings(
+        maximum_version_age_millis=age,
+        minimum_versions_to_keep=keep,
+        maximum_version_age_millis_overrides=overrides,
+    )
+    gone = expirable(kept, rules, Holds(named, first), now, safe)
+    by_version = {commit.version: commit for commit in kept}
+    assert gone == sorted(set(gone) & by_version.keys())
+    for version in gone:
+        assert now - by_version[version].created_at_millis > overrides.get(version, age)
+        assert version not in named
+        assert first is None or version < first
+        assert now - _next(kept, version).created_at_millis >= safe
+    assert len(kept) - len(gone) >= min(keep, len(kept))
+    assert not set(gone) & {commit.version for commit in kept[-keep:]}
+    for commit in kept:
+        stays = commit.version not in gone and commit.version not in named
+        lives_longer = overrides.get(commit.version, age) > age and now - commit.created_at_millis > age
+        if stays and not lives_longer:
+            assert all(version < commit.version for version in gone)
+
+
+def _next(kept: Sequence[Commit], version: int) -> Commit:
+    return min((commit for commit in kept if commit.version > version), key=lambda commit: commit.version)
