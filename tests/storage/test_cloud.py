@@ -35,6 +35,12 @@ class TestCloudStoreThatTrustsTheOrderOfListings(StoreContract):
         return open_store("s3://bucket", {**server.options, "unsorted_listing": "false"})
 
 
+class TestCloudStoreInTheDialectOfGoogle(StoreContract):
+    @pytest.fixture
+    def store(self, server: S3Server) -> Store:
+        return open_store("gs://bucket/some/lake", {"endpoint": server.endpoint, "bearer_token": "token"})
+
+
 def cloud(server: S3Server, pauses: list[float] | None = None, **options: str) -> CloudStore:
     """Return a store that does not wait between attempts."""
     root = parse_root("s3://bucket/lake")
@@ -245,6 +251,16 @@ def test_keys_of_the_profile_are_used_where_none_are_given(
     assert server.objects == {"lake/a": b"1"}
     assert "Credential=from-profile/" in server.last_authorization
     assert "/eu-west-1/s3/" in server.last_authorization
+
+
+def test_keys_and_endpoint_of_the_environment_are_used(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "from-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    open_store("s3://bucket/lake").put("a", b"1")
+    assert server.objects == {"lake/a": b"1"}
+    assert "Credential=from-environment/" in server.last_authorization
 
 
 def test_half_a_profile_gives_no_keys(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A small server that speaks enough of S3 to play its traps, on request and without a network.
 
 One lock makes it exact, faults are queued one by one, and every request is
-counted. It stands in for no real server: those have races of their own.
+counted. It stands in for no real server: those have races of their own. Google's
+dialect differs in two headers and one answer, which it knows too.
 """
 
 import threading
@@ -153,9 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         with self._faulty("DELETE") as goes_on:
             if goes_on:
-                with self._s3.lock:
-                    self._s3.objects.pop(self._key(), None)
-                self._answer(204)
+                self._delete()
 
     @property
     def _s3(self) -> S3Server:
@@ -207,10 +206,13 @@ class _Handler(BaseHTTPRequestHandler):
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>as asked</Message></Error>"
         self._answer(status, text.encode())
 
+    def _only_if_free(self) -> bool:
+        return self.headers.get("if-none-match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
+
     def _put(self) -> None:
         key = self._key()
         with self._s3.lock:
-            if self.headers.get("if-none-match") == "*" and key in self._s3.objects:
+            if self._only_if_free() and key in self._s3.objects:
                 taken = True
             else:
                 taken = False
@@ -218,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
         if taken:
             self._error(412, "PreconditionFailed")
         else:
-            self._answer(200, etag=_etag(self._body))
+            self._answer(200, etag=_etag(self._body), x_goog_generation="1")
 
     def _get(self) -> None:
         data = self._s3.objects.get(self._key())
@@ -237,6 +239,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(416, "InvalidRange")
             return
         self._answer(206, data[start:end], content_range=f"bytes {start}-{end - 1}/{len(data)}", **times)
+
+    def _delete(self) -> None:
+        with self._s3.lock:
+            missing = self._s3.objects.pop(self._key(), None) is None
+        # S3 does not mind a missing object, Google does, and only Google deletes one by one.
+        if missing:
+            self._error(404, "NoSuchKey")
+        else:
+            self._answer(204)
 
     def _delete_many(self) -> None:
         keys = [element.text or "" for element in ElementTree.fromstring(self._body).iter() if _is_key(element)]  # noqa: S314 - our own client wrote it
