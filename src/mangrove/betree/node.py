@@ -103,9 +103,5 @@ def load(child: Child, read: ReadNodes) -> Node:
 
 
 def newest_of(messages: Iterable[Message]) -> dict[str, Message]:
-    """Return the last message of each key, ordered by when that key was last written."""
-    newest: dict[str, Message] = {}
-    for message in messages:
-        newest.pop(message.key, None)
-        newest[message.key] = message
-    return newest
+    """Return the last message of each key."""
+    return {message.key: message for message in messages}
