@@ -20,6 +20,7 @@ from mangrove.storage.opening import open_store
 
 __all__ = ["RealServer", "azurite", "seaweedfs"]
 
+_AZURITE = "azurite@3.35.0"
 _START_SECONDS_MAX = 60
 _LOOK_SECONDS = 0.1
 _S3_KEY = {"access_key_id": "mangrove", "secret_access_key": "mangrove-secret", "region": "us-east-1"}
@@ -72,8 +73,11 @@ def azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
         if npm is None:
             raise NotFoundError("neither Azurite nor npm is installed; install Node.js to test Azure")
         installation.mkdir(parents=True, exist_ok=True)
-        install = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(installation), "azurite"]
-        subprocess.run(install, check=True, timeout=300)  # noqa: S603 - the command is ours
+        install = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(installation), _AZURITE]
+        installed = subprocess.run(install, capture_output=True, timeout=300, check=False)  # noqa: S603 - ours
+        if installed.returncode:
+            said = installed.stderr.decode(errors="replace").strip()[-300:]
+            raise NotFoundError(f"npm could not install {_AZURITE}, which is needed to test Azure: {said}")
     (port,) = _free_ports(1)
     command = [str(program), "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
     command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
