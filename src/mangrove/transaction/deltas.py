@@ -1,0 +1,188 @@
+"""Reading and adding what a managed table's rows consist of: table version, stream, partitions, deltas."""
+
+import decimal
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.model.json_form import value_to_json
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.manifests import canonical_values
+from mangrove.model.objects import Delta, DeltaType, Partition, Stream, Table, TableType, TableVersion
+from mangrove.model.schemes import PartitionScheme
+from mangrove.model.types import DataType, Decimal
+from mangrove.model.values import Value, fits_type
+from mangrove.transaction.names import Reading, found_table
+from mangrove.transaction.workspace import Workspace
+
+__all__ = [
+    "REWRITTEN_BY",
+    "OpenTable",
+    "add_delta",
+    "deltas_of",
+    "open_table",
+    "partition_id_of",
+    "partitions_of",
+    "put_table_version",
+]
+
+REWRITTEN_BY = "mangrove.rewritten-by"
+"""The property of a partition that names the transaction which last rewrote what stood in it."""
+_REWRITING = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A managed table with what its rows are now, and the ways to it."""
+
+    locator: TableLocator
+    table: Table
+    version_locator: TableVersionLocator
+    version: TableVersion
+    stream_locator: StreamLocator
+    stream: Stream
+
+    @property
+    def partition_scheme(self) -> PartitionScheme:
+        """By what the rows of the stream are grouped."""
+        return self.version.partition_scheme_with_id(self.stream.partition_scheme_id)
+
+    def partition_locator(self, partition_id: str) -> PartitionLocator:
+        """Return the way to a partition of the stream."""
+        stream = self.stream_locator
+        return PartitionLocator(stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id)
+
+
+def open_table(reading: Reading, locator: TableLocator) -> OpenTable:
+    """Return the table with its active table version and the stream of its rows."""
+    table = found_table(reading, locator)
+    if table.table_type is not TableType.MANAGED:
+        raise InvalidInputError(
+            f"{locator} is {table.table_type.value}: its rows are kept elsewhere and are only read from here"
+        )
+    number = table.latest_active_table_version or table.latest_table_version
+    if number is None:
+        raise InvalidInputError(f"{locator} has no table version yet: nothing says what its rows are")
+    version_locator = TableVersionLocator(table.namespace_id, table.id, number)
+    version = reading.get(version_locator)
+    if not isinstance(version, TableVersion) or version.latest_stream_id is None:
+        raise FormatError(f"{locator} lacks its table version {number} or the stream of it: run `mangrove check`")
+    stream_locator = StreamLocator(table.namespace_id, table.id, number, version.latest_stream_id)
+    stream = reading.get(stream_locator)
+    if not isinstance(stream, Stream):
+        raise FormatError(f"{locator} lacks its stream {version.latest_stream_id}: run `mangrove check`")
+    return OpenTable(locator, table, version_locator, version, stream_locator, stream)
+
+
+def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
+    """Yield the partitions of the table's stream."""
+    for locator, value in reading.children(Kind.PARTITION, opened.stream_locator):
+        assert isinstance(locator, PartitionLocator)
+        assert isinstance(value, Partition)
+        yield locator, value
+
+
+def deltas_of(
+    reading: Reading, partition: PartitionLocator, *, after: DeltaLocator | None = None
+) -> Iterator[tuple[DeltaLocator, Delta]]:
+    """Yield the deltas of a partition in the order in which they apply."""
+    for locator, value in reading.children(Kind.DELTA, partition, after=after):
+        assert isinstance(locator, DeltaLocator)
+        assert isinstance(value, Delta)
+        yield locator, replace(value, position=locator.position)
+
+
+def add_delta(
+    workspace: Workspace, locator: TableLocator, values: Sequence[Value | None], delta: Delta, transaction_id: str
+) -> DeltaLocator:
+    """Stage a delta in the partition with these values, and the partition too if it is new.
+
+    Its position is the next one as far as this transaction knows; it may move back
+    when others commit first.
+    """
+    opened = open_table(workspace, locator)
+    checked = _checked_values(opened, values)
+    partition = Partition(
+        partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, checked),
+        checked,
+        opened.stream.partition_scheme_id,
+    )
+    way = opened.partition_locator(partition.id)
+    there = workspace.get(way)
+    workspace.guard(opened.stream_locator)
+    if delta.type in _REWRITING:
+        stands = there if isinstance(there, Partition) else partition
+        workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))
+    elif there is None:
+        workspace.put(way, partition)
+    position = workspace.next_position(way, is_new=there is None)
+    added = DeltaLocator(*_parts_of(way), position)
+    workspace.put(added, replace(delta, position=None))
+    return added
+
+
+def put_table_version(
+    workspace: Workspace, locator: TableLocator, version: TableVersion, *, stops_writers: bool
+) -> None:
+    """Put the table's active table version as it shall be from now on.
+
+    With `stops_writers` the stream is written too, so that deltas which others planned
+    by what was there before are refused: needed where keys, partitioning or
+    nullability change, and not where a column is added.
+    """
+    opened = open_table(workspace, locator)
+    if version.version != opened.version.version or version.latest_stream_id != opened.version.latest_stream_id:
+        raise InvalidInputError(
+            f"{locator} has the table version {opened.version.version}: it is altered in place, with the same stream"
+        )
+    workspace.put(opened.version_locator, version)
+    if stops_writers:
+        workspace.put(opened.stream_locator, opened.stream)
+
+
+def partition_id_of(stream_id: str, scheme_id: str, values: Sequence[Value | None]) -> str:
+    """Return the id of the partition with these values, which all writers of the stream agree on."""
+    text = json.dumps([stream_id, scheme_id, [value_to_json(value) for value in values]], ensure_ascii=True)
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
+
+
+def _checked_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:
+    scheme = opened.partition_scheme
+    if len(values) != len(scheme.fields):
+        raise InvalidInputError(
+            f"{opened.locator} is partitioned by {len(scheme.fields)} value(s) and got {len(values)}: "
+            f"give one for each of ({', '.join(field.name for field in scheme.fields)})"
+        )
+    canonical = canonical_values(tuple(values))
+    if opened.version.schema is None:
+        return canonical
+    types = scheme.result_types(opened.version.schema)
+    return tuple(
+        _fitting(value, data_type, field.name)
+        for value, data_type, field in zip(canonical, types, scheme.fields, strict=True)
+    )
+
+
+def _fitting(value: Value | None, data_type: DataType, name: str) -> Value | None:
+    """Return the value in the one form that its type has, so that equal values give equal ids."""
+    if value is None:
+        return None
+    if not fits_type(value, data_type):
+        raise InvalidInputError(f"{value!r} is no value of the partition field {name}, which is of type {data_type}")
+    if isinstance(value, decimal.Decimal) and isinstance(data_type, Decimal):
+        return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=decimal.Context(prec=60))
+    # Adding zero turns the negative zero, which is equal to the other one, into it.
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _parts_of(partition: PartitionLocator) -> tuple[str, str, int, str, str]:
+    return partition.namespace_id, partition.table_id, partition.version, partition.stream_id, partition.partition_id

@@ -1,0 +1,50 @@
+"""How long a transaction may take, so that it never meets a version that expired under it.
+
+Deleting an expired version frees its name. A writer that stalled long enough
+could find the version after its own free and commit there. So a transaction is
+refused once it is older than the limit, and no version is deleted before it has
+been out of date for longer than the limit and one commit together can last.
+"""
+
+from typing import Final
+
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["TIME_LIMIT_PROPERTY", "check_time", "time_limit_millis", "youngest_expirable_millis"]
+
+TIME_LIMIT_PROPERTY: Final = "transaction.time-limit-millis"
+_HOUR_MILLIS: Final = 60 * 60 * 1000
+_COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
+"""What the attempts of one commit take at most, after the time was checked."""
+
+
+def time_limit_millis(settings: LakehouseSettings) -> int:
+    """Return how long a transaction of this lakehouse may take."""
+    text = settings.properties.get(TIME_LIMIT_PROPERTY)
+    if text is None:
+        return _HOUR_MILLIS
+    if not text.isdecimal() or not int(text):
+        raise InvalidInputError(
+            f"the lakehouse's property {TIME_LIMIT_PROPERTY} is {text!r}: it is a whole number of milliseconds from 1"
+        )
+    return int(text)
+
+
+def youngest_expirable_millis(settings: LakehouseSettings) -> int:
+    """Return how long each version must have been out of date before it may be deleted, whatever else is set.
+
+    Twice the limit, because the clocks of those who write and those who delete differ.
+    """
+    return 2 * time_limit_millis(settings) + _COMMIT_MILLIS_MAX
+
+
+def check_time(transaction_id: str, began_at_millis: int, now_millis: int, limit_millis: int) -> None:
+    """Refuse a transaction that is older than its limit."""
+    age_millis = now_millis - began_at_millis
+    if age_millis > limit_millis:
+        raise ConflictError(
+            f"transaction {transaction_id} began {age_millis / 1000:.0f} s ago and {limit_millis / 1000:.0f} s are "
+            f"allowed. Nothing was committed; begin again, or for long work use a shared transaction or raise "
+            f"{TIME_LIMIT_PROPERTY}"
+        )

@@ -1,0 +1,208 @@
+"""What a transaction sees: its own writes over the version on which it stands, with all that it read noted down.
+
+Reads, scans and guards are noted under the names that the version has, because
+that is where a rival's commit would meet them: a namespace that this transaction
+renamed is still the old one to everybody else.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+
+from mangrove.errors import InvalidInputError
+from mangrove.metastore import Changes, Parent, Scan, Snapshot
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    TableLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Namespace, Object, Table
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.staged import Staged, merged
+
+__all__ = ["Workspace"]
+
+
+class _Nowhere(enum.Enum):
+    """Stands for the parent of what the version cannot have."""
+
+    NOWHERE = "nowhere"
+
+
+_NOWHERE = _Nowhere.NOWHERE
+
+
+class Workspace:
+    """One transaction's view of the lakehouse; used by one thread at a time."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.staged = Staged()
+        self.reads: set[Locator] = set()
+        self.scans: set[Scan] = set()
+        self.guards: set[Locator | Scan] = set()
+        self.settings: LakehouseSettings = snapshot.settings
+        self.met: dict[str, Locator] = {}
+        """The tables that were looked at, by their ids, so that errors can name them."""
+        self.origins: dict[str, str] = {}
+        """The version's name of each namespace that was renamed here, by the namespace's id."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written."""
+        return not (self.staged.puts or self.staged.deletes) and self.settings == self.snapshot.settings
+
+    def get(self, locator: Locator) -> Object | None:
+        """Return the object as this transaction has it, or None."""
+        return self.get_many([locator])[0]
+
+    def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
+        """Return the objects in the order asked, None where there is none."""
+        asked: dict[Locator, Locator] = {}
+        for locator in locators:
+            there = self._there(locator)
+            if locator not in self.staged.puts and there is not None and there not in self.staged.deletes:
+                asked[locator] = there
+        self.reads.update(asked.values())
+        found = dict(zip(asked, self.snapshot.get_many(list(asked.values())), strict=True))
+        self.met |= {value.id: locator for locator, value in found.items() if isinstance(value, Table)}
+        return [self.staged.puts.get(locator, found.get(locator)) for locator in locators]
+
+    def children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below `parent` in order; all that match count as read once the first is taken."""
+        put = self.staged.below(kind, parent, prefix=prefix, after=after)
+        there = self._parent_there(parent)
+        if there is _NOWHERE:
+            yield from put
+            return
+        self.scans.add(Scan(kind, there, prefix))
+        found = self.snapshot.children(kind, there, prefix=prefix, after=None if after is None else _at(after, there))
+        shown = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
+        yield from merged(shown, put)
+
+    def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
+        """Return the position after the last delta. It is not read in the sense of isolation: deltas commute."""
+        last = None if is_new else self.snapshot.last_child(Kind.DELTA, partition)
+        staged = self.staged.below(Kind.DELTA, partition)
+        ends = (last, *(locator for locator, _ in staged[-1:]))
+        return 1 + max((delta.position for delta in ends if isinstance(delta, DeltaLocator)), default=0)
+
+    def put(self, locator: Locator, value: Object) -> None:
+        """Write an object; the namespace in which it lies by name must stay what it is."""
+        self._guard_namespace(locator)
+        self.staged.put(locator, value)
+
+    def delete(self, locator: Locator) -> None:
+        """Delete an object that is there, whether the version has it or this transaction made it or both."""
+        was_put = locator in self.staged.puts
+        self.staged.withdraw(locator)
+        there = self._there(locator)
+        if there is not None and (not was_put or self.snapshot.get(there) is not None):
+            self._guard_namespace(locator)
+            self.staged.deletes.add(there)
+
+    def guard(self, item: Locator | Scan) -> None:
+        """Ask that nobody else writes the object, or into the range, at any level of isolation.
+
+        What this transaction made itself needs no guard: nobody else knows it.
+        """
+        if isinstance(item, Scan):
+            parent = self._parent_there(item.parent)
+            if parent is not _NOWHERE:
+                self.guards.add(Scan(item.kind, parent, item.prefix))
+        elif (there := self._there(item)) is not None:
+            self.guards.add(there)
+
+    def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: Namespace) -> None:
+        """Give a namespace another name, also to what this transaction has written in it."""
+        before = self.snapshot.get(old)
+        if isinstance(before, Namespace) and before.id == value.id:
+            self.origins[value.id] = old.name
+        inside = [*self.staged.below(Kind.TABLE, old), *self.staged.below(Kind.VIEW, old)]
+        for locator, moved in inside:
+            self.staged.withdraw(locator)
+            self.staged.put(_at(locator, new), moved)
+        self.delete(old)
+        self.staged.put(new, value)
+
+    def changes(
+        self, transaction_id: str, message: str = "", author: str = "", properties: Mapping[str, str] = NO_PROPERTIES
+    ) -> Changes:
+        """Return what this transaction wants to be committed, and what must not have changed for that."""
+        puts = self.staged.puts
+        there = {self._there(locator) for locator in puts}
+        return Changes(
+            transaction_id,
+            puts=dict(puts),
+            deletes=frozenset(self._deletes_now()) - puts.keys(),
+            reads=frozenset(self.reads),
+            scans=frozenset(self.scans),
+            guards=frozenset(self.guards | self.staged.deletes | {locator for locator in there if locator is not None})
+            if self.origins
+            else frozenset(self.guards),
+            settings=None if self.settings == self.snapshot.settings else self.settings,
+            message=message,
+            author=author,
+            properties=properties,
+        )
+
+    def _deletes_now(self) -> Iterator[Locator]:
+        """Yield what was deleted, where its namespace has another name now under that."""
+        names = {origin: namespace_id for namespace_id, origin in self.origins.items()}
+        now = {
+            value.id: locator
+            for locator, value in self.staged.puts.items()
+            if isinstance(locator, NamespaceLocator) and isinstance(value, Namespace)
+        }
+        for locator in self.staged.deletes:
+            if not isinstance(locator, TableLocator | ViewLocator):
+                yield locator
+            elif (renamed := now.get(names.get(locator.namespace, ""))) is not None:
+                yield _at(locator, renamed)
+            elif any(
+                current == locator.parent and namespace_id in self.origins for namespace_id, current in now.items()
+            ):
+                raise InvalidInputError(
+                    f"{locator} was dropped with its namespace, whose name another namespace took in the same "
+                    "transaction: do the one in a transaction before the other"
+                )
+            else:
+                yield locator
+
+    def _there(self, locator: Locator) -> Locator | None:
+        """Return the version's own locator of what is called `locator` here; None if the version cannot have it."""
+        if not isinstance(locator, TableLocator | ViewLocator):
+            return locator
+        parent = self._parent_there(locator.parent)
+        return None if parent is _NOWHERE else _at(locator, parent)
+
+    def _parent_there(self, parent: Parent) -> Parent | _Nowhere:
+        if not isinstance(parent, NamespaceLocator):
+            return parent
+        value = self.staged.puts.get(parent)
+        if not isinstance(value, Namespace):
+            return _NOWHERE if parent in self.staged.deletes else parent
+        origin = self.origins.get(value.id)
+        if origin is not None:
+            return NamespaceLocator(origin)
+        before = self.snapshot.get(parent)
+        return parent if isinstance(before, Namespace) and before.id == value.id else _NOWHERE
+
+    def _guard_namespace(self, locator: Locator) -> None:
+        if isinstance(locator, TableLocator | ViewLocator):
+            parent = self._parent_there(locator.parent)
+            if isinstance(parent, NamespaceLocator):
+                self.guards.add(parent)
+
+
+def _at(locator: Locator, parent: Parent) -> Locator:
+    """Return the same name below another namespace."""
+    if isinstance(parent, NamespaceLocator) and isinstance(locator, TableLocator | ViewLocator):
+        return type(locator)(parent.name, locator.name)
+    return locator

@@ -1,0 +1,196 @@
+"""What a transaction sees of its own writes, checked against plain dictionaries."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.effects import Effects
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
+from mangrove.metastore import Changes, Isolation, Scan, Snapshot
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.objects import Namespace, Table, View
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.transaction.namespaces import create_namespace, drop_namespace, rename_namespace
+from mangrove.transaction.tables import NewTable, create_table, drop_table, rename_table
+from mangrove.transaction.views import create_view
+from mangrove.transaction.workspace import Workspace
+
+Model = dict[str, dict[str, str]]
+"""The ids of the tables by namespace and name."""
+
+NAMESPACES = ("a", "b", "c")
+TABLES = ("t", "u")
+
+statements = st.one_of(
+    st.tuples(st.just("create namespace"), st.sampled_from(NAMESPACES)),
+    st.tuples(st.just("drop namespace"), st.sampled_from(NAMESPACES)),
+    st.tuples(st.just("rename namespace"), st.sampled_from(NAMESPACES), st.sampled_from(NAMESPACES)),
+    st.tuples(st.just("create table"), st.sampled_from(NAMESPACES), st.sampled_from(TABLES)),
+    st.tuples(st.just("drop table"), st.sampled_from(NAMESPACES), st.sampled_from(TABLES)),
+    st.tuples(
+        st.just("rename table"),
+        st.sampled_from(NAMESPACES),
+        st.sampled_from(TABLES),
+        st.sampled_from(NAMESPACES),
+        st.sampled_from(TABLES),
+    ),
+)
+
+
+def made(effects: Effects) -> TreeMetastore:
+    return create_tree(effects, LakehouseSettings(order=4), Changes("made"))
+
+
+def seen(reading: Snapshot | Workspace) -> Model:
+    """Read everything, by listing and by asking, which must agree."""
+    found: Model = {}
+    for space, _ in reading.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        tables = {}
+        for locator, value in reading.children(Kind.TABLE, space):
+            assert isinstance(locator, TableLocator)
+            assert isinstance(value, Table)
+            assert reading.get(locator) == value
+            assert locator.name == value.name
+            tables[locator.name] = value.id
+        assert list(tables) == sorted(tables)
+        found[space.name] = tables
+    return found
+
+
+def apply(workspace: Workspace, new_id: Callable[[], str], statement: tuple[str, ...]) -> None:
+    match statement:
+        case ("create namespace", name):
+            create_namespace(workspace, NamespaceLocator(name), Namespace(new_id(), name))
+        case ("drop namespace", name):
+            drop_namespace(workspace, NamespaceLocator(name), cascade=True)
+        case ("rename namespace", old, new):
+            rename_namespace(workspace, NamespaceLocator(old), NamespaceLocator(new))
+        case ("create table", space, name):
+            create_table(workspace, TableLocator(space, name), NewTable(Table(new_id(), "home", name)))
+        case ("drop table", space, name):
+            drop_table(workspace, TableLocator(space, name))
+        case ("rename table", space, name, to_space, to_name):
+            rename_table(workspace, TableLocator(space, name), TableLocator(to_space, to_name))
+
+
+def expect(model: Model, statement: tuple[str, ...]) -> Model | None:
+    """Return what the statement makes of the model, except for new ids; None where it must be refused."""
+    after = {space: dict(tables) for space, tables in model.items()}
+    match statement:
+        case ("create namespace", name) if name not in model:
+            after[name] = {}
+        case ("drop namespace", name) if name in model:
+            del after[name]
+        case ("rename namespace", old, new) if old in model and (new not in model or new == old):
+            after[new] = after.pop(old)
+        case ("create table", space, name) if space in model and name not in model[space]:
+            after[space][name] = "new"
+        case ("drop table", space, name) if name in model.get(space, {}):
+            del after[space][name]
+        case ("rename table", space, name, to_space, to_name) if name in model.get(space, {}) and (
+            (to_space in model and to_name not in model[to_space]) or (space, name) == (to_space, to_name)
+        ):
+            after[to_space][to_name] = after[space].pop(name)
+        case _:
+            return None
+    return after
+
+
+def matches(found: Model, expected: Model) -> bool:
+    return found.keys() == expected.keys() and all(
+        found[space].keys() == expected[space].keys()
+        and all(one in ("new", found[space][name]) for name, one in expected[space].items())
+        for space in found
+    )
+
+
+@given(transactions=st.lists(st.lists(statements, max_size=12), max_size=4))
+def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
+    transactions: list[list[tuple[str, ...]]],
+) -> None:
+    effects = repeatable_effects(MemoryStore())
+    metastore = made(effects)
+    model: Model = {}
+    for number, transaction in enumerate(transactions):
+        workspace = Workspace(metastore.latest())
+        staged = model
+        for statement in transaction:
+            expected = expect(staged, statement)
+            if expected is None:
+                with pytest.raises((NotFoundError, AlreadyExistsError)):
+                    apply(workspace, effects.new_id, statement)
+            else:
+                apply(workspace, effects.new_id, statement)
+                assert matches(seen(workspace), expected)
+                staged = seen(workspace)
+        try:
+            changes = workspace.changes(f"transaction-{number}")
+        except InvalidInputError as refusal:
+            if "another namespace took" in str(refusal):
+                continue
+            raise
+        metastore.commit(workspace.snapshot, changes, Isolation.SERIALIZABLE)
+        model = staged
+        assert seen(open_tree(effects).latest()) == model
+
+
+@pytest.fixture
+def workspace() -> Workspace:
+    metastore = made(repeatable_effects(MemoryStore()))
+    before = Workspace(metastore.latest())
+    create_namespace(before, NamespaceLocator("sales"), Namespace("sales-id", "sales"))
+    create_table(before, TableLocator("sales", "orders"), NewTable(Table("orders-id", "sales-id", "orders")))
+    committed = metastore.commit(before.snapshot, before.changes("before"), Isolation.SNAPSHOT)
+    return Workspace(committed.snapshot)
+
+
+def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_own_names(workspace: Workspace) -> None:
+    rename_namespace(workspace, NamespaceLocator("sales"), NamespaceLocator("shop"))
+    workspace.reads.clear()
+    assert workspace.get(TableLocator("shop", "orders")) is not None
+    assert workspace.reads == {TableLocator("sales", "orders")}
+    assert [str(found) for found, _ in workspace.children(Kind.TABLE, NamespaceLocator("shop"), prefix="o")] == [
+        "shop.orders"
+    ]
+    assert workspace.scans == {Scan(Kind.TABLE, NamespaceLocator("sales"), "o")}
+
+
+def test_what_the_transaction_wrote_itself_is_not_noted_as_read(workspace: Workspace) -> None:
+    workspace.put(TableLocator("sales", "new"), Table("new-id", "sales-id", "new"))
+    assert workspace.get(TableLocator("sales", "new")) is not None
+    assert workspace.reads == set()
+
+
+def test_creating_a_table_guards_its_namespace_and_the_view_of_that_name(workspace: Workspace) -> None:
+    create_table(workspace, TableLocator("sales", "new"), NewTable(Table("new-id", "sales-id", "new")))
+    assert workspace.changes("t").guards == {NamespaceLocator("sales"), ViewLocator("sales", "new")}
+
+
+def test_what_lies_in_a_namespace_of_the_transactions_own_needs_no_guard(workspace: Workspace) -> None:
+    create_namespace(workspace, NamespaceLocator("mine"), Namespace("mine-id", "mine"))
+    create_view(workspace, ViewLocator("mine", "daily"), View("daily-id", "daily", "select 1"))
+    assert workspace.changes("t").guards == frozenset()
+
+
+def test_dropping_a_namespace_guards_all_that_could_come_into_it(workspace: Workspace) -> None:
+    drop_namespace(workspace, NamespaceLocator("sales"), cascade=True)
+    sales = NamespaceLocator("sales")
+    assert {Scan(Kind.TABLE, sales), Scan(Kind.VIEW, sales)} <= workspace.changes("t").guards
+
+
+def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None:
+    with pytest.raises(InvalidInputError, match=r"holds table sales\.orders"):
+        drop_namespace(workspace, NamespaceLocator("sales"))
+    with pytest.raises(AlreadyExistsError, match=r"table sales\.orders"):
+        create_view(workspace, ViewLocator("sales", "orders"), View("v", "orders", "select 1"))
+    with pytest.raises(NotFoundError, match=r"did you mean sales\.orders\?"):
+        drop_table(workspace, TableLocator("sales", "order"))
+    with pytest.raises(InvalidInputError, match="100"):
+        create_namespace(workspace, NamespaceLocator("n" * 101), Namespace("n", "n" * 101))
+    assert workspace.is_empty
