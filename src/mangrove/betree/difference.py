@@ -1,0 +1,161 @@
+"""Finding what two trees hold differently, without reading what they share.
+
+Two versions of one tree share most of their nodes by pointer. Both trees are
+walked from left to right at once, as two rows of entries and of subtrees that
+are not yet opened. Where the same unopened subtree stands at the head of both,
+it is passed over, and only messages that wait above it in one tree and not in
+the other can make a difference: then it is opened, and those of its children
+that no such message is for are passed over in turn.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from mangrove.betree.node import Child, Entry, Node, ReadNodes
+from mangrove.betree.search import DEPTH_MAX
+from mangrove.errors import FormatError
+
+__all__ = ["Change", "differences"]
+
+
+class Change(NamedTuple):
+    """A key that two trees hold differently; None where one of them does not hold it."""
+
+    key: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Subtree:
+    """What lies between `low` and `high`, both excluded, with the messages from above that are newer than all of it."""
+
+    child: Child
+    low: str | None
+    high: str | None
+    newer: Mapping[str, str | None]
+    depth: int
+
+    def starts_before(self, other: "_Subtree") -> bool:
+        """Whether this one has to be opened before the other: it begins further left, or there and is wider."""
+        if self.low != other.low:
+            return self.low is None or (other.low is not None and self.low < other.low)
+        return self.high != other.high and (self.high is None or (other.high is not None and self.high > other.high))
+
+    def may_start_left_of(self, entry: Entry | None) -> bool:
+        """Whether it has to be opened before the entry, which stands at the head of the other row, is taken."""
+        return entry is None or self.low is None or entry.key > self.low
+
+    def is_same_as(self, other: "_Subtree") -> bool:
+        """Whether both stand for the same stored node at the same place."""
+        same = self.child is other.child or (isinstance(self.child, str) and self.child == other.child)
+        return same and (self.low, self.high) == (other.low, other.high)
+
+
+_Item: TypeAlias = Entry | _Subtree
+
+
+def differences(before: Node, after: Node, read: ReadNodes) -> Iterator[Change]:
+    """Yield the keys that the two trees hold differently, in order."""
+    left: list[_Item] = [_Subtree(before, None, None, {}, 0)]
+    right: list[_Item] = [_Subtree(after, None, None, {}, 0)]
+    # Each row is a stack whose top is its leftmost item.
+    while left or right:
+        ours, theirs = left[-1] if left else None, right[-1] if right else None
+        if isinstance(ours, _Subtree) and isinstance(theirs, _Subtree):
+            _open_either(left, right, ours, theirs, read)
+        elif isinstance(ours, _Subtree) and not isinstance(theirs, _Subtree) and ours.may_start_left_of(theirs):
+            _open(left, read)
+        elif isinstance(theirs, _Subtree) and not isinstance(ours, _Subtree) and theirs.may_start_left_of(ours):
+            _open(right, read)
+        else:
+            # What is still unopened on one side lies right of the entry on the other.
+            yield from _compared(left, right)
+
+
+def _compared(left: list[_Item], right: list[_Item]) -> Iterator[Change]:
+    """Take the leftmost entry, and its like on the other side if it is there, and yield what differs."""
+    ours = left[-1] if left and isinstance(left[-1], Entry) else None
+    theirs = right[-1] if right and isinstance(right[-1], Entry) else None
+    key = min(entry.key for entry in (ours, theirs) if entry is not None)
+    before = after = None
+    if ours is not None and ours.key == key:
+        before = ours.value
+        left.pop()
+    if theirs is not None and theirs.key == key:
+        after = theirs.value
+        right.pop()
+    if before != after:
+        yield Change(key, before, after)
+
+
+def _open_either(left: list[_Item], right: list[_Item], ours: _Subtree, theirs: _Subtree, read: ReadNodes) -> None:
+    if ours.is_same_as(theirs):
+        told_ours = {key: value for key, value in ours.newer.items() if not _says(theirs.newer, key, value)}
+        told_theirs = {key: value for key, value in theirs.newer.items() if not _says(ours.newer, key, value)}
+        left.pop()
+        right.pop()
+        if told_ours or told_theirs:
+            node = _read(ours, read)
+            left.extend(_opened(ours, node, told_ours))
+            right.extend(_opened(theirs, node, told_theirs))
+        return
+    if not theirs.starts_before(ours):
+        _open(left, read)
+    if not ours.starts_before(theirs):
+        _open(right, read)
+
+
+def _says(newer: Mapping[str, str | None], key: str, value: str | None) -> bool:
+    return key in newer and newer[key] == value
+
+
+def _open(row: list[_Item], read: ReadNodes) -> None:
+    subtree = row.pop()
+    assert isinstance(subtree, _Subtree)
+    row.extend(_opened(subtree, _read(subtree, read), subtree.newer))
+
+
+def _read(subtree: _Subtree, read: ReadNodes) -> Node:
+    """Return the subtree's topmost node, which must keep to its place or the two rows would not be in order."""
+    if subtree.depth >= DEPTH_MAX:
+        raise FormatError(
+            f"the tree is more than {DEPTH_MAX} nodes deep, so its pointers form a cycle or are damaged; "
+            "run `mangrove check`"
+        )
+    if isinstance(subtree.child, Node):
+        return subtree.child
+    node = read([subtree.child])[0]
+    low, high = subtree.low, subtree.high
+    for key in (*node.keys[:1], *node.keys[-1:], *node.newest):
+        if (low is not None and key <= low) or (high is not None and key >= high):
+            raise FormatError(
+                f"node {subtree.child!r} holds {key!r}, which lies outside ({low!r}, {high!r}), the node's range; "
+                "run `mangrove check`"
+            )
+    return node
+
+
+def _opened(subtree: _Subtree, node: Node, newer: Mapping[str, str | None]) -> list[_Item]:
+    """Return what the subtree consists of, rightmost first, as the messages from above have it."""
+    told: dict[str, str | None] = {**{key: message.value for key, message in node.newest.items()}, **newer}
+    if node.is_leaf:
+        rows: dict[str, str | None] = {**dict(zip(node.keys, node.values, strict=True)), **told}
+        return [Entry(key, value) for key, value in sorted(rows.items(), reverse=True) if value is not None]
+    waiting = sorted(told)
+    items: list[_Item] = []
+    for index, child in enumerate(node.children):
+        low = node.keys[index - 1] if index else subtree.low
+        high = node.keys[index] if index < len(node.keys) else subtree.high
+        first = 0 if low is None else bisect_right(waiting, low)
+        end = len(waiting) if high is None else bisect_left(waiting, high)
+        items.append(_Subtree(child, low, high, {key: told[key] for key in waiting[first:end]}, subtree.depth + 1))
+        if index < len(node.keys):
+            key = node.keys[index]
+            value = told.get(key, node.values[index])
+            if value is not None:
+                items.append(Entry(key, value))
+    items.reverse()
+    return items
