@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.errors import InvalidInputError
-from mangrove.maintenance.retention import Holds, expirable, is_live, safe_age_millis
+from mangrove.maintenance.retention import expirable, is_live
 from mangrove.metastore import Commit
 from mangrove.model.objects import SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
-NOBODY = Holds()
+NOBODY: frozenset[int] = frozenset()
 
 
 def commits(*created_at_millis: int, first: int = 0) -> list[Commit]:
@@ -43,9 +41,9 @@ def test_the_newest_versions_stay_however_old_they_are() -> None:
     assert expirable(kept, settings(0, keep=9), NOBODY, now_millis=10**9, safe_millis=0) == []
 
 
-def test_a_version_that_is_exported_stays_and_those_around_it_go() -> None:
+def test_a_version_that_is_held_stays_and_those_around_it_go() -> None:
     kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(0), Holds(frozenset({1})), now_millis=10**9, safe_millis=0) == [0, 2]
+    assert expirable(kept, settings(0), {1}, now_millis=10**9, safe_millis=0) == [0, 2]
 
 
 def test_a_version_with_a_longer_life_of_its_own_stays_and_those_after_it_go() -> None:
@@ -58,11 +56,6 @@ def test_a_version_with_a_shorter_life_of_its_own_waits_for_those_before_it() ->
     short = settings(1_000, v1=10)
     assert expirable(kept, short, NOBODY, now_millis=500, safe_millis=0) == []
     assert expirable(kept[1:], short, NOBODY, now_millis=500, safe_millis=0) == [1]
-
-
-def test_all_that_was_committed_since_a_shared_transaction_began_stays() -> None:
-    kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(0), Holds(first=2), now_millis=10**9, safe_millis=0) == [0, 1]
 
 
 def test_an_old_version_that_was_the_newest_until_just_now_stays() -> None:
@@ -86,12 +79,6 @@ def test_a_shared_transaction_is_live_until_a_while_after_it_expired() -> None:
     assert not is_live(SharedTransaction("load", 0, 100, 200, SharedTransactionState.PUBLISHED), 150, 50)
 
 
-def test_what_is_left_alone_is_left_alone_for_longer_than_a_transaction_lasts() -> None:
-    assert safe_age_millis(1000) > 1000
-    with pytest.raises(InvalidInputError):
-        safe_age_millis(-1)
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[Commit]:
     steps = draw(st.lists(st.integers(1, 50), max_size=12))
@@ -110,7 +97,6 @@ def histories(draw: st.DrawFn) -> list[Commit]:
     st.integers(1, 5),
     st.dictionaries(st.integers(0, 12), st.integers(0, 600), max_size=3),
     st.frozensets(st.integers(0, 12), max_size=3),
-    st.none() | st.integers(0, 12),
     st.integers(0, 700),
     st.integers(0, 100),
 )
@@ -120,7 +106,6 @@ def test_no_version_goes_that_any_rule_keeps_and_no_gap_opens_above_a_young_one(
     keep: int,
     overrides: dict[int, int],
     named: frozenset[int],
-    first: int | None,
     now: int,
     safe: int,
 ) -> None:
@@ -129,13 +114,12 @@ def test_no_version_goes_that_any_rule_keeps_and_no_gap_opens_above_a_young_one(
         minimum_versions_to_keep=keep,
         maximum_version_age_millis_overrides=overrides,
     )
-    gone = expirable(kept, rules, Holds(named, first), now, safe)
+    gone = expirable(kept, rules, named, now, safe)
     by_version = {commit.version: commit for commit in kept}
     assert gone == sorted(set(gone) & by_version.keys())
     for version in gone:
         assert now - by_version[version].created_at_millis > overrides.get(version, age)
         assert version not in named
-        assert first is None or version < first
         assert now - _next(kept, version).created_at_millis >= safe
     assert len(kept) - len(gone) >= min(keep, len(kept))
     assert not set(gone) & {commit.version for commit in kept[-keep:]}

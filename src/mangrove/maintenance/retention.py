@@ -10,47 +10,15 @@ those before it are gone or held.
 """
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
 
-from mangrove.errors import InvalidInputError
 from mangrove.metastore import Commit
 from mangrove.model.objects import SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = [
-    "GRACE_MILLIS",
-    "TRANSACTION_TIME_LIMIT_MILLIS",
-    "Holds",
-    "expirable",
-    "is_live",
-    "safe_age_millis",
-]
-
-TRANSACTION_TIME_LIMIT_MILLIS = 60 * 60 * 1000
-"""How long after reading its base a transaction may still commit, unless it is told otherwise."""
+__all__ = ["GRACE_MILLIS", "expirable", "is_live"]
 
 GRACE_MILLIS = 24 * 60 * 60 * 1000
 """How old a file that nothing needs has to be before vacuum deletes it, unless it is told otherwise."""
-
-_SAFE_PER_LIMIT = 2
-"""Twice the limit leaves as much again for clocks that differ and for a create that is slow to arrive."""
-
-
-def safe_age_millis(transaction_limit_millis: int) -> int:
-    """Return for how long a version that is out of date, or a file that nothing needs yet, must be left alone."""
-    if transaction_limit_millis < 0:
-        raise InvalidInputError(f"a transaction's time limit is {transaction_limit_millis} ms: give 0 or more")
-    return _SAFE_PER_LIMIT * transaction_limit_millis
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The versions that somebody relies on: single ones, and all from a certain one on."""
-
-    versions: Set[int] = field(default_factory=frozenset)
-    """Those with the name of an export."""
-    first: int | None = None
-    """The oldest base of a shared transaction, which has to see everything that was committed after it."""
 
 
 def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis: int) -> bool:
@@ -61,20 +29,20 @@ def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis
 
 
 def expirable(
-    kept: Sequence[Commit], settings: LakehouseSettings, holds: Holds, now_millis: int, safe_millis: int
+    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
 ) -> list[int]:
     """Return the versions that may go, oldest first; `kept` are all that there are, oldest first.
 
+    `held` are those that an export names or a shared transaction stands on, and
     `safe_millis` is how long a version must have been out of date.
     """
     common_millis = settings.maximum_version_age_millis
     overrides = settings.maximum_version_age_millis_overrides
     gone: list[int] = []
     for version, created_at, outdated_at in _lives(kept, settings.minimum_versions_to_keep):
-        is_shared = holds.first is not None and version >= holds.first
-        if is_shared or now_millis - outdated_at < safe_millis:
+        if now_millis - outdated_at < safe_millis:
             break
-        if version in holds.versions:
+        if version in held:
             continue
         age_millis = now_millis - created_at
         if age_millis > overrides.get(version, common_millis):

@@ -1,0 +1,75 @@
+"""Copying files from one store to another, in parallel, going on where an earlier copy stopped."""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from mangrove.errors import FormatError, StorageError
+from mangrove.maintenance.progress import Progress, Watch
+from mangrove.storage.port import Entry, ObjectInfo, Store
+
+__all__ = ["batches", "copy_files", "missing_copies", "sizes_of"]
+
+_FILES_AT_ONCE = 256
+_BYTES_AT_ONCE = 64 * 1024 * 1024
+_ASKED_ONE_BY_ONE_MAX = 16
+
+
+def missing_copies(wanted: Mapping[str, int], there: Iterable[Entry]) -> dict[str, int]:
+    """Return what of `wanted`, paths with sizes, is not there in full."""
+    missing = dict(wanted)
+    for entry in there:
+        if isinstance(entry, ObjectInfo) and wanted.get(entry.path) == entry.size:
+            del missing[entry.path]
+    return missing
+
+
+def batches(sizes: Mapping[str, int], files_max: int, bytes_max: int) -> Iterator[list[str]]:
+    """Yield the paths in groups of bounded number and size; a file that is too large alone goes alone."""
+    batch: list[str] = []
+    size_bytes = 0
+    for path, size in sizes.items():
+        if batch and (len(batch) == files_max or size_bytes + size > bytes_max):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(path)
+        size_bytes += size
+    if batch:
+        yield batch
+
+
+def sizes_of(store: Store, paths: Set[str]) -> dict[str, int]:
+    """Return the sizes of the files at these paths in order of the paths, or refuse if one is missing."""
+    found: dict[str, int] = {}
+    if len(paths) <= _ASKED_ONE_BY_ONE_MAX:
+        asked = {path: store.size(path) for path in sorted(paths)}
+        found = {path: size for path, size in asked.items() if size is not None}
+    else:
+        for entry in store.list():
+            if isinstance(entry, ObjectInfo) and entry.path in paths:
+                found[entry.path] = entry.size
+    if len(found) < len(paths):
+        absent = min(paths - found.keys())
+        raise FormatError(
+            f"{absent} and {len(paths) - len(found) - 1} others are missing in {store.uri}, though the version needs "
+            "them: run `mangrove check` to see what it affects"
+        )
+    return found
+
+
+def copy_files(source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch) -> None:
+    """Copy the files, each of the size that is said, in bounded groups of parallel reads and writes."""
+    done = bytes_done = 0
+    total, bytes_total = len(sizes), sum(sizes.values())
+    for batch in batches(sizes, _FILES_AT_ONCE, _BYTES_AT_ONCE):
+        contents: dict[str, bytes] = {}
+        for path, data in zip(batch, source.read_many(batch), strict=True):
+            if data is None or len(data) != sizes[path]:
+                there = "is gone" if data is None else f"has {len(data)} bytes now"
+                raise StorageError(
+                    f"{path} in {source.uri} had {sizes[path]} bytes and {there}: it changed while it was copied. "
+                    "What was copied stays; export again"
+                )
+            contents[path] = data
+        destination.put_many(contents)
+        done += len(batch)
+        bytes_done += sum(sizes[path] for path in batch)
+        watch(Progress("copying", done, total, bytes_done, bytes_total))

@@ -1,0 +1,101 @@
+"""A store that reads what it lacks from another: how an export that is not full is opened."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+
+from mangrove.errors import FormatError, NotFoundError
+from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
+from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.maintenance.export_record import RECORD_PATH, decode_record
+from mangrove.storage.port import Entry, Store
+
+__all__ = ["LayeredStore", "opened_export"]
+
+_COMPLETE = "full"
+_LAYERS_MAX = 8
+_HINTS = frozenset({NEWER.hint_path, OLDER.hint_path})
+
+
+def opened_export(store: Store, open_store: Callable[[str], Store]) -> Store:
+    """Return the store to open a lakehouse through: itself, or on top of what it is an incomplete export of."""
+    layers = [store]
+    while len(layers) <= _LAYERS_MAX:
+        (data,) = layers[-1].read_many([RECORD_PATH])
+        record = None if data is None else decode_record(data, f"{RECORD_PATH} in {layers[-1].uri}")
+        if record is None or record.mode == _COMPLETE:
+            return reduce(lambda below, above: LayeredStore(above, below), reversed(layers))
+        layers.append(open_store(record.source))
+    raise FormatError(
+        f"{store.uri} is an export of an export, more than {_LAYERS_MAX} times over, or of itself: "
+        f"see {RECORD_PATH} in each of them"
+    )
+
+
+class LayeredStore:
+    """Writes and lists above; what is not there is read from below.
+
+    Which versions there are is a matter of the upper store alone: root nodes and
+    hints are never looked for below, where versions of the same numbers hold
+    something else.
+    """
+
+    def __init__(self, above: Store, below: Store) -> None:
+        self._above = above
+        self._below = below
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._above.uri
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them."""
+        try:
+            return self._above.read(path, start, length)
+        except NotFoundError:
+            if _names_a_version(path):
+                raise
+            return self._below.read(path, start, length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where neither store has it."""
+        found = self._above.read_many(paths)
+        lacking = [number for number, data in enumerate(found) if data is None and not _names_a_version(paths[number])]
+        if lacking:
+            below = self._below.read_many([paths[number] for number in lacking])
+            for number, data in zip(lacking, below, strict=True):
+                found[number] = data
+        return found
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        size = self._above.size(path)
+        return self._below.size(path) if size is None and not _names_a_version(path) else size
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        return self._above.exists(path) or (not _names_a_version(path) and self._below.exists(path))
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies above under `prefix`: what lies below belongs to somebody else."""
+        return self._above.list(prefix, start_after=start_after, delimiter=delimiter)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object above."""
+        self._above.put(path, data)
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects above."""
+        self._above.put_many(objects)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object above only if the path is free there."""
+        return self._above.create(path, data)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects above."""
+        self._above.delete_many(paths)
+
+
+def _names_a_version(path: str) -> bool:
+    return path in _HINTS or any(RootNames(digits).is_root(path) for digits in ROOT_DIGITS_KNOWN)

@@ -1,0 +1,64 @@
+"""Copies between stores: bounded groups, nothing twice, sizes checked."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import FormatError, StorageError
+from mangrove.maintenance.copying import batches, copy_files, missing_copies, sizes_of
+from mangrove.maintenance.progress import Progress, unwatched
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import Entry, ObjectInfo, Prefix
+
+SIZES = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.integers(0, 50), max_size=20)
+
+
+@given(SIZES, st.integers(1, 5), st.integers(1, 60))
+def test_groups_are_bounded_and_hold_each_file_once(sizes: dict[str, int], files_max: int, bytes_max: int) -> None:
+    groups = list(batches(sizes, files_max, bytes_max))
+    assert [path for group in groups for path in group] == list(sizes)
+    for group in groups:
+        assert 1 <= len(group) <= files_max
+        assert len(group) == 1 or sum(sizes[path] for path in group) <= bytes_max
+
+
+@given(SIZES, SIZES)
+def test_what_is_there_in_full_is_not_copied_again(wanted: dict[str, int], there: dict[str, int]) -> None:
+    listed: list[Entry] = [Prefix("p/"), *(ObjectInfo(path, size, 0) for path, size in there.items())]
+    missing = missing_copies(wanted, listed)
+    assert missing == {path: size for path, size in wanted.items() if there.get(path) != size}
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_sizes_come_from_the_store_and_a_missing_file_is_named(count: int) -> None:
+    store = CountingStore(MemoryStore())
+    store.put_many({f"f{number:02d}": b"x" * number for number in range(count)})
+    paths = {f"f{number:02d}" for number in range(count)}
+    before = store.requests
+    assert sizes_of(store, paths) == {path: int(path[1:]) for path in sorted(paths)}
+    assert (store.requests - before).total == (1 if count > 16 else count)
+    with pytest.raises(FormatError, match="absent"):
+        sizes_of(store, paths | {"absent"})
+
+
+def test_files_are_copied_as_they_are_and_progress_ends_at_the_total() -> None:
+    source, destination = MemoryStore(), MemoryStore()
+    contents = {f"data/{number}": bytes([number % 256]) * number for number in range(600)}
+    source.put_many(contents)
+    seen: list[Progress] = []
+    copy_files(source, destination, {path: len(data) for path, data in contents.items()}, seen.append)
+    assert {path: destination.read(path) for path in contents} == contents
+    assert len(seen) == 3
+    last = seen[-1]
+    assert (last.files_done, last.bytes_done) == (last.files_total, last.bytes_total) == (600, 600 * 599 // 2)
+    assert str(last) == "copying: 600 of 600 files, 175.5 KiB of 175.5 KiB"
+
+
+def test_a_file_that_changed_since_it_was_listed_stops_the_copy() -> None:
+    source = MemoryStore()
+    source.put("a", b"12")
+    with pytest.raises(StorageError, match="has 2 bytes now"):
+        copy_files(source, MemoryStore(), {"a": 3}, unwatched)
+    with pytest.raises(StorageError, match="is gone"):
+        copy_files(source, MemoryStore(), {"b": 3}, unwatched)

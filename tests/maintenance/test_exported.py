@@ -1,0 +1,69 @@
+"""The names of exports and what is recorded for them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError
+from mangrove.maintenance.export_record import ExportRecord, decode_record, encode_record
+from mangrove.maintenance.exported import check_export_name, export_named, exports_of, location_of, root_paths
+from mangrove.model.settings import LakehouseSettings
+
+
+def recording(**locations: str) -> LakehouseSettings:
+    return LakehouseSettings(exported_snapshots=locations)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "s3://archive/lake/", "file:///a%20b/"]))
+def test_the_version_of_an_export_is_read_from_where_its_root_lies(version: int, uri: str) -> None:
+    for root in (None, *root_paths(version)):
+        settings = recording(kept=location_of(uri, version, root))
+        assert export_named(settings, "kept").version == version
+
+
+def test_the_root_node_of_an_export_is_recorded_as_the_format_says() -> None:
+    (shorter, _) = root_paths(100)
+    assert location_of("s3://archive/lake/", 100, shorter) == (
+        "s3://archive/lake/_00100110000000000000000000000000.ipc"
+    )
+
+
+def test_exports_are_listed_by_name() -> None:
+    settings = recording(b=location_of("", 2, None), a=location_of("", 1, None))
+    assert [(export.name, export.version) for export in exports_of(settings)] == [("a", 1), ("b", 2)]
+
+
+def test_a_name_that_nobody_recorded_is_not_found_and_the_others_are_named() -> None:
+    with pytest.raises(NotFoundError, match="year-end"):
+        export_named(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
+    with pytest.raises(NotFoundError, match="none"):
+        export_named(LakehouseSettings(), "other")
+
+
+def test_a_location_that_does_not_say_its_version_is_refused() -> None:
+    with pytest.raises(FormatError, match="elsewhere"):
+        exports_of(recording(odd="s3://elsewhere/root.ipc"))
+
+
+@pytest.mark.parametrize("name", ["", "41", "2026-11-01", " year", "year ", "-x", "y" * 201])
+def test_what_time_travel_takes_for_a_number_or_a_time_is_no_name(name: str) -> None:
+    with pytest.raises(InvalidInputError):
+        check_export_name(name)
+
+
+@pytest.mark.parametrize("name", ["year-end", "Jahresende 2026", "été"])
+def test_what_starts_with_a_letter_is_a_name(name: str) -> None:
+    check_export_name(name)
+
+
+def test_a_record_survives_its_file() -> None:
+    record = ExportRecord("s3://b/lake/", "été", 7, "partial", ("a.b", "c"))
+    assert decode_record(encode_record(record), "here") == record
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"source": 1, "name": "", "version": "", "mode": "", "tables": []}']
+)
+def test_a_damaged_record_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode_record(data, "here")
