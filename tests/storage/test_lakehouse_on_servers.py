@@ -1,0 +1,38 @@
+"""A lakehouse on real servers: commits race there, and nothing is lost."""
+
+import threading
+
+import pytest
+
+from mangrove.effects import real_effects
+from mangrove.layouts.tree.metastore import create_tree, open_tree
+from mangrove.metastore import Changes
+from mangrove.model.locators import Kind, NamespaceLocator
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.opening import open_store
+from mangrove.testing.contract_objects import namespace, put, table
+from mangrove.testing.servers import RealServer
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.mark.parametrize("name", ["seaweedfs_server", "azurite_server"])
+def test_writers_on_a_real_server_lose_nothing(name: str, request: pytest.FixtureRequest) -> None:
+    server: RealServer = request.getfixturevalue(name)
+    uri = f"{server.uri}lakehouse/"
+    metastore = create_tree(real_effects(open_store(uri, server.options)), LakehouseSettings(order=8), Changes("made"))
+    put(metastore, metastore.latest(), namespace("sales"))
+
+    def work(worker: int) -> None:
+        mine = open_tree(real_effects(open_store(uri, server.options)))
+        for number in range(15):
+            put(mine, mine.latest(), table("sales", f"w{worker}-{number:02d}"))
+
+    workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    newest = open_tree(real_effects(open_store(uri, server.options))).latest()
+    assert newest.version == 1 + 4 * 15
+    assert len(list(newest.children(Kind.TABLE, NamespaceLocator("sales")))) == 4 * 15
