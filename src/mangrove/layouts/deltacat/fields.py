@@ -1,0 +1,128 @@
+"""Reading and writing the fields of a body, keeping those that this release does not know.
+
+What our model has and DeltaCAT's has not is JSON text under the key `mangrove`,
+which DeltaCAT carries along when it writes the body again.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.deltacat.packed import Packed
+from mangrove.model.json_form import Json
+from mangrove.model.properties import Properties
+
+__all__ = ["EXTRAS", "Fields", "changed_properties", "extras_text", "with_extras"]
+
+EXTRAS: Final = "mangrove"
+T = TypeVar("T")
+
+
+class Fields:
+    """A map from a file, asked for its fields one by one, each with the type that it must have."""
+
+    def __init__(self, fields: Packed, path: str) -> None:
+        self.raw = fields
+        self._path = path
+        self.extras = self._read_extras()
+
+    def maybe(self, name: str, wanted: type[T]) -> T | None:
+        """Return a field, or None where it is missing or null."""
+        value = self.raw.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            raise self.refused(f"the field {name!r} is {value!r}, which is not {wanted.__name__}")
+        return value
+
+    def must(self, name: str, wanted: type[T]) -> T:
+        """Return a field that cannot be missing."""
+        value = self.maybe(name, wanted)
+        if value is None:
+            raise self.refused(f"it lacks the field {name!r}")
+        return value
+
+    def inner(self, *names: str) -> "Fields":
+        """Return the map that lies inside this one, field by field."""
+        found = self
+        for name in names:
+            found = Fields(found.must(name, dict), f"{found._path}: {name}")
+        return found
+
+    def each(self, name: str) -> "list[Fields]":
+        """Return the maps of a list, which may be missing."""
+        items: list[Any] = self.maybe(name, list) or []
+        if not all(isinstance(item, dict) for item in items):
+            raise self.refused(f"the field {name!r} is no list of maps")
+        return [Fields(item, f"{self._path}: {name}[{place}]") for place, item in enumerate(items)]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of text, which may be missing."""
+        items: list[Any] = self.maybe(name, list) or []
+        if not all(isinstance(item, str) for item in items):
+            raise self.refused(f"the field {name!r} is no list of text")
+        return tuple(items)
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number that is written as text, or None."""
+        text = self.maybe(name, str)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit()):
+            raise self.refused(f"the field {name!r} is {text!r}: Mangrove knows table versions without words only")
+        return int(text)
+
+    def properties(self, name: str = "properties") -> Properties:
+        """Return free properties; a value that is no text is shown as JSON."""
+        found: dict[Any, Any] = self.maybe(name, dict) or {}
+        return Properties({str(key): _text(value) for key, value in found.items()})
+
+    def refused(self, problem: str) -> FormatError:
+        """Return the error that says what is wrong with this map."""
+        return FormatError(f"{self._path}: {problem}. Run `mangrove check` to see what else is affected")
+
+    def _read_extras(self) -> dict[str, Json]:
+        text = self.raw.get(EXTRAS)
+        if text is None:
+            return {}
+        try:
+            extras = json.loads(text)
+        except (ValueError, TypeError) as error:
+            raise self.refused(f"the field {EXTRAS!r} is no JSON") from error
+        if not isinstance(extras, dict):
+            raise self.refused(f"the field {EXTRAS!r} is no JSON object")
+        return extras
+
+
+def changed_properties(properties: Mapping[str, str], before: object) -> dict[str, Any] | None:
+    """Return properties to write, with each that did not change as it was, whatever its type."""
+    known: Mapping[Any, Any] = before if isinstance(before, dict) else {}
+    if not properties and before is None:
+        return None
+    return {
+        key: known[key] if key in known and _text(known[key]) == value else value for key, value in properties.items()
+    }
+
+
+def with_extras(fields: dict[str, Any], extras: Mapping[str, Json]) -> dict[str, Any]:
+    """Return the fields with what DeltaCAT does not know, if there is any."""
+    text = extras_text(extras)
+    fields.pop(EXTRAS, None)
+    return fields | ({EXTRAS: text} if text else {})
+
+
+def extras_text(extras: Mapping[str, Json]) -> str:
+    """Return extras as JSON text without those that are null or empty; nothing at all is the empty text."""
+    kept = {name: value for name, value in extras.items() if value not in (None, [], {})}
+    try:
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if kept else ""
+    except ValueError as error:
+        raise InvalidInputError(f"a value cannot be stored as JSON: {error}") from error
+
+
+def _text(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,34 @@
+"""MessagePack maps with text as keys, which all files of the DeltaCAT layout are."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgpack  # type: ignore[import-untyped]
+
+from mangrove.errors import FormatError, InvalidInputError
+
+__all__ = ["Packed", "pack", "unpack"]
+
+Packed: TypeAlias = Mapping[str, Any]
+
+
+def pack(fields: Packed) -> bytes:
+    """Return the bytes of a map, with its fields in the order given."""
+    try:
+        data = msgpack.packb(fields, use_bin_type=True)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise InvalidInputError(f"a value cannot be stored as MessagePack: {error}") from error
+    assert isinstance(data, bytes)
+    return data
+
+
+def unpack(data: bytes, path: str) -> dict[str, Any]:
+    """Return the map that the file at `path` holds."""
+    try:
+        # Damage shows as one of these; a hostile length is bounded by the size of the data.
+        fields = msgpack.unpackb(data, raw=False, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise FormatError(f"{path} is not MessagePack ({error}): run `mangrove check`") from error
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+        raise FormatError(f"{path} holds no map of fields: run `mangrove check`")
+    return fields

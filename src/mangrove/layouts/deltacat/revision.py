@@ -1,0 +1,108 @@
+"""A format revision of the DeltaCAT layout as one value, so that nothing above the codecs asks which one it is."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.log_paths import flat_log_path, minute_log_path
+
+__all__ = ["DELTACAT_2", "SEED", "Revision", "digest_of", "revision_named"]
+
+_LEVEL_1: Final = 1_000_000
+_LEVEL_2: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What differs between the seed's form and what DeltaCAT 2.x reads and writes."""
+
+    name: str
+    layout: str
+    """What people choose when they make a lakehouse."""
+    names_parents: bool
+    """Whether the canonical string of a name starts with that of its parent."""
+    fans_out: bool
+    """Whether files with a revision number lie two folders deeper, so that no folder holds too many."""
+    maps_aliases: bool
+    """Whether streams and partitions are found by a mapping too, and partitions say their newest position."""
+    remapping: str
+    """What the operation is called that leads a name to another object."""
+    time_units_per_milli: int
+    start_offset: int
+    """Added to each start time. DeltaCAT's own nearly never end so, which tells our transactions from its."""
+    end_offset: int
+    log_path: Callable[[str, int], str]
+    """Where the log of a transaction lies, by its id and its end time."""
+
+    def canonical(self, parent: str, *parts: str) -> str:
+        """Return the string that names an object below its parent, whose own such string is `parent`."""
+        return "|".join([parent, *parts] if self.names_parents and parent else parts)
+
+    def start_at(self, millis: int) -> int:
+        """Return the start time of a transaction of ours in the units of this format revision."""
+        return millis * self.time_units_per_milli + self.start_offset
+
+    def end_at(self, millis: int) -> int:
+        """Return the end time of a transaction of ours, which lies after a start in the same millisecond."""
+        return millis * self.time_units_per_milli + self.end_offset
+
+    def millis_of(self, time: int) -> int:
+        """Return the millisecond in which a time of this format revision lies."""
+        return time // self.time_units_per_milli
+
+    def numbered_path(self, folder: str, number: int, file_name: str) -> str:
+        """Return where a file with a revision number lies in its folder.
+
+        >>> DELTACAT_2.numbered_path("rev", 1234567, "x")
+        'rev/2000000/235000/x'
+        """
+        if not self.fans_out:
+            return f"{folder}/{file_name}"
+        level_1 = -(-number // _LEVEL_1) * _LEVEL_1
+        level_2 = -(-(number - (level_1 - _LEVEL_1)) // _LEVEL_2) * _LEVEL_2
+        return f"{folder}/{level_1}/{level_2}/{file_name}"
+
+
+SEED: Final = Revision(
+    name="seed",
+    layout="deltacat",
+    names_parents=True,
+    fans_out=False,
+    maps_aliases=False,
+    remapping="update",
+    time_units_per_milli=1,
+    start_offset=0,
+    end_offset=0,
+    log_path=flat_log_path,
+)
+DELTACAT_2: Final = Revision(
+    name="2",
+    layout="deltacat-2",
+    names_parents=False,
+    fans_out=True,
+    maps_aliases=True,
+    remapping="replace",
+    time_units_per_milli=1_000_000,
+    start_offset=999_983,
+    end_offset=999_999,
+    log_path=minute_log_path,
+)
+
+
+def revision_named(name: object) -> Revision:
+    """Return the format revision that a guard names."""
+    for revision in (SEED, DELTACAT_2):
+        if revision.name == name:
+            return revision
+    raise FormatError(f"{name!r} is no format revision of the DeltaCAT layout that this release knows")
+
+
+def digest_of(canonical: str) -> str:
+    """Return the name of the folder that maps a canonical string to an id.
+
+    >>> digest_of("MyNamespace|MyTable")
+    '1caf260945a7fc2b42a65815b669ca2526ecd126'
+    """
+    return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
