@@ -1,0 +1,49 @@
+"""Deciding by keys of the index whether a transaction can follow a rival that committed first."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mangrove.layouts.deltacat.guard import Written
+from mangrove.layouts.deltacat.keys import KeyRange
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.staging import SETTINGS_WRITTEN
+from mangrove.metastore import Changes, Isolation, Scan
+from mangrove.model.locators import Kind, Locator
+
+__all__ = ["Footprint", "footprint_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What must be untouched for a transaction to follow others: single keys of the index, and ranges of them."""
+
+    keys: frozenset[str]
+    ranges: tuple[KeyRange, ...]
+
+    def touched_by(self, written: Iterable[Written]) -> list[str]:
+        """Return what people call those of the objects that a rival wrote which stand in the way."""
+        return [one.said for one in written if one.key in self.keys or self._covers(one.key)]
+
+    def _covers(self, key: str) -> bool:
+        return any(first <= key < end for first, end in self.ranges)
+
+
+def footprint_of(changes: Changes, isolation: Isolation, base: CatalogSnapshot) -> Footprint:
+    """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
+    single: set[Locator] = {locator for locator in changes.puts if locator.kind is not Kind.DELTA} | changes.deletes
+    scans: set[Scan] = set()
+    watched: set[Locator | Scan] = set(changes.guards)
+    if isolation is Isolation.SERIALIZABLE:
+        watched |= changes.reads | changes.scans
+    for item in watched:
+        if isinstance(item, Scan):
+            scans.add(item)
+        else:
+            single.add(item)
+    # What lies in a namespace that did not exist can only be met by whoever made that namespace,
+    # and to write there takes writing the namespace too.
+    keys = {key for locator in single if (key := base.key_of(locator)) is not None}
+    if changes.settings is not None:
+        keys.add(SETTINGS_WRITTEN.key)
+    ranges = [found for scan in scans if (found := base.range_of(scan)) is not None]
+    return Footprint(frozenset(keys), tuple(ranges))

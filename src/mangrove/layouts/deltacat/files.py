@@ -1,0 +1,100 @@
+"""Reading the immutable files of the DeltaCAT layout, each of them once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mangrove.betree.node import Node
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.bodies import Body, decode_body
+from mangrove.layouts.deltacat.index import Stored, decode_node
+from mangrove.layouts.deltacat.revision import Revision
+from mangrove.model.locators import Kind
+from mangrove.storage.port import Store
+from mangrove.storage.recent import Recent
+
+__all__ = ["CatalogFiles", "Wanted"]
+
+_CACHE_BYTES_MAX = 128 * 1024 * 1024
+_DECODED_PER_STORED_BYTE = 3
+"""What text in Python objects takes more than in a MessagePack file, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A revision of an object that is to be read."""
+
+    kind: Kind
+    folder: str
+    stored: Stored
+
+
+class CatalogFiles:
+    """The revision files and index nodes of one catalog.
+
+    Their paths hold a transaction's id or an id of their own, so that what was
+    read once stays true; guards, the log and the hint are not read here.
+    """
+
+    def __init__(self, store: Store, revision: Revision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
+        self.store = store
+        self.revision = revision
+        self.logged = ""
+        """The newest log file that is known to be there, so that nobody asks for it again."""
+        self._nodes: Recent[Node] = Recent(cache_bytes_max)
+        self._bodies: Recent[Body] = Recent(cache_bytes_max // 2)
+
+    def nodes(self, pointers: Sequence[str]) -> list[Node]:
+        """Return the nodes at these paths, reading those that are not held with one request for many."""
+        found = {pointer: self._nodes.get(pointer) for pointer in pointers}
+        missing = [pointer for pointer, node in found.items() if node is None]
+        for pointer, data in zip(missing, self._read(missing), strict=True):
+            node = decode_node(data, pointer)
+            self.hold_node(pointer, node, len(data))
+            found[pointer] = node
+        return [held for pointer in pointers if (held := found[pointer]) is not None]
+
+    def hold_node(self, pointer: str, node: Node, size_bytes: int) -> None:
+        """Hold a node that was just read or written."""
+        self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
+
+    def hold_body(self, path: str, body: Body, size_bytes: int) -> None:
+        """Hold a body that was just read or written."""
+        self._bodies.put(path, body, size_bytes * _DECODED_PER_STORED_BYTE)
+
+    def bodies(self, wanted: Sequence[Wanted]) -> list[Body]:
+        """Return the bodies of these revisions, reading those that are not held with one request for many."""
+        paths = [self.path_of(one) for one in wanted]
+        found = {path: self._bodies.get(path) for path in paths}
+        by_path = dict(zip(paths, wanted, strict=True))
+        missing = [path for path, body in found.items() if body is None]
+        for path, data in zip(missing, self._read(missing), strict=True):
+            one = by_path[path]
+            body = decode_body(one.kind, data, one.folder, path)
+            self.hold_body(path, body, len(data))
+            found[path] = body
+        return [held for path in paths if (held := found[path]) is not None]
+
+    def path_of(self, wanted: Wanted) -> str:
+        """Return where a revision's file lies."""
+        file = wanted.stored.file(wanted.folder)
+        return self.revision.numbered_path(file.folder, file.number, file.file_name)
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Write new files, in parallel; nothing counts them yet."""
+        if len(files) == 1:
+            ((path, data),) = files.items()
+            self.store.put(path, data)
+        elif files:
+            self.store.put_many(files)
+
+    def _read(self, paths: Sequence[str]) -> list[bytes]:
+        if not paths:
+            return []
+        contents = self.store.read_many(paths)
+        for path, data in zip(paths, contents, strict=True):
+            if data is None:
+                raise FormatError(
+                    f"{path} is missing in {self.store.uri}, though a version that is kept points to it: "
+                    "run `mangrove check` to see what it affects"
+                )
+        return [data for data in contents if data is not None]

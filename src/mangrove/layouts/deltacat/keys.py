@@ -1,0 +1,157 @@
+"""The keys of the index: one for each name, each object, and each sequence of numbered files.
+
+    1 <namespace's name>                 → its folder              4 <shared transaction's name> → its folder
+    2 <namespace's id> <table's name>    → its folder              3 … the same for views
+    5 … 8 <the parts of the locator>     → its newest revision
+    o <folder>                           → the newest revision of an object that has a name
+    x <folder>                           → how many revisions an object had before it was deleted
+    y <mapping folder>                   → how many files it has, and the id that the newest leads to
+
+Parts are joined by a character that is less than all that a name or an id may
+hold, so that keys sort as locators do. Numbers have a fixed width.
+"""
+
+from typing import Final, NamedTuple, TypeAlias
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.metastore import Parent
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    SharedTransactionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+
+__all__ = [
+    "Below",
+    "KeyRange",
+    "below_of",
+    "deleted_key",
+    "folder_of",
+    "key_of_below",
+    "locator_of_below",
+    "mapping_key",
+    "name_key",
+    "name_of",
+    "object_key",
+    "range_below",
+]
+
+Below: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
+"""Locators of what lies below a table, which hold ids only."""
+
+_SEPARATOR: Final = "\t"
+_DIGITS: Final = 19
+_LAST_CHARACTER: Final = 0x10FFFF
+_BELOW: Final[dict[Kind, type[Below]]] = {
+    Kind.TABLE_VERSION: TableVersionLocator,
+    Kind.STREAM: StreamLocator,
+    Kind.PARTITION: PartitionLocator,
+    Kind.DELTA: DeltaLocator,
+}
+
+
+class KeyRange(NamedTuple):
+    """All keys from `first` up to, but not with, `end`."""
+
+    first: str
+    end: str
+
+
+def name_key(kind: Kind, namespace_id: str, name: str) -> str:
+    """Return the key of a name; namespaces and shared transactions lie in no namespace."""
+    return _joined(str(int(kind)), *([namespace_id] if kind in (Kind.TABLE, Kind.VIEW) else []), name)
+
+
+def name_of(key: str) -> str:
+    """Return the name whose key this is."""
+    return key.rpartition(_SEPARATOR)[2]
+
+
+def key_of_below(locator: Below) -> str:
+    """Return the key of an object below a table."""
+    return _joined(str(int(locator.kind)), *_texts(locator.parts))
+
+
+def locator_of_below(key: str) -> Below:
+    """Return the locator of an object below a table."""
+    kind, *parts = key.split(_SEPARATOR)
+    return below_of(Kind(int(kind)), parts)
+
+
+def below_of(kind: Kind, parts: list[str]) -> Below:
+    """Return the locator of an object below a table from the text of its parts."""
+    try:
+        values = [int(part) if place in (2, 5) else part for place, part in enumerate(parts)]
+        return _BELOW[kind](*values)  # type: ignore[arg-type]
+    except (ValueError, TypeError, InvalidInputError) as error:
+        raise FormatError(
+            f"{'/'.join(parts)} is no {kind.word} that Mangrove can show: table versions and stream positions "
+            "are whole numbers"
+        ) from error
+
+
+def folder_of(locator: Below) -> str:
+    """Return the folder of an object below a table."""
+    return "/".join(str(part) for part in locator.parts)
+
+
+def object_key(folder: str) -> str:
+    """Return the key of the newest revision of an object that has a name."""
+    return _joined("o", folder)
+
+
+def deleted_key(folder: str) -> str:
+    """Return the key under which a deleted object's last revision number is kept."""
+    return _joined("x", folder)
+
+
+def mapping_key(folder: str) -> str:
+    """Return the key of the newest file of a mapping folder."""
+    return _joined("y", folder)
+
+
+def range_below(kind: Kind, parent: Parent, namespace_id: str, prefix: str, after: Locator | None) -> KeyRange:
+    """Return where the keys of the objects of a kind below a parent lie."""
+    match parent:
+        case None:
+            parts: list[str] = []
+        case NamespaceLocator():
+            parts = [namespace_id]
+        case TableIdentity():
+            parts = [parent.namespace_id, parent.table_id]
+        case _:
+            parts = _texts(parent.parts)
+    start = _joined(str(int(kind)), *parts, prefix)
+    first = start
+    match after:
+        case None:
+            pass
+        case NamespaceLocator() | SharedTransactionLocator() | TableLocator() | ViewLocator():
+            first = max(start, name_key(kind, namespace_id, after.name) + "\0")
+        case _:
+            first = max(start, key_of_below(after) + "\0")
+    return KeyRange(first, _end_of(start))
+
+
+def _joined(*parts: str) -> str:
+    return _SEPARATOR.join(parts)
+
+
+def _texts(parts: tuple[str | int, ...]) -> list[str]:
+    return [f"{part:0{_DIGITS}}" if isinstance(part, int) else part for part in parts]
+
+
+def _end_of(prefix: str) -> str:
+    """Return the least text that is greater than all that start with `prefix`."""
+    kept = prefix.rstrip(chr(_LAST_CHARACTER))
+    following = ord(kept[-1]) + 1
+    # Surrogates are no characters, and no file could hold them.
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)

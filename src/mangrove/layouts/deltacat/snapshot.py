@@ -1,0 +1,199 @@
+"""One version of the whole catalog, read through the index in its guard."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from mangrove.betree import search
+from mangrove.betree.node import Entry, Node
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.bodies import Body
+from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
+from mangrove.layouts.deltacat.guard import Guard
+from mangrove.layouts.deltacat.index import Stored, read_mapped, read_named, read_stored
+from mangrove.layouts.deltacat.keys import (
+    KeyRange,
+    folder_of,
+    key_of_below,
+    locator_of_below,
+    mapping_key,
+    name_key,
+    name_of,
+    object_key,
+    range_below,
+)
+from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
+from mangrove.layouts.deltacat.revision import digest_of
+from mangrove.metastore import Commit, Parent, Scan
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    SharedTransactionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import STREAM_FORMAT, Object, TableVersion
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["CatalogSnapshot"]
+
+_PAGE_FIRST, _PAGE_MAX = 16, 512
+
+
+class CatalogSnapshot:
+    """A version, pinned for reading."""
+
+    def __init__(self, files: CatalogFiles, guard: Guard) -> None:
+        self.files = files
+        self.guard = guard
+        self._settings: LakehouseSettings | None = None
+
+    @property
+    def version(self) -> int:
+        """The version's number."""
+        return self.guard.version
+
+    @property
+    def commit(self) -> Commit:
+        """The history's line about this version."""
+        return self.guard.commit
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """The lakehouse's own definition; another program's catalog has none, and then it is the default."""
+        if self._settings is None:
+            stored = self.stored_at(object_key(SETTINGS_FOLDER))
+            settings = LakehouseSettings()
+            if stored is not None:
+                (body,) = self.files.bodies([Wanted(Kind.LAKEHOUSE, SETTINGS_FOLDER, stored)])
+                assert isinstance(body.value, LakehouseSettings)
+                settings = body.value
+            self._settings = settings
+        return self._settings
+
+    def get(self, locator: Locator) -> Object | None:
+        """Return the object, or None if there is none."""
+        return self.get_many([locator])[0]
+
+    def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
+        """Return the objects in the order asked, with one request for many."""
+        bodies = self.bodies(locators)
+        return [None if body is None else self._shown(at, body) for at, body in zip(locators, bodies, strict=True)]
+
+    def bodies(self, locators: Sequence[Locator]) -> list[Body | None]:
+        """Return the objects with all fields that their bodies have."""
+        places = [self._wanted(locator) for locator in locators]
+        found = iter(self.files.bodies([place for place in places if place is not None]))
+        return [None if place is None else next(found) for place in places]
+
+    def children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
+        entries = self._entries(Scan(kind, parent, prefix), after)
+        page = _PAGE_FIRST
+        while batch := list(islice(entries, page)):
+            ways = [self._locator(kind, parent, entry.key) for entry in batch]
+            wanted = [self._wanted_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
+            for way, body in zip(ways, self.files.bodies(wanted), strict=True):
+                yield way, self._shown(way, body)
+            page = min(2 * page, _PAGE_MAX)
+
+    def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
+        """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        found = self.range_of(Scan(kind, parent))
+        last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
+        return None if last is None else self._locator(kind, parent, last.key)
+
+    def value_of(self, key: str) -> str | None:
+        """Return what the index says under a key."""
+        return search.get(self.guard.root, key, self.read_nodes)
+
+    def stored_at(self, key: str) -> Stored | None:
+        """Return the newest revision that the index has under a key."""
+        text = self.value_of(key)
+        return None if text is None else read_stored(text)
+
+    def namespace_id(self, name: str) -> str | None:
+        """Return the id of the namespace that has this name now; it is what its folder is called."""
+        text = self.value_of(name_key(Kind.NAMESPACE, "", name))
+        return None if text is None else read_named(text).folder
+
+    def key_of(self, locator: Locator) -> str | None:
+        """Return the index's key for a locator, or None for what lies in no namespace that exists."""
+        match locator:
+            case TableLocator() | ViewLocator():
+                namespace_id = self.namespace_id(locator.namespace)
+                return None if namespace_id is None else name_key(locator.kind, namespace_id, locator.name)
+            case NamespaceLocator() | SharedTransactionLocator():
+                return name_key(locator.kind, "", locator.name)
+            case _:
+                return key_of_below(locator)
+
+    def range_of(self, scan: Scan, after: Locator | None = None) -> KeyRange | None:
+        """Return where the keys of what a scan covers lie, or None if its namespace does not exist."""
+        namespace_id: str | None = ""
+        if isinstance(scan.parent, NamespaceLocator):
+            namespace_id = self.namespace_id(scan.parent.name)
+        if namespace_id is None:
+            return None
+        return range_below(scan.kind, scan.parent, namespace_id, scan.prefix, after)
+
+    def read_nodes(self, pointers: Sequence[str]) -> list[Node]:
+        """Return the nodes that the pointers of this index lead to."""
+        return self.files.nodes(pointers)
+
+    def _entries(self, scan: Scan, after: Locator | None) -> Iterator[Entry]:
+        found = self.range_of(scan, after)
+        return iter(()) if found is None else search.scan(self.guard.root, found.first, found.end, self.read_nodes)
+
+    def _wanted(self, locator: Locator) -> Wanted | None:
+        key = self.key_of(locator)
+        value = None if key is None else self.value_of(key)
+        return None if key is None or value is None else self._wanted_at(locator.kind, locator, Entry(key, value))
+
+    def _wanted_at(self, kind: Kind, locator: Locator, entry: Entry) -> Wanted:
+        match locator:
+            case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator():
+                folder = read_named(entry.value).folder
+                stored = self.stored_at(object_key(folder))
+                if stored is None:
+                    raise FormatError(f"the index has no revision of {folder}, to which a name leads: damaged")
+                return Wanted(kind, folder, stored)
+            case _:
+                return Wanted(kind, folder_of(locator), read_stored(entry.value))
+
+    def _locator(self, kind: Kind, parent: Parent, key: str) -> Locator:
+        match kind:
+            case Kind.NAMESPACE:
+                return NamespaceLocator(name_of(key))
+            case Kind.SHARED_TRANSACTION:
+                return SharedTransactionLocator(name_of(key))
+            case Kind.TABLE | Kind.VIEW:
+                assert isinstance(parent, NamespaceLocator)
+                locator = TableLocator if kind is Kind.TABLE else ViewLocator
+                return locator(parent.name, name_of(key))
+            case _:
+                return locator_of_below(key)
+
+    def _shown(self, locator: Locator, body: Body) -> Object:
+        """Return the object as this version has it.
+
+        Another program keeps a table version's stream in a mapping only, and may
+        have put another stream in the place of the one that we noted.
+        """
+        if not isinstance(locator, TableVersionLocator) or not isinstance(body.value, TableVersion):
+            return body.value
+        noted = body.value.latest_stream_id
+        if noted is not None and self._has_stream(locator, noted):
+            return body.value
+        folder = f"{folder_of(locator)}/{digest_of(STREAM_FORMAT)}"
+        mapped = read_mapped(self.value_of(mapping_key(folder))).target
+        return replace(body.value, latest_stream_id=mapped) if mapped else body.value
+
+    def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
+        stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)
+        return self.value_of(key_of_below(stream)) is not None

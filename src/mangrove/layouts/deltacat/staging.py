@@ -1,0 +1,43 @@
+"""Turning a transaction's changes into the files that it writes and the messages that the index takes."""
+
+from typing import Final
+
+from mangrove.layouts.deltacat.bodies import named_fields
+from mangrove.layouts.deltacat.draft import Draft, Staged
+from mangrove.layouts.deltacat.files import Wanted
+from mangrove.layouts.deltacat.guard import Written
+from mangrove.layouts.deltacat.keys import object_key
+from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.staged_below import stage_below
+from mangrove.layouts.deltacat.staged_names import NAMED, stage_names
+from mangrove.metastore import Changes
+from mangrove.model.locators import Kind
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["SETTINGS_WRITTEN", "stage"]
+
+SETTINGS_WRITTEN: Final = Written(object_key(SETTINGS_FOLDER), "the lakehouse's own definition")
+
+
+def stage(base: CatalogSnapshot, changes: Changes, transaction: str) -> Staged:
+    """Return the changes as files with revision numbers that follow those of `base`."""
+    for locator in changes.puts:
+        if locator.kind in NAMED:
+            base.settings.check_object_name(locator.kind, str(locator.parts[-1]))
+    draft = Draft(base, transaction)
+    stage_names(draft, changes)
+    stage_below(draft, changes)
+    if changes.settings is not None:
+        _stage_settings(draft, changes.settings)
+    return draft.staged()
+
+
+def _stage_settings(draft: Draft, settings: LakehouseSettings) -> None:
+    key = SETTINGS_WRITTEN.key
+    current = draft.base.stored_at(key)
+    wanted = [] if current is None else [Wanted(Kind.LAKEHOUSE, SETTINGS_FOLDER, current)]
+    before = [body.fields for body in draft.base.files.bodies(wanted)]
+    fields = named_fields(settings, before[0] if before else None)
+    draft.set(key, draft.put(SETTINGS_FOLDER, current, settings, fields).text)
+    draft.touch_key(SETTINGS_WRITTEN)

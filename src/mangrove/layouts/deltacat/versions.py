@@ -1,0 +1,77 @@
+"""Finding the guards of versions."""
+
+from collections.abc import Sequence
+
+from mangrove.layouts.deltacat.guard import Guard, decode_guard
+from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOLDER, guard_path, version_of
+from mangrove.metastore import newest_version
+from mangrove.storage.port import ObjectInfo, Store
+
+__all__ = ["encode_hint", "find_newest", "kept_versions", "read_adopted", "read_guard", "read_guards"]
+
+_HINT_DIGITS_MAX = 20
+
+
+def read_guard(store: Store, version: int) -> Guard | None:
+    """Return the guard of a version, or None if there is none."""
+    return read_guards(store, [version])[0]
+
+
+def read_guards(store: Store, versions: Sequence[int]) -> list[Guard | None]:
+    """Return the guards of several versions, None where there is none."""
+    paths = [guard_path(version) for version in versions]
+    return [
+        None if data is None else decode_guard(data, path)
+        for path, data in zip(paths, store.read_many(paths), strict=True)
+    ]
+
+
+def read_adopted(store: Store) -> Guard | None:
+    """Return the version in which what another program had committed was taken over, or None."""
+    (data,) = store.read_many([ADOPTED_PATH])
+    return None if data is None else decode_guard(data, ADOPTED_PATH)
+
+
+def encode_hint(version: int) -> bytes:
+    """Return the content of the hint."""
+    return str(version).encode()
+
+
+def find_newest(store: Store) -> Guard | None:
+    """Return the newest guard, or None if there is none.
+
+    The hint may be missing, unreadable, behind or ahead. Then the search starts
+    at the first version, and only where that has expired, too, from a listing.
+    """
+    (hint,) = store.read_many([HINT_PATH])
+    known = _decode_hint(hint)
+    newest = None if known is None else _newest_after(store, known)
+    if newest is not None:
+        return newest
+    adopted = read_adopted(store)
+    first = 0 if adopted is None else adopted.version + 1
+    newest = _newest_after(store, first)
+    if newest is None and adopted is None:
+        kept = kept_versions(store)
+        newest = _newest_after(store, kept[-1]) if kept else None
+    return newest or adopted
+
+
+def kept_versions(store: Store) -> list[int]:
+    """Return all versions that have a guard of their own, oldest first, from a listing."""
+    entries = store.list(VERSION_FOLDER)
+    return [version_of(entry.path) for entry in entries if isinstance(entry, ObjectInfo)]
+
+
+def _newest_after(store: Store, known: int) -> Guard | None:
+    """Return the newest guard if `known` is a version that has one; one request more if it is the newest itself."""
+    guard = read_guard(store, known)
+    if guard is None:
+        return None
+    newest = newest_version(lambda version: store.exists(guard_path(version)), known)
+    return guard if newest == known else read_guard(store, newest)
+
+
+def _decode_hint(data: bytes | None) -> int | None:
+    text = b"" if data is None else data.strip()
+    return int(text) if text.isdigit() and len(text) <= _HINT_DIGITS_MAX else None
