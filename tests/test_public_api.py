@@ -3,23 +3,26 @@
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import mangrove
 import mangrove.errors
 
+ERRORS = {
+    "AlreadyExistsError",
+    "ConflictError",
+    "FormatError",
+    "InvalidInputError",
+    "MangroveError",
+    "NotFoundError",
+    "StorageError",
+}
 PUBLIC = {
-    "mangrove": set[str](),
-    "mangrove.errors": {
-        "AlreadyExistsError",
-        "ConflictError",
-        "FormatError",
-        "InvalidInputError",
-        "MangroveError",
-        "NotFoundError",
-        "StorageError",
-    },
+    "mangrove": {"Isolation", "Lakehouse", "create", "open", *ERRORS},
+    "mangrove.errors": ERRORS,
     "mangrove.spark.session": {"LOCAL_SETTINGS", "local_session"},
 }
 
@@ -54,3 +57,17 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     source = "import sys, mangrove; print(*({'obstore', 'pyarrow', 'pyspark'} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, text=True)
     assert answer.stdout.split() == []
+
+
+def test_a_lakehouse_is_made_and_opened_by_its_uri(tmp_path: Path) -> None:
+    made = mangrove.create(tmp_path / "lake", properties={"team": "sales"})
+    made.create_namespace("sales")
+    opened = mangrove.open(f"file://{tmp_path}/lake")
+    assert (opened.uri, opened.layout, opened.version) == (f"file://{tmp_path}/lake/", "tree", 1)
+    assert opened.settings.properties == {"team": "sales"}
+    with pytest.raises(mangrove.AlreadyExistsError, match="open it"):
+        mangrove.create(tmp_path / "lake", layout="deltacat")
+    with pytest.raises(mangrove.NotFoundError, match="no lakehouse"):
+        mangrove.open(tmp_path / "elsewhere")
+    with pytest.raises(mangrove.InvalidInputError, match="no layout"):
+        mangrove.create(tmp_path / "other", layout="odd")

@@ -72,11 +72,12 @@ class Transaction:
             raise InvalidInputError(f"transaction {self.id} is {self.state.value}: begin another one")
         return self._workspace
 
-    def commit(self) -> Snapshot:
-        """Make all of it real, and return the version that holds it."""
-        return self.committed().snapshot
+    @property
+    def base_version(self) -> int:
+        """The version on which it stands."""
+        return self._workspace.snapshot.version
 
-    def committed(self) -> Committed:
+    def commit(self) -> Committed:
         """Make all of it real, and return its changes as they were made real: deltas may have moved."""
         workspace = self.workspace
         self.state = State.FAILED

@@ -1,0 +1,1 @@
+"""The lakehouse as people use it: create, open, look back, change."""

@@ -1,0 +1,341 @@
+"""What can be asked of namespaces, tables and views, wherever they are seen.
+
+A lakehouse shows the newest version and commits each statement by itself, a
+transaction shows its own writes and keeps statements until it ends, a past
+version shows what was and refuses to change. All three are catalogs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.new_tables import new_table
+from mangrove.model.locators import (
+    Kind,
+    NamespaceLocator,
+    TableLocator,
+    ViewLocator,
+    parse_table_name,
+    parse_view_name,
+)
+from mangrove.model.names import split_name
+from mangrove.model.objects import Namespace, Table, TableType, View
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.transaction import namespaces, tables, views
+from mangrove.transaction.names import Reading, found_namespace, found_table, found_view
+from mangrove.transaction.transaction import Transaction
+
+__all__ = ["Catalog", "parsed_table"]
+
+T = TypeVar("T")
+
+
+class Catalog(ABC):
+    """Namespaces with their tables and views."""
+
+    clients: Mapping[str, CatalogClient]
+    """The other catalogs whose tables are federated here, by name."""
+
+    @abstractmethod
+    def reading(self) -> Reading:
+        """Return where objects are read from now."""
+
+    @abstractmethod
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+        """Run a statement in a transaction; `message` is for the history where it is committed by itself."""
+
+    @abstractmethod
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+
+    # Namespaces
+
+    def namespaces(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[LakeNamespace]:
+        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
+        following = None if after is None else NamespaceLocator(after)
+        found = self.reading().children(Kind.NAMESPACE, None, prefix=prefix, after=following)
+        for locator, value in islice(found, _checked_limit(limit)):
+            assert isinstance(locator, NamespaceLocator)
+            assert isinstance(value, Namespace)
+            yield LakeNamespace(self, locator, value)
+
+    def namespace(self, name: str | NamespaceLocator) -> LakeNamespace:
+        """Return a namespace."""
+        locator = _namespace(name)
+        return LakeNamespace(self, locator, found_namespace(self.reading(), locator))
+
+    def create_namespace(
+        self,
+        name: str | NamespaceLocator,
+        *,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        if_not_exists: bool = False,
+    ) -> LakeNamespace:
+        """Make a namespace."""
+        locator = _namespace(name)
+
+        def statement(transaction: Transaction) -> LakeNamespace:
+            workspace = transaction.workspace
+            there = workspace.get(locator) if if_not_exists else None
+            if not isinstance(there, Namespace):
+                there = Namespace(self.new_id(), locator.name, properties, description)
+                namespaces.create_namespace(workspace, locator, there)
+            return LakeNamespace(self, locator, there)
+
+        return self.change(statement, f"create namespace {locator}")
+
+    def alter_namespace(
+        self,
+        name: str | NamespaceLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] = (),
+        *,
+        description: str | None = None,
+    ) -> LakeNamespace:
+        """Put or remove properties of a namespace, or describe it anew."""
+        locator, gone = _namespace(name), tuple(remove)
+
+        def statement(transaction: Transaction) -> LakeNamespace:
+            workspace = transaction.workspace
+            namespaces.alter_namespace(workspace, locator, put=put, removed=gone, description=description)
+            return LakeNamespace(self, locator, found_namespace(workspace, locator))
+
+        return self.change(statement, f"alter namespace {locator}")
+
+    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
+        """Give a namespace another name; its tables and views come along untouched."""
+        old, new = _namespace(name), _namespace(to)
+
+        def statement(transaction: Transaction) -> LakeNamespace:
+            namespaces.rename_namespace(transaction.workspace, old, new)
+            return LakeNamespace(self, new, found_namespace(transaction.workspace, new))
+
+        return self.change(statement, f"rename namespace {old} to {new}")
+
+    def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
+        locator = _namespace(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                namespaces.drop_namespace(transaction.workspace, locator, cascade=cascade)
+
+        self.change(statement, f"drop namespace {locator}")
+
+    # Tables
+
+    def tables(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[LakeTable]:
+        """Yield the tables of a namespace in order of their names."""
+        reading, parent = self.reading(), _namespace(namespace)
+        found_namespace(reading, parent)
+        following = None if after is None else TableLocator(parent.name, after)
+        found = reading.children(Kind.TABLE, parent, prefix=prefix, after=following)
+        for locator, value in islice(found, _checked_limit(limit)):
+            assert isinstance(locator, TableLocator)
+            assert isinstance(value, Table)
+            yield LakeTable(self, locator, value)
+
+    def table(self, name: str | TableLocator) -> LakeTable:
+        """Return a table."""
+        locator = parsed_table(name)
+        return LakeTable(self, locator, found_table(self.reading(), locator))
+
+    def create_table(
+        self,
+        name: str | TableLocator,
+        schema: object | None = None,
+        *,
+        keys: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
+        table_type: TableType | str = TableType.MANAGED,
+        table_format: str | None = None,
+        location: str | None = None,
+        format_properties: Mapping[str, str] = NO_PROPERTIES,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        if_not_exists: bool = False,
+    ) -> LakeTable:
+        """Make a table; `schema` is SQL text, a pyarrow schema or a Spark StructType.
+
+        A table whose data others keep is of the type "external", with a location and
+        a format, or "federated", with the `format_properties` "catalog" and "table".
+        """
+        locator = parsed_table(name)
+        asked = partial(
+            new_table, locator, schema=schema, keys=keys, partition_by=partition_by, sort_by=sort_by,
+            table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
+            properties=properties, description=description,
+        )  # fmt: skip
+
+        def statement(transaction: Transaction) -> LakeTable:
+            workspace = transaction.workspace
+            there = workspace.get(locator) if if_not_exists else None
+            if not isinstance(there, Table):
+                made = asked(found_namespace(workspace, locator.parent).id, self.new_id)
+                tables.create_table(workspace, locator, made)
+                there = made.table
+            return LakeTable(self, locator, there)
+
+        return self.change(statement, f"create table {locator}")
+
+    def alter_table(
+        self,
+        name: str | TableLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] = (),
+        *,
+        description: str | None = None,
+    ) -> LakeTable:
+        """Put or remove properties of a table, or describe it anew."""
+        locator, gone = parsed_table(name), tuple(remove)
+
+        def statement(transaction: Transaction) -> LakeTable:
+            workspace = transaction.workspace
+            tables.alter_table(workspace, locator, put=put, removed=gone, description=description)
+            return LakeTable(self, locator, found_table(workspace, locator))
+
+        return self.change(statement, f"alter table {locator}")
+
+    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> LakeTable:
+        """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
+        old, new = parsed_table(name), parsed_table(to)
+
+        def statement(transaction: Transaction) -> LakeTable:
+            tables.rename_table(transaction.workspace, old, new)
+            return LakeTable(self, new, found_table(transaction.workspace, new))
+
+        return self.change(statement, f"rename table {old} to {new}")
+
+    def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
+        """Drop a table; the data of an external or federated one stays."""
+        locator = parsed_table(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                tables.drop_table(transaction.workspace, locator)
+
+        self.change(statement, f"drop table {locator}")
+
+    # Views
+
+    def views(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[LakeView]:
+        """Yield the views of a namespace in order of their names."""
+        reading, parent = self.reading(), _namespace(namespace)
+        found_namespace(reading, parent)
+        following = None if after is None else ViewLocator(parent.name, after)
+        found = reading.children(Kind.VIEW, parent, prefix=prefix, after=following)
+        for locator, value in islice(found, _checked_limit(limit)):
+            assert isinstance(locator, ViewLocator)
+            assert isinstance(value, View)
+            yield LakeView(self, locator, value)
+
+    def view(self, name: str | ViewLocator) -> LakeView:
+        """Return a view."""
+        locator = _view(name)
+        return LakeView(self, locator, found_view(self.reading(), locator))
+
+    def create_view(
+        self,
+        name: str | ViewLocator,
+        sql: str,
+        *,
+        reads: Sequence[str] = (),
+        dialect: str = "spark",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        or_replace: bool = False,
+    ) -> LakeView:
+        """Make a view, or with `or_replace` put it in the place of another view; `reads` are what its query reads."""
+        locator = _view(name)
+        value = View(self.new_id(), locator.name, sql, dialect, None, tuple(reads), properties, description)
+
+        def statement(transaction: Transaction) -> LakeView:
+            views.create_view(transaction.workspace, locator, value, or_replace=or_replace)
+            return LakeView(self, locator, found_view(transaction.workspace, locator))
+
+        return self.change(statement, f"create view {locator}")
+
+    def alter_view(
+        self,
+        name: str | ViewLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] = (),
+        *,
+        description: str | None = None,
+    ) -> LakeView:
+        """Put or remove properties of a view, or describe it anew."""
+        locator, gone = _view(name), tuple(remove)
+
+        def statement(transaction: Transaction) -> LakeView:
+            views.alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
+            return LakeView(self, locator, found_view(transaction.workspace, locator))
+
+        return self.change(statement, f"alter view {locator}")
+
+    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
+        """Give a view another name, in its namespace or in another."""
+        old, new = _view(name), _view(to)
+
+        def statement(transaction: Transaction) -> LakeView:
+            views.rename_view(transaction.workspace, old, new)
+            return LakeView(self, new, found_view(transaction.workspace, new))
+
+        return self.change(statement, f"rename view {old} to {new}")
+
+    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
+        """Drop a view; what it reads stays."""
+        locator = _view(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                views.drop_view(transaction.workspace, locator)
+
+        self.change(statement, f"drop view {locator}")
+
+
+def _namespace(name: str | NamespaceLocator) -> NamespaceLocator:
+    if isinstance(name, NamespaceLocator):
+        return name
+    parts = split_name(name)
+    if len(parts) != 1:
+        raise InvalidInputError(
+            f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
+        )
+    return NamespaceLocator(parts[0])
+
+
+def parsed_table(name: str | TableLocator) -> TableLocator:
+    """Return the table that is meant."""
+    return name if isinstance(name, TableLocator) else parse_table_name(name)
+
+
+def _view(name: str | ViewLocator) -> ViewLocator:
+    return name if isinstance(name, ViewLocator) else parse_view_name(name)
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit is not None and limit < 0:
+        raise InvalidInputError(f"a list of {limit} entries was asked for: a limit is a number from 0")
+    return limit

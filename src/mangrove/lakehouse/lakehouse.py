@@ -1,0 +1,162 @@
+"""The lakehouse: its newest version as a catalog, its transactions, its history."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final, TypeVar
+
+from mangrove.effects import Effects
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.layouts import LaidOut
+from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
+from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.maintenance.exported import export_named
+from mangrove.metastore import Isolation, Snapshot
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.history import HistoryLine, line_of
+from mangrove.transaction.transaction import Transaction
+
+__all__ = ["Lakehouse"]
+
+T = TypeVar("T")
+_ATTEMPTS: Final = 10
+_PAUSE_SECONDS_MAX: Final = 1.0
+
+
+class Lakehouse(Catalog):
+    """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
+
+    def __init__(self, effects: Effects, laid_out: LaidOut, clients: Mapping[str, CatalogClient]) -> None:
+        self.effects = effects
+        self.layout = laid_out.layout
+        self.metastore = laid_out.metastore
+        self.clients = clients
+
+    def __repr__(self) -> str:
+        return f"<lakehouse {self.uri} in the {self.layout} layout>"
+
+    @property
+    def uri(self) -> str:
+        """Where it lies, ending in one `/`."""
+        return self.effects.store.uri
+
+    @property
+    def version(self) -> int:
+        """The number of the newest version."""
+        return self.metastore.latest().version
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """Its own definition: sizes, retention, properties, exports."""
+        return self.metastore.latest().settings
+
+    def reading(self) -> Snapshot:
+        """Return the newest version."""
+        return self.metastore.latest()
+
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+        """Commit one statement by itself, and run it again where a rival was faster.
+
+        It saw nothing before it began, so nobody could tell the second run from a
+        first one that began later.
+        """
+        return self.run(lambda transaction: statement(transaction.core), message=message)
+
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+        return self.effects.new_id()
+
+    def transaction(
+        self,
+        isolation: Isolation | str = Isolation.SNAPSHOT,
+        *,
+        message: str = "",
+        author: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        time_limit: str | timedelta | None = None,
+    ) -> LakeTransaction:
+        """Begin a transaction on the newest version, to be used in a `with` block.
+
+        `message`, `author` and `properties` are for the history.
+        """
+        core = Transaction(
+            self.metastore,
+            self.metastore.latest(),
+            self.effects.new_id(),
+            self.effects.now_millis,
+            _isolation(isolation),
+            message=message,
+            author=author,
+            properties=properties,
+            limit_millis=None if time_limit is None else millis_of_duration(time_limit),
+        )
+        return LakeTransaction(core, self.effects.new_id, self.clients)
+
+    def run(
+        self,
+        work: Callable[[LakeTransaction], T],
+        isolation: Isolation | str = Isolation.SNAPSHOT,
+        *,
+        message: str = "",
+        author: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        attempts: int = _ATTEMPTS,
+    ) -> T:
+        """Commit what `work` does in a transaction, and begin again from the start where a rival was faster.
+
+        `work` may run several times, each time on a newer version, so it should do
+        nothing outside its transaction.
+        """
+        if attempts < 1:
+            raise InvalidInputError(f"{attempts} attempts were asked for: give at least one")
+        for attempt in range(attempts):
+            transaction = self.transaction(isolation, message=message, author=author, properties=properties)
+            try:
+                with transaction:
+                    return work(transaction)
+            except ConflictError:
+                if attempt == attempts - 1:
+                    raise
+            self.effects.pause(min(_PAUSE_SECONDS_MAX, 0.01 * 2**attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    def at(self, where: int | str | datetime) -> PastLakehouse:
+        """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
+        return PastLakehouse(self.snapshot_at(where), self.clients)
+
+    def snapshot_at(self, where: int | str | datetime) -> Snapshot:
+        """Return the version of a moment."""
+        match parse_moment(where):
+            case VersionMoment(version):
+                return self.metastore.at_version(version)
+            case TimeMoment(millis):
+                return self.metastore.at_time(millis)
+            case NamedMoment(name):
+                return self.metastore.at_version(export_named(self.settings, name).version)
+
+    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryLine]:
+        """Yield the versions that are kept, newest first: those before a version, so many."""
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"{limit} lines of history were asked for: a limit is a number from 0")
+        return (line_of(commit) for commit in islice(self.metastore.history(before=before), limit))
+
+    def alter(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int
+    ) -> LakehouseSettings:
+        """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        return self.run(
+            lambda transaction: transaction.alter_settings(put, remove, **settings), message="alter lakehouse"
+        )
+
+
+def _isolation(given: Isolation | str) -> Isolation:
+    try:
+        return Isolation(given.lower()) if isinstance(given, str) else Isolation(given)
+    except ValueError:
+        raise InvalidInputError(
+            f"{given!r} is no level of isolation: use one of {', '.join(one.value for one in Isolation)}"
+        ) from None

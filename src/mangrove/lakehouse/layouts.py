@@ -1,0 +1,67 @@
+"""Finding out which layout lies somewhere, and making a new lakehouse in one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.effects import Effects
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.metastore import Changes, Metastore
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["LAYOUTS", "LaidOut", "create_laid_out", "open_laid_out"]
+
+LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
+"""What can be asked for: a layout, where needed with its other format revision."""
+_TREE: Final = "tree"
+_DELTACAT: Final = "deltacat"
+
+# The layouts import Arrow and protobuf, which take longer than all the rest: only who opens a lakehouse waits for them.
+# ruff: noqa: PLC0415
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A lakehouse's versions, and the name of the layout in which they lie."""
+
+    layout: str
+    metastore: Metastore
+
+
+def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> LaidOut:
+    """Make a new lakehouse where there is none, in this layout or in the other."""
+    from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog
+    from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
+    from mangrove.layouts.tree.metastore import create_tree
+    from mangrove.layouts.tree.revision import NEWER, OLDER
+    from mangrove.layouts.tree.versions import find_root_names
+
+    makers: dict[str, tuple[str, Callable[[], Metastore]]] = {
+        "tree": (_TREE, lambda: create_tree(effects, settings, changes, NEWER)),
+        "tree-older": (_TREE, lambda: create_tree(effects, settings, changes, OLDER)),
+        "deltacat": (_DELTACAT, lambda: create_catalog(effects, settings, changes, SEED)),
+        "deltacat-2": (_DELTACAT, lambda: create_catalog(effects, settings, changes, DELTACAT_2)),
+    }
+    if layout not in makers:
+        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+    name, make = makers[layout]
+    is_other_there = has_catalog(effects.store) if name == _TREE else find_root_names(effects.store) is not None
+    if is_other_there:
+        raise AlreadyExistsError(
+            f"there is a lakehouse at {effects.store.uri} already, in the other layout: "
+            "open it, or choose another place for a new one"
+        )
+    return LaidOut(name, make())
+
+
+def open_laid_out(effects: Effects) -> LaidOut:
+    """Open the lakehouse that is there, whichever layout and format revision it has."""
+    from mangrove.layouts.deltacat.metastore import has_catalog, open_catalog
+    from mangrove.layouts.tree.metastore import open_tree
+
+    try:
+        return LaidOut(_TREE, open_tree(effects))
+    except NotFoundError:
+        if has_catalog(effects.store):
+            return LaidOut(_DELTACAT, open_catalog(effects))
+        raise

@@ -1,0 +1,91 @@
+"""Reading what people say about when and how long: versions, times, names of exports, durations."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+
+__all__ = ["Moment", "NamedMoment", "TimeMoment", "VersionMoment", "millis_of_duration", "parse_moment"]
+
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION: Final = re.compile(r"\s*([0-9]+)\s*(ms|s|m|h|d|w)\s*")
+_STARTS_LIKE_A_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMoment:
+    """A version by its number."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeMoment:
+    """Whatever was the newest version at a time."""
+
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMoment:
+    """The version that was exported under a name."""
+
+    name: str
+
+
+Moment: TypeAlias = VersionMoment | TimeMoment | NamedMoment
+
+
+def parse_moment(where: int | str | datetime) -> Moment:
+    """Return what `where` means: a number is a version, a date or time is a time, any other text an export's name.
+
+    A time without a zone is in UTC, so that it means the same on every machine.
+
+    >>> parse_moment("41"), parse_moment("2026-11-01T00:00:00Z"), parse_moment("year-end")
+    (VersionMoment(version=41), TimeMoment(millis=1793491200000), NamedMoment(name='year-end'))
+    """
+    if isinstance(where, bool) or not isinstance(where, int | str | datetime):
+        raise InvalidInputError(f"{where!r} is no point in history: give a version, a time or the name of an export")
+    if isinstance(where, int):
+        return VersionMoment(where)
+    if isinstance(where, datetime):
+        return TimeMoment(_millis(where))
+    text = where.strip()
+    if text.isascii() and text.isdecimal():
+        return VersionMoment(int(text))
+    if not _STARTS_LIKE_A_DATE.match(text):
+        return NamedMoment(text)
+    try:
+        return TimeMoment(_millis(datetime.fromisoformat(text)))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{where!r} is no time: write one such as 2026-11-01 or 2026-11-01T08:30:00Z"
+        ) from error
+
+
+def millis_of_duration(duration: str | timedelta) -> int:
+    """Return a duration such as `90s`, `30m`, `6h` or `7d` in milliseconds.
+
+    >>> millis_of_duration("6h")
+    21600000
+    """
+    if isinstance(duration, timedelta):
+        millis = duration // timedelta(milliseconds=1)
+    else:
+        match = _DURATION.fullmatch(duration)
+        if match is None:
+            raise InvalidInputError(
+                f"{duration!r} is no duration: write a number and one of {', '.join(_UNITS)}, as in 6h"
+            )
+        millis = int(match[1]) * _UNITS[match[2]]
+    if millis <= 0:
+        raise InvalidInputError(f"a duration of {duration!r} is over at once: give a longer one")
+    return millis
+
+
+def _millis(moment: datetime) -> int:
+    in_utc = moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment
+    return (in_utc - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,146 @@
+"""Turning what people say about a new table into the objects that it consists of."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.locators import TableLocator
+from mangrove.model.names import quoted_name
+from mangrove.model.objects import Stream, Table, TableType, TableVersion
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import parse_partition_scheme, parse_sort_scheme
+from mangrove.model.sql_text import parse_schema
+from mangrove.transaction.tables import NewTable
+
+__all__ = ["FEDERATED_CATALOG", "FEDERATED_TABLE", "new_table", "schema_of"]
+
+FEDERATED_CATALOG: Final = "catalog"
+FEDERATED_TABLE: Final = "table"
+_FULL_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
+
+
+def schema_of(given: object) -> Schema:
+    """Return the schema that is given as SQL text, as our own value, as pyarrow's or as Spark's."""
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str):
+        return parse_schema(given)
+    origin = type(given).__module__.partition(".")[0]
+    if origin == "pyarrow":
+        # pyarrow takes long to import, and whoever hands in its schema has done so.
+        from mangrove.model.arrow_form import schema_from_arrow  # noqa: PLC0415
+
+        arrow: Any = given
+        return schema_from_arrow(arrow)
+    if origin == "pyspark" and hasattr(given, "fields"):
+        return parse_schema(", ".join(_spark_column(field) for field in given.fields))
+    raise InvalidInputError(
+        f"{given!r} is no schema: give SQL text such as 'id bigint not null, name string', "
+        "a pyarrow schema or a Spark StructType"
+    )
+
+
+def new_table(
+    locator: TableLocator,
+    namespace_id: str,
+    new_id: Callable[[], str],
+    *,
+    schema: object | None = None,
+    keys: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] = (),
+    table_type: TableType | str = TableType.MANAGED,
+    table_format: str | None = None,
+    location: str | None = None,
+    format_properties: Mapping[str, str] = NO_PROPERTIES,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    description: str | None = None,
+) -> NewTable:
+    """Return the table with all that it starts with, or say what does not fit together."""
+    kind = _table_type(table_type)
+    columns, key_ids = _with_keys(None if schema is None else schema_of(schema), keys, locator)
+    if kind is not TableType.MANAGED:
+        if partition_by or sort_by:
+            raise InvalidInputError(f"{locator} is {kind.value}: how its rows lie is not ours to say; leave it out")
+        _check_kept_elsewhere(locator, kind, location, table_format, format_properties)
+        table = Table(
+            new_id(), namespace_id, locator.name, kind, table_format or kind.name, description, properties,
+            format_properties, location, schema=columns, keys=key_ids,
+        )  # fmt: skip
+        return NewTable(table)
+    if location is not None:
+        raise InvalidInputError(
+            f"{locator} is managed, so its data lies inside the lakehouse and not at {location!r}: leave the location "
+            "out, or make the table external"
+        )
+    if columns is None:
+        raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
+    stream = Stream(new_id())
+    version = TableVersion(
+        1,
+        columns,
+        keys=key_ids,
+        partition_scheme=parse_partition_scheme(partition_by, columns),
+        sort_scheme=parse_sort_scheme(sort_by, columns),
+        latest_stream_id=stream.id,
+    )
+    table = Table(
+        new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
+        format_properties, latest_table_version=1, latest_active_table_version=1,
+    )  # fmt: skip
+    return NewTable(table, version, stream)
+
+
+def _table_type(given: TableType | str) -> TableType:
+    try:
+        return TableType(given.lower()) if isinstance(given, str) else TableType(given)
+    except ValueError:
+        raise InvalidInputError(
+            f"{given!r} is no type of table: use one of {', '.join(one.value for one in TableType)}"
+        ) from None
+
+
+def _with_keys(
+    schema: Schema | None, keys: Sequence[str], locator: TableLocator
+) -> tuple[Schema | None, tuple[int, ...]]:
+    """Return the ids of the key columns, and the schema in which they are NOT NULL: null equals nothing."""
+    if isinstance(keys, str):
+        raise InvalidInputError(f"the keys of {locator} are {keys!r}: give a list of column names")
+    if not keys:
+        return schema, ()
+    if schema is None:
+        raise InvalidInputError(f"{locator} has keys but no schema: give its columns too")
+    ids = tuple(schema.column(key).id for key in keys)
+    columns = (replace(column, nullable=column.nullable and column.id not in ids) for column in schema.columns)
+    return replace(schema, columns=tuple(columns)), ids
+
+
+def _check_kept_elsewhere(
+    locator: TableLocator,
+    kind: TableType,
+    location: str | None,
+    table_format: str | None,
+    format_properties: Mapping[str, str],
+) -> None:
+    if kind is TableType.EXTERNAL:
+        if location is None or not _FULL_URI.fullmatch(location):
+            raise InvalidInputError(
+                f"external table {locator} has the location {location!r}: give the full URI of its data, "
+                "as in s3://bucket/folder/"
+            )
+        if not table_format:
+            raise InvalidInputError(f"external table {locator} has no table_format: say how its files are read")
+        return
+    missing = {FEDERATED_CATALOG, FEDERATED_TABLE} - format_properties.keys()
+    if missing or location is not None:
+        raise InvalidInputError(
+            f"federated table {locator} is found through another catalog's client: give format_properties with "
+            f"'{FEDERATED_CATALOG}' and '{FEDERATED_TABLE}', and no location"
+        )
+
+
+def _spark_column(field: Any) -> str:
+    return f"{quoted_name(field.name)} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"

@@ -1,0 +1,63 @@
+"""A version of the lakehouse as it was, to be read and not to be changed."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.handles import CatalogClient
+from mangrove.metastore import Snapshot
+from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.history import HistoryLine, line_of
+from mangrove.transaction.transaction import Transaction
+
+__all__ = ["PastLakehouse"]
+
+T = TypeVar("T")
+
+
+class PastLakehouse(Catalog):
+    """The whole lakehouse as one version has it; it never changes."""
+
+    def __init__(self, snapshot: Snapshot, clients: Mapping[str, CatalogClient]) -> None:
+        self.snapshot = snapshot
+        self.clients = clients
+
+    def __repr__(self) -> str:
+        return f"<lakehouse at version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        """The version's number."""
+        return self.snapshot.version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was committed."""
+        return self.line.created_at
+
+    @property
+    def line(self) -> HistoryLine:
+        """What the history says about it."""
+        return line_of(self.snapshot.commit)
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """The lakehouse's own definition."""
+        return self.snapshot.settings
+
+    def reading(self) -> Snapshot:
+        """Return the version."""
+        return self.snapshot
+
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:  # noqa: ARG002
+        """Refuse: what was cannot be changed."""
+        raise InvalidInputError(
+            f"cannot {message or 'change anything'} in version {self.version}, which is past: "
+            "change the lakehouse itself"
+        )
+
+    def new_id(self) -> str:
+        """Return an id that is never stored, since nothing is."""
+        return "unused"

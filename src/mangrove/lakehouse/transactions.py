@@ -1,0 +1,147 @@
+"""A transaction in the hands of a user: a catalog that keeps its changes until it ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.catalog import Catalog, parsed_table
+from mangrove.lakehouse.handles import CatalogClient
+from mangrove.metastore import Committed, Isolation
+from mangrove.model.locators import DeltaLocator, TableLocator
+from mangrove.model.objects import Delta, TableVersion
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.values import Value
+from mangrove.transaction.deltas import add_delta, put_table_version
+from mangrove.transaction.names import with_properties
+from mangrove.transaction.time_limit import time_limit_millis
+from mangrove.transaction.transaction import State, Transaction
+from mangrove.transaction.workspace import Workspace
+
+__all__ = ["LakeTransaction"]
+
+T = TypeVar("T")
+_CHANGEABLE = frozenset({"maximum_version_age_millis", "minimum_versions_to_keep"})
+
+
+class LakeTransaction(Catalog):
+    """Committed where its `with` block ends, forgotten where the block ends by an error.
+
+    Without a block, `commit` and `rollback` end it.
+    """
+
+    def __init__(
+        self, transaction: Transaction, new_id: Callable[[], str], clients: Mapping[str, CatalogClient]
+    ) -> None:
+        self.core = transaction
+        self.clients = clients
+        self.committed_as: Committed | None = None
+        self._new_id = new_id
+        self._is_entered = False
+
+    def __repr__(self) -> str:
+        return f"<{self.core.state.value} transaction {self.id} on version {self.base_version}>"
+
+    @property
+    def id(self) -> str:
+        """How the history will call it."""
+        return self.core.id
+
+    @property
+    def base_version(self) -> int:
+        """The version on which it stands."""
+        return self.core.base_version
+
+    @property
+    def isolation(self) -> Isolation:
+        """How much of what it saw must still hold when it commits."""
+        return self.core.isolation
+
+    @property
+    def state(self) -> State:
+        """Whether it is open, and how it ended if it is not."""
+        return self.core.state
+
+    @property
+    def version(self) -> int | None:
+        """The version that it became; None before it is committed."""
+        return None if self.committed_as is None else self.committed_as.snapshot.version
+
+    def reading(self) -> Workspace:
+        """Return what it sees: its own writes over the version on which it stands."""
+        return self.core.workspace
+
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+        """Run a statement; it is committed with all others."""
+        self.reading()
+        return statement(self.core)
+
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+        return self._new_id()
+
+    def add_delta(self, table: str | TableLocator, values: Sequence[Value | None], delta: Delta) -> DeltaLocator:
+        """Add a delta to the partition of a table with these partition values.
+
+        The position is the one that it gets if nobody else commits first; after the
+        commit `committed_as` says which one it got.
+        """
+        return add_delta(self.reading(), parsed_table(table), values, delta, self.id)
+
+    def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
+        """Say anew what a table's rows are; with `stops_writers` what others planned by the old is refused."""
+        put_table_version(self.reading(), parsed_table(table), version, stops_writers=stops_writers)
+
+    def alter_settings(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Sequence[str] = (), **changed: int
+    ) -> LakehouseSettings:
+        """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        workspace = self.reading()
+        fixed = changed.keys() - _CHANGEABLE
+        if fixed:
+            raise InvalidInputError(
+                f"{min(fixed)} of a lakehouse cannot be changed: these can, {', '.join(sorted(_CHANGEABLE))}"
+            )
+        properties = with_properties(workspace.settings.properties, put, remove)
+        altered = replace(workspace.settings, properties=properties, **changed)  # type: ignore[arg-type]
+        time_limit_millis(altered)
+        workspace.settings = altered
+        return altered
+
+    def commit(self, message: str | None = None) -> int:
+        """Make all of it real together, and return the version that holds it."""
+        self.reading()
+        if message is not None:
+            self.core.message = message
+        self.committed_as = self.core.commit()
+        return self.committed_as.snapshot.version
+
+    def rollback(self) -> None:
+        """Forget all of it; nothing of it was ever visible."""
+        self.core.rollback()
+
+    def transaction(self, **_: Any) -> NoReturn:
+        """Refuse: transactions do not nest."""
+        raise InvalidInputError(
+            f"transaction {self.id} is open: transactions do not nest. Use this one, or begin another from the "
+            "lakehouse, which will not see what this one wrote"
+        )
+
+    def __enter__(self) -> "LakeTransaction":
+        self.reading()
+        if self._is_entered:
+            self.transaction()
+        self._is_entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.state is not State.OPEN:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()

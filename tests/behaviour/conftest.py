@@ -1,0 +1,52 @@
+"""What every test of behaviour gets: a lakehouse in each layout and format revision."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import Clock, repeatable_effects
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    assert isinstance(request.param, str)
+    return request.param
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore(MemoryStore("memory://behaviour/"))
+
+
+@pytest.fixture
+def effects(store: CountingStore, clock: Clock) -> Effects:
+    return repeatable_effects(store, clock)
+
+
+@pytest.fixture
+def lake(effects: Effects, layout: str) -> Lakehouse:
+    return create_on(effects, layout=layout)
+
+
+@pytest.fixture
+def opened_again(store: CountingStore, clock: Clock) -> Callable[[], Lakehouse]:
+    """Return how another process would open the same lakehouse, knowing nothing of it."""
+    first_id = 10**6
+
+    def open_again() -> Lakehouse:
+        nonlocal first_id
+        first_id += 10**6
+        return open_on(repeatable_effects(store, clock, first_id))
+
+    return open_again
