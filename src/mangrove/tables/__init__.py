@@ -1,0 +1,1 @@
+"""What a table's data means, decided without touching any of it."""

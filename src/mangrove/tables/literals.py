@@ -1,0 +1,139 @@
+"""Turning what people write in a predicate into values of the column beside it.
+
+A number between two values that the column can hold moves to the nearer side, so
+that `amount < 0.005` on cents means `amount <= 0.00`.
+"""
+
+import datetime
+import decimal
+import math
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.sql_text import type_text
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    Time,
+    Timestamp,
+    TimestampTz,
+    TimeTz,
+    Varchar,
+)
+from mangrove.model.values import Value, canonical_value
+from mangrove.tables.predicates import Comparison, Operator, Predicate
+
+__all__ = ["Literal", "comparison", "value_of"]
+
+Literal: TypeAlias = bool | decimal.Decimal | str | bytes
+"""What stands in the text: true or false, a number, text, or bytes."""
+
+_EXACT: Final = decimal.Context(prec=100)
+_INTEGER_END: Final = 2**63
+_BELOW: Final = {Operator.LESS, Operator.LESS_OR_EQUAL}
+_ABOVE: Final = {Operator.GREATER, Operator.GREATER_OR_EQUAL}
+
+
+def comparison(column: Column, operator: Operator, literal: Literal) -> Predicate:
+    """Return the comparison of a column with what was written."""
+    unit = _unit_of(column)
+    if unit is not None and isinstance(literal, decimal.Decimal):
+        steps = literal.scaleb(-unit, _EXACT)
+        whole = int(steps.to_integral_value(decimal.ROUND_FLOOR, _EXACT))
+        if steps != whole and operator in _BELOW:
+            literal, operator = decimal.Decimal(whole).scaleb(unit, _EXACT), Operator.LESS_OR_EQUAL
+        elif steps != whole and operator in _ABOVE:
+            literal, operator = decimal.Decimal(whole + 1).scaleb(unit, _EXACT), Operator.GREATER_OR_EQUAL
+    return Comparison(column.id, operator, value_of(column, literal))
+
+
+def value_of(column: Column, literal: Literal) -> Value:
+    """Return the literal as a value of the column; refuse one that the column cannot hold."""
+    try:
+        value = _value_of(column, literal)
+    except ValueError as error:
+        raise _misfit(column, literal) from error
+    if value is None:
+        raise _misfit(column, literal)
+    return canonical_value(value, f"what column {column.name!r} is compared with")
+
+
+def _value_of(column: Column, literal: Literal) -> Value | None:
+    match column.type, literal:
+        case Boolean(), bool():
+            return literal
+        case _, bool():
+            return None
+        case Int2() | Int4() | Int8() | Decimal(), decimal.Decimal():
+            return _exact(column, literal)
+        case Float4() | Float8(), decimal.Decimal():
+            number = float(literal)
+            return number if math.isfinite(number) else None
+        case Float4() | Float8(), str():
+            return _infinity(literal)
+        case Char() | Varchar(), str():
+            return literal
+        case Fixed() | Binary(), bytes():
+            return literal
+        case Date(), str():
+            return datetime.date.fromisoformat(literal)
+        case Time() | TimeTz(), str():
+            time = datetime.time.fromisoformat(literal)
+            return _zoned(time, wanted=isinstance(column.type, TimeTz))
+        case Timestamp() | TimestampTz(), str():
+            moment = datetime.datetime.fromisoformat(literal)
+            return _zoned(moment, wanted=isinstance(column.type, TimestampTz))
+        case _:
+            return None
+
+
+def _unit_of(column: Column) -> int | None:
+    """Return the power of ten in which the column counts, for a column that counts exactly."""
+    match column.type:
+        case Int2() | Int4() | Int8():
+            return 0
+        case Decimal(_, scale):
+            return -scale
+        case _:
+            return None
+
+
+def _exact(column: Column, literal: decimal.Decimal) -> Value | None:
+    unit = _unit_of(column)
+    assert unit is not None
+    steps = literal.scaleb(-unit, _EXACT)
+    if steps != steps.to_integral_value():
+        return None
+    if isinstance(column.type, Decimal):
+        return literal if abs(steps) < decimal.Decimal(10) ** 38 else None
+    return int(steps) if -_INTEGER_END <= steps < _INTEGER_END else None
+
+
+def _infinity(literal: str) -> float | None:
+    word = literal.lower().removeprefix("+")
+    return {"infinity": math.inf, "inf": math.inf, "-infinity": -math.inf, "-inf": -math.inf}.get(word)
+
+
+def _zoned(value: datetime.datetime | datetime.time, *, wanted: bool) -> datetime.datetime | datetime.time | None:
+    """Return the value in UTC where a zone is wanted; one that has a zone where none is wanted cannot be meant."""
+    if not wanted:
+        return value if value.tzinfo is None else None
+    return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value
+
+
+def _misfit(column: Column, literal: Literal) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {column.name!r} is of type {type_text(column.type)} and cannot be compared with {literal!r}"
+        if not isinstance(literal, decimal.Decimal)
+        else f"column {column.name!r} is of type {type_text(column.type)}, which cannot hold {literal}"
+    )

@@ -1,0 +1,63 @@
+"""What a log of deltas means: which files are alive, and from which position on each of them counts.
+
+    APPEND, ADD     rows at the delta's position
+    UPSERT          rows at the delta's position, which hide earlier rows with the same keys
+    DELETE          keys that hide earlier rows; its data files are rows that stay
+    REPLACE         of all or through a position: nothing that stood there remains
+                    of locations: only those files go
+
+A replace through a position stands *at that position*, wherever in the log it was
+written. So what others added while a compaction ran still applies to its rows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mangrove.errors import FormatError
+from mangrove.model.manifests import DataFile, FileKind
+from mangrove.model.objects import Delta, DeltaType
+
+__all__ = ["LiveFile", "live_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that counts, and where it stands."""
+
+    file: DataFile
+    position: int
+    hides: bool
+    """Whether rows at earlier positions with the keys of this file are gone."""
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the file holds rows, not only keys."""
+        return self.file.kind is FileKind.DATA
+
+
+def live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
+    """Return the files that count after all of `deltas`, which are in order, by the position at which they stand."""
+    alive: list[LiveFile] = []
+    for delta in deltas:
+        assert delta.position is not None
+        position = delta.position
+        if delta.type is DeltaType.REPLACE:
+            if delta.replaced_locations:
+                gone = frozenset(delta.replaced_locations)
+                alive = [live for live in alive if live.file.location not in gone]
+            else:
+                through = position if delta.replaces_through is None else delta.replaces_through
+                alive = [live for live in alive if live.position > through]
+            if delta.replaces_through is not None:
+                position = delta.replaces_through
+        alive += [LiveFile(entry, position, _hides(delta, entry)) for entry in delta.manifest.entries]
+    return tuple(sorted(alive, key=lambda live: live.position))
+
+
+def _hides(delta: Delta, entry: DataFile) -> bool:
+    if entry.kind is FileKind.POSITION_DELETES:
+        raise FormatError(
+            f"{entry.location} deletes rows by their position, which this release does not read: "
+            "compact the table with the program that wrote it"
+        )
+    return entry.kind is FileKind.KEY_DELETES or delta.type is DeltaType.UPSERT

@@ -1,0 +1,152 @@
+"""The scan plan: which files a read opens, which keys hide rows of each, and why the rest is skipped."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mangrove.model.manifests import DataFile
+from mangrove.model.schemes import PartitionScheme
+from mangrove.model.types import Float4, Float8
+from mangrove.model.values import Value
+from mangrove.tables.live_files import LiveFile, live_files
+from mangrove.tables.predicates import Predicate, column_ids
+from mangrove.tables.pruning import UNKNOWN, ColumnFacts, PartitionFact, may_match, partition_may_match
+from mangrove.tables.table_state import Log, TableState
+
+__all__ = ["FileScan", "KeyFile", "ScanPlan", "SkippedFile", "plan_scan"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A file whose keys hide rows that stand before it."""
+
+    file: DataFile
+    position: int
+    key_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """A file of rows to open, and the files that can hide some of its rows."""
+
+    file: DataFile
+    position: int
+    log_values: tuple[Value | None, ...]
+    hidden_by: tuple[KeyFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file of rows that is not opened, and why."""
+
+    file: DataFile
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """Everything that a read does, in the order in which rows come."""
+
+    scans: tuple[FileScan, ...]
+    skipped: tuple[SkippedFile, ...] = ()
+
+    @property
+    def key_files(self) -> tuple[KeyFile, ...]:
+        """The files of keys that the read opens, each once."""
+        return tuple(dict.fromkeys(key_file for scan in self.scans for key_file in scan.hidden_by))
+
+
+def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan:
+    """Return how to read the rows of a table, or those that `predicate` means."""
+    scans: list[FileScan] = []
+    skipped: list[SkippedFile] = []
+    for log in state.logs:
+        alive = live_files(log.deltas)
+        hiding = _key_files(state, alive, predicate)
+        for live in alive:
+            if not live.is_data:
+                continue
+            reason = None if predicate is None else _reason_to_skip(state, log, live.file, predicate)
+            if live.file.row_count == 0:
+                reason = "it has no rows"
+            if reason is not None:
+                skipped.append(SkippedFile(live.file, reason))
+                continue
+            hidden_by = tuple(
+                key_file for key_file in hiding if key_file.position > live.position and _may_meet(live.file, key_file)
+            )
+            scans.append(FileScan(live.file, live.position, log.values, hidden_by))
+    return ScanPlan(tuple(scans), tuple(skipped))
+
+
+def _key_files(state: TableState, alive: Iterable[LiveFile], predicate: Predicate | None) -> list[KeyFile]:
+    found = []
+    for live in alive:
+        key_ids = live.file.key_ids or state.version.keys
+        if not live.hides or live.file.row_count == 0:
+            continue
+        # Where only keys are asked about, keys that are not meant hide nothing that is.
+        asks_keys_alone = predicate is not None and column_ids(predicate) <= set(key_ids)
+        if predicate is None or not asks_keys_alone or may_match(predicate, _facts_in(state, live.file)):
+            found.append(KeyFile(live.file, live.position, key_ids))
+    return found
+
+
+def _reason_to_skip(state: TableState, log: Log, file: DataFile, predicate: Predicate) -> str | None:
+    for scheme, values in _partitions_of(state, log, file):
+        facts = [
+            PartitionFact(field, state.schema.column_with_id(field.source_id).type, value)
+            for field, value in zip(scheme.fields, values, strict=True)
+            if state.schema.has_id(field.source_id)
+        ]
+        if not partition_may_match(predicate, facts):
+            return "its partition holds no such row"
+    if not may_match(predicate, _facts_in(state, file)):
+        return "its statistics rule such rows out"
+    return None
+
+
+def _partitions_of(
+    state: TableState, log: Log, file: DataFile
+) -> Iterable[tuple[PartitionScheme, tuple[Value | None, ...]]]:
+    if state.log_scheme.fields:
+        yield state.log_scheme, log.values
+    scheme = state.file_scheme
+    if file.partition_values is not None and scheme is not None and len(scheme.fields) == len(file.partition_values):
+        yield scheme, file.partition_values
+
+
+def _facts_in(state: TableState, file: DataFile) -> Callable[[int], ColumnFacts]:
+    written_by = next((schema for schema in state.version.schemas if schema.schema_id == file.schema_id), None)
+
+    def facts_of(column_id: int) -> ColumnFacts:
+        if written_by is not None and not written_by.has_id(column_id):
+            # The column came after the file, so it is null in all of its rows.
+            return ColumnFacts(may_be_value=False)
+        statistics = file.statistics_of(column_id)
+        if statistics is None:
+            return UNKNOWN
+        is_float = isinstance(state.schema.column_with_id(column_id).type, Float4 | Float8)
+        return ColumnFacts(
+            statistics.minimum,
+            statistics.maximum,
+            may_be_null=statistics.null_count != 0,
+            may_be_value=statistics.null_count is None or statistics.null_count < file.row_count,
+            may_be_nan=is_float and statistics.nan_count != 0,
+        )
+
+    return facts_of
+
+
+def _may_meet(file: DataFile, key_file: KeyFile) -> bool:
+    """Return whether a row of `file` can have one of the keys, by the bounds of each key column."""
+    for key_id in key_file.key_ids:
+        ours, theirs = file.statistics_of(key_id), key_file.file.statistics_of(key_id)
+        if ours is None or theirs is None:
+            continue
+        if _is_below(ours.maximum, theirs.minimum) or _is_below(theirs.maximum, ours.minimum):
+            return False
+    return True
+
+
+def _is_below(high: Value | None, low: Value | None) -> bool:
+    return high is not None and low is not None and type(high) is type(low) and bool(high < low)  # type: ignore[operator]

@@ -1,0 +1,112 @@
+"""The state of a table that engines read and write: its columns, and the logs of deltas that make its rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.objects import Delta, TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import UNPARTITIONED, PartitionScheme
+from mangrove.model.types import Column, Float4, Float8, is_nested
+from mangrove.model.values import Value
+
+__all__ = ["Log", "TableState", "keys_decide_partition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The deltas of one partition in the order in which they apply; keys are compared within a log only."""
+
+    values: tuple[Value | None, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "deltas", tuple(self.deltas))
+        positions = [delta.position for delta in self.deltas]
+        if None in positions or sorted(set(positions), key=lambda position: position or 0) != positions:
+            raise InvalidInputError(
+                f"the deltas of a log stand at the positions {positions}: each comes once, in order"
+            )
+
+    @property
+    def last_position(self) -> int:
+        """The position of the newest delta, or 0 where there is none."""
+        return (self.deltas[-1].position or 0) if self.deltas else 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as one transaction sees it."""
+
+    name: str
+    """What people call it, for messages."""
+    table_id: str
+    version: TableVersion
+    log_scheme: PartitionScheme = UNPARTITIONED
+    """By what the deltas are divided into logs: the table's partition scheme, or nothing."""
+    logs: tuple[Log, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logs", tuple(self.logs))
+        if self.version.schema is None:
+            raise InvalidInputError(f"{self.name} has no schema: its rows can be of any columns, so no engine reads it")
+        for log in self.logs:
+            if len(log.values) != len(self.log_scheme.fields):
+                raise InvalidInputError(
+                    f"{self.name} has a log with {len(log.values)} partition values, and its scheme has "
+                    f"{len(self.log_scheme.fields)} fields"
+                )
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that are valid now."""
+        assert self.version.schema is not None
+        return self.version.schema
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns that identify a row."""
+        return tuple(self.schema.column_with_id(key) for key in self.version.keys)
+
+    @property
+    def file_scheme(self) -> PartitionScheme | None:
+        """What partition values that stand at a file belong to, or None where that is not certain.
+
+        A file does not say which scheme it was written by. As long as a table has had
+        only one with fields, there is no doubt.
+        """
+        partitioned = [scheme for scheme in self.version.partition_schemes if scheme.fields]
+        return partitioned[0] if len(partitioned) == 1 else None
+
+    def log_with(self, values: Sequence[Value | None]) -> Log:
+        """Return the log with these partition values, empty if there is none yet."""
+        wanted = tuple(values)
+        return next((log for log in self.logs if log.values == wanted), Log(wanted))
+
+    def checked_keys(self, purpose: str) -> tuple[Column, ...]:
+        """Return the key columns; refuse a table without them, or with some whose values cannot be told apart."""
+        if not self.version.keys:
+            raise InvalidInputError(
+                f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
+            )
+        for column in self.key_columns:
+            if is_nested(column.type) or isinstance(column.type, Float4 | Float8):
+                raise InvalidInputError(
+                    f"{self.name} has the key {column.name!r} of a type whose values are not exact: "
+                    "keys are integers, decimals, text, bytes, booleans, dates or times"
+                )
+        if not keys_decide_partition(self.version.keys, self.log_scheme):
+            raise InvalidInputError(
+                f"the keys of {self.name} do not say in which partition a row lies, and its deltas are kept by "
+                "partition, so no row can be found by its key alone: add the partition columns to the keys"
+            )
+        return self.key_columns
+
+
+def keys_decide_partition(keys: Sequence[int], scheme: PartitionScheme) -> bool:
+    """Return whether rows with equal keys always lie in the same partition.
+
+    Where they do not, all deltas of a table go into one log: a row that moves from
+    one partition to another must be hidden in the first by what stands in the second.
+    """
+    return all(field.source_id in keys for field in scheme.fields)

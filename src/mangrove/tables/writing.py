@@ -1,0 +1,121 @@
+"""The write plan: where new files go, how large they are, and what each kind of write adds to a log."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.schema import Schema
+from mangrove.model.types import Struct, is_nested
+from mangrove.model.values import Value
+from mangrove.tables.table_state import TableState
+
+__all__ = [
+    "FILE_SIZE_BYTES",
+    "STATISTICS_COLUMNS_MAX",
+    "PlannedDelta",
+    "appended",
+    "compacted",
+    "data_file_path",
+    "deleted",
+    "overwritten",
+    "placed",
+    "rewritten",
+    "row_slices",
+    "statistics_columns",
+    "upserted",
+]
+
+FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
+"""How large the rows of one file may be in memory; the file is usually several times smaller."""
+STATISTICS_COLUMNS_MAX: Final = 64
+"""For how many columns bounds are kept. They are read at every scan, and few predicates name the hundredth column."""
+_AUTHOR: Final = Author("mangrove")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDelta:
+    """A delta, and the log to whose end it belongs."""
+
+    log_values: tuple[Value | None, ...]
+    delta: Delta
+
+
+def data_file_path(table_id: str, file_id: str) -> str:
+    """Return where a new file of a table lies; each attempt to write takes a fresh id, so nothing is ever replaced."""
+    return f"data/{table_id}/{file_id}.parquet"
+
+
+def row_slices(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each file, all about equally large."""
+    file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
+    ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
+    return [(start, end - start) for start, end in itertools.pairwise(ends)]
+
+
+def statistics_columns(schema: Schema, first: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
+    """Return the paths and ids of the columns whose bounds are kept; those of `first` come before others.
+
+    Only plain columns have an order, and only those in structs occur once per row.
+    """
+    inside_lists = {
+        path for path, column in schema.all_columns() if is_nested(column.type) and not isinstance(column.type, Struct)
+    }
+    plain = [
+        (path, column.id)
+        for path, column in schema.all_columns()
+        if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
+    ]
+    wanted = sorted(plain, key=lambda entry: entry[1] not in first)
+    return wanted[:STATISTICS_COLUMNS_MAX]
+
+
+def placed(
+    state: TableState, files: Iterable[tuple[tuple[Value | None, ...], DataFile]]
+) -> dict[tuple[Value | None, ...], list[DataFile]]:
+    """Return new files by the log that they belong to, with their partition values where the log does not say them."""
+    by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
+    for values, file in files:
+        if state.log_scheme.fields:
+            by_log.setdefault(values, []).append(file)
+        else:
+            noted = replace(file, partition_values=values) if values else file
+            by_log.setdefault((), []).append(noted)
+    return by_log
+
+
+def appended(files: Sequence[DataFile]) -> Delta:
+    """Return the delta that adds rows."""
+    return _delta(DeltaType.APPEND, files)
+
+
+def upserted(files: Sequence[DataFile], keys: Sequence[int]) -> Delta:
+    """Return the delta that adds rows and hides earlier ones with the same keys."""
+    return _delta(DeltaType.UPSERT, [replace(file, key_ids=tuple(keys)) for file in files])
+
+
+def deleted(key_files: Sequence[DataFile], keys: Sequence[int], staying: Sequence[DataFile] = ()) -> Delta:
+    """Return the delta that hides earlier rows with the given keys; `staying` are rows with such keys that remain."""
+    hiding = [replace(file, kind=FileKind.KEY_DELETES, key_ids=tuple(keys)) for file in key_files]
+    return _delta(DeltaType.DELETE, [*hiding, *staying])
+
+
+def overwritten(files: Sequence[DataFile]) -> Delta:
+    """Return the delta after which only the rows of `files` are left of its log."""
+    return _delta(DeltaType.REPLACE, files)
+
+
+def rewritten(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
+    """Return the delta that takes single files away and adds others."""
+    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
+
+
+def compacted(files: Sequence[DataFile], through: int) -> Delta:
+    """Return the delta whose files hold exactly what the log meant up to the position `through`."""
+    return replace(_delta(DeltaType.REPLACE, files), replaces_through=through)
+
+
+def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:
+    return Delta(delta_type, Manifest(tuple(files), author=_AUTHOR), author=_AUTHOR)

@@ -1,0 +1,108 @@
+"""A table as a plain list of rows, with which an engine's answers are compared."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from mangrove.model.schema import Schema
+from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn, IsNull, Operator, Predicate, StartsWith
+
+__all__ = ["TableModel", "truth"]
+
+_OPERATORS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+    Operator.EQUAL: lambda left, right: left == right,
+    Operator.UNEQUAL: lambda left, right: left != right,
+    Operator.LESS: lambda left, right: left < right,
+    Operator.LESS_OR_EQUAL: lambda left, right: left <= right,
+    Operator.GREATER: lambda left, right: left > right,
+    Operator.GREATER_OR_EQUAL: lambda left, right: left >= right,
+}
+
+
+def truth(predicate: Predicate, row: Mapping[str, Any], schema: Schema) -> bool | None:
+    """Return whether the predicate holds for a row; None where SQL does not know."""
+    match predicate:
+        case Constant(holds):
+            return holds
+        case AllOf(parts):
+            answers = [truth(part, row, schema) for part in parts]
+            return False if False in answers else None if None in answers else True
+        case AnyOf(parts):
+            answers = [truth(part, row, schema) for part in parts]
+            return True if True in answers else None if None in answers else False
+        case Comparison() | IsNull() | IsIn() | StartsWith():
+            return _leaf_truth(predicate, _value_in(row, schema.path_of(predicate.column_id)))
+        case _:
+            assert_never(predicate)
+
+
+def _leaf_truth(leaf: Comparison | IsNull | IsIn | StartsWith, value: Any) -> bool | None:
+    if isinstance(leaf, IsNull):
+        return (value is None) != leaf.negated
+    if value is None:
+        return None
+    match leaf:
+        case Comparison(_, operator, beside):
+            return _OPERATORS[operator](*_ordered(value, beside))
+        case IsIn(_, values, negated):
+            return (value in values) != negated
+        case StartsWith(_, prefix, negated):
+            return bool(value.startswith(prefix)) != negated
+        case _:
+            assert_never(leaf)
+
+
+def _ordered(value: Any, beside: Any) -> tuple[Any, Any]:
+    """Return what compares like the two, NaN being above everything."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value), (False, beside)
+    return value, beside
+
+
+def _value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = row
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value
+
+
+class TableModel:
+    """The rows of a table; every write is done in the simplest way that can be right."""
+
+    def __init__(self, schema: Schema, keys: Sequence[str] = ()) -> None:
+        self.schema = schema
+        self.keys = tuple(keys)
+        self.rows: list[dict[str, Any]] = []
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows."""
+        self.rows += [dict(row) for row in rows]
+
+    def upsert(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows in the place of those with the same keys."""
+        self.delete_keys(rows)
+        self.append(rows)
+
+    def delete_keys(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take away the rows with the same keys."""
+        gone = {self._key(row) for row in rows}
+        self.rows = [row for row in self.rows if self._key(row) not in gone]
+
+    def delete(self, predicate: Predicate) -> None:
+        """Take away the rows that are meant."""
+        self.rows = [row for row in self.rows if truth(predicate, row, self.schema) is not True]
+
+    def overwrite(self, rows: Sequence[Mapping[str, Any]], predicate: Predicate | None = None) -> None:
+        """Put rows in the place of all or of those that are meant, and of those with the same keys."""
+        self.delete(Constant(holds=True) if predicate is None else predicate)
+        if self.keys:
+            self.delete_keys(rows)
+        self.append(rows)
+
+    def read(self, predicate: Predicate | None = None) -> list[dict[str, Any]]:
+        """Return the rows that are meant, with null for columns that a row was written without."""
+        meant = [row for row in self.rows if predicate is None or truth(predicate, row, self.schema) is True]
+        return [{name: row.get(name) for name in self.schema.names} for row in meant]
+
+    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.keys)

@@ -1,0 +1,139 @@
+"""What a predicate's text means, and what is refused with which words."""
+
+import datetime
+import decimal
+import re
+
+import pytest
+
+from mangrove.errors import InvalidInputError, MangroveError
+from mangrove.model.sql_text import parse_schema
+from mangrove.tables.predicate_text import parse_predicate
+from mangrove.tables.predicates import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Constant,
+    IsIn,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+    column_ids,
+    negation,
+)
+
+SCHEMA = parse_schema(
+    "id bigint, name string, amount decimal(10,2), ts timestamp, day date, weight double, ok boolean, raw binary, "
+    "local timestamp_ntz, place struct<city: string, `odd name`: int>, tags array<string>, clock time"
+)
+EQUAL, LESS, LESS_OR_EQUAL = Operator.EQUAL, Operator.LESS, Operator.LESS_OR_EQUAL
+GREATER, GREATER_OR_EQUAL = Operator.GREATER, Operator.GREATER_OR_EQUAL
+UTC = datetime.UTC
+
+
+def at(*parts: int) -> datetime.datetime:
+    return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("id = 5", Comparison(1, EQUAL, 5)),
+        ("ID==-5", Comparison(1, EQUAL, -5)),
+        ("5 < id", Comparison(1, GREATER, 5)),
+        ("id >= 1e3", Comparison(1, GREATER_OR_EQUAL, 1000)),
+        ("id < 2.5", Comparison(1, LESS_OR_EQUAL, 2)),
+        ("id > -2.5", Comparison(1, GREATER_OR_EQUAL, -2)),
+        ("amount < 0.005", Comparison(3, LESS_OR_EQUAL, decimal.Decimal("0.00"))),
+        ("amount = 12", Comparison(3, EQUAL, decimal.Decimal(12))),
+        ("weight > 2.5", Comparison(6, GREATER, 2.5)),
+        ("name <> 'it''s'", Comparison(2, Operator.UNEQUAL, "it's")),
+        ("not name != 'x'", Comparison(2, EQUAL, "x")),
+        ("ts >= '2026-01-01'", Comparison(4, GREATER_OR_EQUAL, at(2026, 1, 1))),
+        ("ts < timestamp '2026-01-01 02:00:00+02:00'", Comparison(4, LESS, at(2026, 1, 1))),
+        ("local = '2026-01-01T00:00:00.5'", Comparison(9, EQUAL, datetime.datetime(2026, 1, 1, 0, 0, 0, 500_000))),
+        ("day = date '2026-01-01'", Comparison(5, EQUAL, datetime.date(2026, 1, 1))),
+        ("clock < '12:30'", Comparison(12, LESS, datetime.time(12, 30))),
+        ("raw = x'0aFF'", Comparison(8, EQUAL, b"\x0a\xff")),
+        ("ok", Comparison(7, EQUAL, value=True)),
+        ("not ok", Comparison(7, Operator.UNEQUAL, value=True)),
+        ("ok = false", Comparison(7, EQUAL, value=False)),
+        ("true", Constant(holds=True)),
+        ("not true", Constant(holds=False)),
+        ("place.city is not null", IsNull(13, negated=True)),
+        ("place.`odd name` in (1, 2)", IsIn(14, (1, 2))),
+        ("tags is null", IsNull(11)),
+        ("id not in (1)", IsIn(1, (1,), negated=True)),
+        ("name like 'a%'", StartsWith(2, "a")),
+        ("name not like 'a\\\\%b%'", StartsWith(2, "a%b", negated=True)),
+        ("name like 'ab'", Comparison(2, EQUAL, "ab")),
+        ("id between 1 and 2", AllOf((Comparison(1, GREATER_OR_EQUAL, 1), Comparison(1, LESS_OR_EQUAL, 2)))),
+        ("id not between 1 and 2", AnyOf((Comparison(1, LESS, 1), Comparison(1, GREATER, 2)))),
+        (
+            "id = 1 or id = 2 and ok",
+            AnyOf((Comparison(1, EQUAL, 1), AllOf((Comparison(1, EQUAL, 2), Comparison(7, EQUAL, value=True))))),
+        ),
+        (
+            "days(ts) = '2026-02-28'",
+            AllOf((Comparison(4, GREATER_OR_EQUAL, at(2026, 2, 28)), Comparison(4, LESS, at(2026, 3, 1)))),
+        ),
+        ("months(day) > '2025-12'", Comparison(5, GREATER_OR_EQUAL, datetime.date(2026, 1, 1))),
+        ("years(local) <= '2025'", Comparison(9, LESS, datetime.datetime(2026, 1, 1))),
+        ("hours(ts) < '2026-01-01 05'", Comparison(4, LESS, at(2026, 1, 1, 5))),
+        ("years(day) > '9999'", Comparison(5, GREATER, datetime.date(9999, 12, 31))),
+    ],
+)
+def test_text_means(text: str, meaning: Predicate) -> None:
+    assert parse_predicate(text, SCHEMA) == meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nme = 1", "no column 'nme'"),
+        ("id = 'x'", "'id' is of type bigint"),
+        ("id = 2.5", "cannot hold 2.5"),
+        ("amount in (0.001)", "cannot hold 0.001"),
+        ("id = 99999999999999999999", "cannot hold"),
+        ("ts = 5", "type timestamp"),
+        ("ts = 'yesterday'", "type timestamp"),
+        ("local = '2026-01-01T00:00:00Z'", "type timestamp_ntz"),
+        ("name = null", "is null"),
+        ("id in ()", "position 7"),
+        ("id in (null)", "is null"),
+        ("(id = 1", "the end"),
+        ("id = 1 id", "`and`, `or` or the end"),
+        ("id", "a comparison"),
+        ("", "a column"),
+        ("tags = 1", "nested"),
+        ("tags.element = 'x'", "inside a list"),
+        ("name like '%a'", "wildcard"),
+        ("name like 'a_b%'", "wildcard"),
+        ("id like 'a%'", "compares text"),
+        ("bucket(4, id) = 1", "compare the column itself"),
+        ("days(ts) = 'soon'", "'2026-11-01'"),
+        ("days(name) = '2026-11-01'", "does not fit"),
+        ("days(ts", "`)`"),
+        ("weight = 1e999", "cannot hold"),
+        ("raw = x'0'", "hexadecimal"),
+        ("(" * 101 + "ok" + ")" * 101, "levels deep"),
+        ("not " * 20_000 + "ok", "levels deep"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, complaint: str) -> None:
+    with pytest.raises(MangroveError, match=re.escape(complaint)):
+        parse_predicate(text, SCHEMA)
+
+
+def test_a_double_negation_is_the_predicate_itself() -> None:
+    text = "id < 1 and (name like 'a%' or day is null or not (weight in (1, 2) and true)) and amount <> 3"
+    predicate = parse_predicate(text, SCHEMA)
+    assert negation(negation(predicate)) == predicate
+    assert negation(predicate) == parse_predicate(f"not ({text})", SCHEMA)
+    assert column_ids(predicate) == {1, 2, 3, 5, 6}
+
+
+def test_a_list_of_values_is_never_empty() -> None:
+    with pytest.raises(InvalidInputError):
+        IsIn(1, ())

@@ -1,0 +1,172 @@
+"""Which files a log of deltas means, which keys hide what, and what a read need not open."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind, Manifest
+from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.model.schemes import PartitionScheme, parse_partition_scheme
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.types import Column, Varchar
+from mangrove.tables.live_files import live_files
+from mangrove.tables.predicate_text import parse_predicate
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
+from mangrove.tables.table_state import Log, TableState, keys_decide_partition
+from mangrove.tables.writing import appended, compacted, deleted, overwritten, rewritten, upserted
+
+SCHEMA = parse_schema("id bigint not null, name string, day date")
+
+
+def file(name: str, low: int = 0, high: int = 99, row_count: int = 10, **fields: Any) -> DataFile:
+    statistics = (ColumnStatistics(1, null_count=0, minimum=low, maximum=high),)
+    return DataFile(f"data/{name}", 100, row_count, statistics=statistics, schema_id=0, **fields)
+
+
+def log_of(*deltas: Delta, first: int = 1) -> Log:
+    return Log((), tuple(replace(delta, position=first + place) for place, delta in enumerate(deltas)))
+
+
+def state_of(log: Log, **fields: Any) -> TableState:
+    return TableState("s.t", "table-id", TableVersion(1, SCHEMA, keys=(1,), **fields), logs=(log,))
+
+
+def names(plan: ScanPlan) -> list[str]:
+    return [scan.file.location.removeprefix("data/") for scan in plan.scans]
+
+
+def hidden(plan: ScanPlan) -> dict[str, list[str]]:
+    return {
+        scan.file.location.removeprefix("data/"): [key.file.location.removeprefix("data/") for key in scan.hidden_by]
+        for scan in plan.scans
+    }
+
+
+def test_a_later_upsert_hides_rows_of_earlier_files_and_not_its_own() -> None:
+    log = log_of(appended([file("a")]), upserted([file("b"), file("c")], [1]), appended([file("d")]))
+    assert hidden(plan_scan(state_of(log))) == {"a": ["b", "c"], "b": [], "c": [], "d": []}
+
+
+def test_deleted_keys_hide_what_came_before_and_rows_that_stay_are_read() -> None:
+    log = log_of(appended([file("a")]), deleted([file("k")], [1], [file("s")]), appended([file("b")]))
+    plan = plan_scan(state_of(log))
+    assert hidden(plan) == {"a": ["k"], "s": [], "b": []}
+    assert [key_file.key_ids for key_file in plan.key_files] == [(1,)]
+
+
+def test_an_overwrite_leaves_nothing_of_what_stood_before() -> None:
+    log = log_of(appended([file("a")]), deleted([file("k")], [1]), overwritten([file("b")]), appended([file("c")]))
+    assert hidden(plan_scan(state_of(log))) == {"b": [], "c": []}
+
+
+def test_what_was_added_while_a_compaction_ran_applies_to_its_rows() -> None:
+    log = log_of(
+        appended([file("a")]),
+        upserted([file("b")], [1]),
+        upserted([file("meanwhile")], [1]),
+        compacted([file("merged")], 2),
+        appended([file("after")]),
+    )
+    assert hidden(plan_scan(state_of(log))) == {"merged": ["meanwhile"], "meanwhile": [], "after": []}
+
+
+def test_a_rewrite_takes_only_the_named_files_away() -> None:
+    log = log_of(appended([file("a"), file("b")]), rewritten(["data/a"], [file("c")]))
+    assert names(plan_scan(state_of(log))) == ["b", "c"]
+
+
+def test_an_overwrite_with_nothing_leaves_nothing() -> None:
+    assert plan_scan(state_of(log_of(appended([file("a")]), overwritten([])))) == ScanPlan(())
+
+
+def test_keys_out_of_bounds_hide_nothing() -> None:
+    log = log_of(appended([file("low", 0, 9), file("high", 10, 19)]), upserted([file("u", 12, 30)], [1]))
+    assert hidden(plan_scan(state_of(log))) == {"low": [], "high": ["u"], "u": []}
+
+
+def test_a_file_that_a_predicate_rules_out_is_skipped_with_its_reason() -> None:
+    log = log_of(appended([file("low", 0, 9), file("high", 10, 19), file("none", row_count=0)]))
+    plan = plan_scan(state_of(log), parse_predicate("id > 9", SCHEMA))
+    assert names(plan) == ["high"]
+    assert [(skipped.file.location, skipped.reason) for skipped in plan.skipped] == [
+        ("data/low", "its statistics rule such rows out"),
+        ("data/none", "it has no rows"),
+    ]
+
+
+def test_an_upsert_that_a_predicate_on_other_columns_rules_out_still_hides() -> None:
+    newer = replace(
+        file("u"), statistics=(*file("u").statistics, ColumnStatistics(2, null_count=0, minimum="x", maximum="x"))
+    )
+    log = log_of(appended([file("a")]), upserted([newer], [1]))
+    assert hidden(plan_scan(state_of(log), parse_predicate("name = 'a'", SCHEMA))) == {"a": ["u"]}
+
+
+def test_keys_that_a_predicate_rules_out_are_not_opened() -> None:
+    log = log_of(appended([file("a", 0, 99)]), upserted([file("u", 50, 60)], [1]))
+    assert hidden(plan_scan(state_of(log), parse_predicate("id < 10", SCHEMA))) == {"a": []}
+
+
+def test_a_column_that_came_after_a_file_is_null_in_it() -> None:
+    later = replace(SCHEMA, columns=(*SCHEMA.columns, Column(9, "note", Varchar())), schema_id=1, last_column_id=9)
+    version = TableVersion(1, later, earlier_schemas=(SCHEMA,), keys=(1,))
+    state = TableState("s.t", "table-id", version, logs=(log_of(appended([file("old")])),))
+    assert names(plan_scan(state, parse_predicate("note = 'x'", later))) == []
+    assert names(plan_scan(state, parse_predicate("note is null", later))) == ["old"]
+
+
+def test_partitions_are_ruled_out_by_the_values_of_a_log_or_of_a_file() -> None:
+    scheme = parse_partition_scheme(["name"], SCHEMA, "1")
+    predicate = parse_predicate("name = 'x'", SCHEMA)
+    version = TableVersion(1, SCHEMA, partition_scheme=scheme)
+    logs = tuple(Log((value,), log_of(appended([file(value or "null")])).deltas) for value in ("x", "y", None))
+    by_log = TableState("s.t", "table-id", version, scheme, logs)
+    assert names(plan_scan(by_log, predicate)) == ["x"]
+    files = [file(value, partition_values=(value,)) for value in ("x", "y")]
+    by_file = TableState("s.t", "table-id", version, logs=(log_of(appended(files)),))
+    assert names(plan_scan(by_file, predicate)) == ["x"]
+    changed = replace(version, earlier_partition_schemes=(parse_partition_scheme(["id"], SCHEMA, "0"),))
+    in_doubt = TableState("s.t", "table-id", changed, logs=(log_of(appended(files)),))
+    assert names(plan_scan(in_doubt, predicate)) == ["x", "y"]
+
+
+def test_keys_of_one_log_hide_nothing_in_another() -> None:
+    scheme = parse_partition_scheme(["name"], SCHEMA)
+    version = TableVersion(1, SCHEMA, keys=(1, 2), partition_scheme=scheme)
+    logs = (
+        Log(("x",), log_of(appended([file("a")])).deltas),
+        Log(("y",), log_of(appended([file("b")]), upserted([file("u")], [1, 2])).deltas),
+    )
+    assert hidden(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
+
+
+def test_deletes_by_position_are_refused_and_not_overlooked() -> None:
+    by_position = DataFile("data/p", 1, 1, kind=FileKind.POSITION_DELETES)
+    delta = Delta(DeltaType.POSITION_DELETE, Manifest((by_position,)), position=1)
+    with pytest.raises(FormatError, match="data/p deletes rows by their position"):
+        live_files([delta])
+
+
+@pytest.mark.parametrize("positions", [[2, 1], [1, 1], [None]])
+def test_a_log_is_in_order(positions: list[int | None]) -> None:
+    with pytest.raises(InvalidInputError):
+        Log((), tuple(Delta(DeltaType.APPEND, position=position) for position in positions))
+
+
+@pytest.mark.parametrize(("keys", "decide"), [((1,), False), ((3,), True), ((1, 3), True)])
+def test_keys_decide_the_partition_only_if_they_hold_its_columns(keys: tuple[int, ...], decide: bool) -> None:
+    assert keys_decide_partition(keys, parse_partition_scheme(["months(day)"], SCHEMA)) is decide
+    assert keys_decide_partition(keys, PartitionScheme())
+
+
+def test_a_table_whose_keys_cannot_find_rows_says_why() -> None:
+    scheme = parse_partition_scheme(["day"], SCHEMA)
+    with pytest.raises(InvalidInputError, match="do not say in which partition"):
+        TableState("s.t", "id", TableVersion(1, SCHEMA, keys=(1,), partition_scheme=scheme), scheme).checked_keys("x")
+    with pytest.raises(InvalidInputError, match="has no keys, and an upsert"):
+        TableState("s.t", "id", TableVersion(1, SCHEMA)).checked_keys("an upsert")
+    floats = TableVersion(1, parse_schema("f double not null"), keys=(1,))
+    with pytest.raises(InvalidInputError, match="not exact"):
+        TableState("s.t", "id", floats).checked_keys("an upsert")
