@@ -1,0 +1,362 @@
+"""What goes wrong in DeltaCAT, one test for each: it does not go wrong here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mangrove.effects import Effects, real_effects
+from mangrove.errors import ConflictError
+from mangrove.layouts.deltacat.log_paths import logged_transaction
+from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.paths import OURS, numbered_file
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.staging import stage
+from mangrove.metastore import Changes, Isolation, Snapshot
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.manifests import DataFile, FileKind, Manifest
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    Namespace,
+    Object,
+    Partition,
+    Stream,
+    Table,
+    TableVersion,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import PartitionField, PartitionScheme
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.transforms import Bucket, Identity
+from mangrove.model.types import Column, Int8, Varchar
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.metastore_contract import delta_at, put
+
+STREAM = StreamLocator("n", "t", 1, "s")
+PARTITION = PartitionLocator("n", "t", 1, "s", "p")
+ORDERS = TableLocator("sales", "orders")
+ORDERS_TABLE = Table("t", "n", "orders", latest_table_version=1, latest_active_table_version=1)
+
+
+@pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
+def revision(request: pytest.FixtureRequest) -> Revision:
+    assert isinstance(request.param, Revision)
+    return request.param
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def effects(clock: Clock) -> Effects:
+    return repeatable_effects(MemoryStore(), clock)
+
+
+@pytest.fixture
+def catalog(effects: Effects, revision: Revision) -> CatalogMetastore:
+    return _with_a_table(effects, revision)
+
+
+def _with_a_table(effects: Effects, revision: Revision) -> CatalogMetastore:
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
+    put(
+        catalog,
+        catalog.latest(),
+        (NamespaceLocator("sales"), Namespace("n", "sales")),
+        (ORDERS, ORDERS_TABLE),
+        (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
+        (STREAM, Stream("s")),
+        (PARTITION, Partition("p")),
+    )
+    return catalog
+
+
+def _positions(snapshot: Snapshot) -> list[str | int]:
+    return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
+
+
+def _reopened(effects: Effects) -> CatalogMetastore:
+    return open_catalog(repeatable_effects(effects.store, first_id=10**9))
+
+
+def _without_guards(store: Store) -> CatalogMetastore:
+    """Return the catalog as somebody finds it who has only what DeltaCAT knows of it."""
+    bare = MemoryStore()
+    for entry in store.list():
+        if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+            bare.put(entry.path, store.read(entry.path))
+    return open_catalog(repeatable_effects(bare))
+
+
+def _race(uri: str, processes: int, count: int, seconds: int) -> list[int]:
+    script = Path(__file__).with_name("append_deltas.py")
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(script), uri, str(worker), str(count), str(seconds)], stdout=subprocess.PIPE, text=True
+        )
+        for worker in range(processes)
+    ]
+    outputs = [process.communicate(timeout=500)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * processes
+    return [int(output) for output in outputs]
+
+
+@pytest.mark.slow
+def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: Revision) -> None:
+    uri = tmp_path.as_uri()
+    _with_a_table(real_effects(open_store(uri)), revision)
+    appended = _race(uri, processes=4, count=15, seconds=300)
+    newest = open_catalog(real_effects(open_store(uri))).latest()
+    assert newest.version == 1 + sum(appended) == 61
+    deltas = [delta for _, delta in newest.children(Kind.DELTA, PARTITION) if isinstance(delta, Delta)]
+    assert [delta.position for delta in deltas] == list(range(1, 61))
+    writers = {delta.properties["writer"] for delta in deltas}
+    assert writers == {f"{worker}/{number}" for worker in range(4) for number in range(15)}
+    bare = _without_guards(open_store(uri)).latest()
+    assert _positions(bare) == list(range(1, 61))
+
+
+def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore, effects: Effects) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    orphans = 0
+    for entry in list(effects.store.list()):
+        if entry.path.startswith((OURS, "txn/")):
+            continue
+        file = numbered_file(entry.path)
+        orphan = entry.path.replace(file.transaction, "9999999999999999999_crashed").replace("_create_", "_update_")
+        effects.store.put(orphan, effects.store.read(entry.path))
+        orphans += 1
+    assert orphans > 5
+    for found in (_reopened(effects), _without_guards(effects.store)):
+        newest = found.latest()
+        assert newest.get(ORDERS) == ORDERS_TABLE
+        assert _positions(newest) == [1]
+        put(found, newest, delta_at(PARTITION, 2))
+        assert _positions(found.latest()) == [1, 2]
+
+
+def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, clock: Clock) -> None:
+    answers: dict[int, list[str | int]] = {}
+    for number in range(1, 30):
+        clock.now_millis += 10_000 if number % 3 else -25_000
+        put(catalog, catalog.latest(), delta_at(PARTITION, number))
+        newest = catalog.latest()
+        answers[newest.commit.created_at_millis] = _positions(newest)
+        assert {millis: _positions(catalog.at_time(millis)) for millis in answers} == answers
+
+
+def _replace_stream(catalog: CatalogMetastore, base: Snapshot) -> None:
+    version = TableVersionLocator("n", "t", 1)
+    new = StreamLocator("n", "t", 1, "s2")
+    put(
+        catalog,
+        base,
+        (version, TableVersion(1, None, latest_stream_id="s2")),
+        (new, Stream("s2", previous_id="s")),
+        (PartitionLocator("n", "t", 1, "s2", "p2"), Partition("p2")),
+        deletes=frozenset([STREAM, PARTITION]),
+    )
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_an_add_across_a_replace_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
+    base = catalog.latest()
+    _replace_stream(catalog, base)
+    way, _ = delta_at(PARTITION, 77)
+    with pytest.raises(ConflictError, match=r"partition n\|t\|1\|s\|p"):
+        put(catalog, base, (way, Delta(DeltaType.ADD)), guards=frozenset([PARTITION]), isolation=isolation)
+    newest = catalog.latest()
+    described = newest.get(TableVersionLocator("n", "t", 1))
+    assert isinstance(described, TableVersion)
+    assert described.latest_stream_id == "s2"
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_an_append_across_a_drop_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
+    base = catalog.latest()
+    put(catalog, base, deletes=frozenset([ORDERS]))
+    guards: frozenset[Locator] = frozenset([ORDERS, PARTITION])
+    with pytest.raises(ConflictError, match=r"table sales\.orders"):
+        put(catalog, base, delta_at(PARTITION, 1), guards=guards, isolation=isolation)
+    assert catalog.latest().version == base.version + 1
+
+
+def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, effects: Effects) -> None:
+    renamed = Table("t", "n", "purchases")
+    changes = Changes("r", puts={TableLocator("sales", "purchases"): renamed}, deletes=frozenset([ORDERS]))
+    staged = stage(catalog.latest(), changes, "1800000009999_crashed")
+    effects.store.put_many(staged.files)
+    for found in (catalog, _reopened(effects), _without_guards(effects.store)):
+        newest = found.latest()
+        assert newest.get(ORDERS) == ORDERS_TABLE
+        assert newest.get(TableLocator("sales", "purchases")) is None
+        assert newest.get(TableVersionLocator("n", "t", 1)) is not None
+
+
+def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, effects: Effects) -> None:
+    before = catalog.latest().version
+    new = TableLocator("sales", "purchases")
+    put(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    between = catalog.latest().version
+    old_space = frozenset([NamespaceLocator("sales")])
+    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=old_space)
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    times = {line.version: line.created_at_millis for line in catalog.history()}
+    bare = _without_guards(effects.store)
+    for found in (catalog, _reopened(effects), bare):
+        assert found.at_time(times[before]).get(ORDERS) == ORDERS_TABLE
+        assert found.at_time(times[between]).get(ORDERS) is None
+        assert found.at_time(times[between]).get(new) is not None
+        newest = found.at_time(times[between] + 10**6)
+        assert newest.get(new) is None
+        assert newest.get(TableLocator("shop", "purchases")) is not None
+        assert _positions(newest) == [1]
+
+
+def test_a_name_can_be_dropped_and_given_again_many_times(catalog: CatalogMetastore, effects: Effects) -> None:
+    for number in range(5):
+        put(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
+        assert catalog.latest().get(ORDERS) is None
+        put(catalog, catalog.latest(), (ORDERS, Table(f"t{number}", "n", "orders")))
+    for found in (catalog, _reopened(effects), _without_guards(effects.store)):
+        assert found.latest().get(ORDERS) == Table("t4", "n", "orders")
+
+
+def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore) -> None:
+    alias = TableLocator("sales", "alias")
+    put(catalog, catalog.latest(), (alias, ORDERS_TABLE))
+    newest = catalog.latest()
+    assert newest.get(alias) == newest.get(ORDERS) == ORDERS_TABLE
+    put(catalog, newest, deletes=frozenset([ORDERS]))
+    assert catalog.latest().get(ORDERS) is None
+    assert catalog.latest().get(alias) == ORDERS_TABLE
+    put(catalog, catalog.latest(), deletes=frozenset([alias]))
+    assert catalog.latest().get(alias) is None
+    put(catalog, catalog.latest(), (ORDERS, ORDERS_TABLE))
+    assert catalog.latest().get(ORDERS) == ORDERS_TABLE
+
+
+def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, effects: Effects) -> None:
+    for number in range(1, 1051):
+        value = Table("t", "n", "orders", description=f"revision {number}")
+        put(catalog, catalog.latest(), (ORDERS, value))
+    then = catalog.at_version(500).commit.created_at_millis
+    for found in (catalog, _reopened(effects), _without_guards(effects.store)):
+        table = found.latest().get(ORDERS)
+        assert isinstance(table, Table)
+        assert table.description == "revision 1050"
+        earlier = found.at_time(then).get(ORDERS)
+        assert isinstance(earlier, Table)
+        assert earlier.description == "revision 499"
+
+
+def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetastore, effects: Effects) -> None:
+    schema = Schema((Column(1, "country", Varchar()), Column(2, "id", Int8())))
+    fields = (PartitionField(1, Identity(), "country"), PartitionField(2, Bucket(4), "id_bucket"))
+    scheme = PartitionScheme(fields, "by-country")
+    values = [("de", 0), ("de", 1), ("fr", 0), (None, 3)]
+    puts: dict[Locator, Object] = {
+        TableVersionLocator("n", "t", 1): TableVersion(1, schema, partition_scheme=scheme, latest_stream_id="s"),
+        STREAM: Stream("s", partition_scheme_id="by-country"),
+    }
+    for number, pair in enumerate(values):
+        way = PartitionLocator("n", "t", 1, "s", f"part-{number}")
+        puts[way] = Partition(f"part-{number}", pair, "by-country")
+        puts[DeltaLocator("n", "t", 1, "s", f"part-{number}", 1)] = Delta(DeltaType.APPEND)
+    put(catalog, catalog.latest(), *puts.items(), deletes=frozenset([PARTITION]))
+    for found in (catalog, _reopened(effects), _without_guards(effects.store)):
+        newest = found.latest()
+        partitions = list(newest.children(Kind.PARTITION, STREAM))
+        assert [value.values for _, value in partitions if isinstance(value, Partition)] == values
+        for at, _ in partitions:
+            assert isinstance(at, PartitionLocator)
+            assert len(list(newest.children(Kind.DELTA, at))) == 1
+        described = newest.get(TableVersionLocator("n", "t", 1))
+        assert isinstance(described, TableVersion)
+        assert described.partition_scheme == scheme
+
+
+def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: CatalogMetastore) -> None:
+    columns = (Column(1, "a", Int8()), Column(2, "b", Int8()), Column(3, "c", Int8()), Column(4, "d", Int8()))
+    version = TableVersionLocator("n", "t", 1)
+    put(catalog, catalog.latest(), (version, TableVersion(1, Schema(columns), keys=(4, 2))))
+    dropped = Schema(columns[1:], 1, 4)
+    put(
+        catalog,
+        catalog.latest(),
+        (version, TableVersion(1, dropped, earlier_schemas=(Schema(columns),), keys=(4, 2))),
+    )
+    found = catalog.latest().get(version)
+    assert isinstance(found, TableVersion)
+    assert found.schema is not None
+    assert [found.schema.column_with_id(key).name for key in found.keys] == ["d", "b"]
+
+
+def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalog: CatalogMetastore) -> None:
+    deleted = DataFile("data/d.parquet", 10, 2, FileKind.KEY_DELETES, key_ids=(4, 2))
+    upserted = DataFile("data/u.parquet", 10, 2, schema_id=3)
+    way, _ = delta_at(PARTITION, 1)
+    put(catalog, catalog.latest(), (way, Delta(DeltaType.DELETE, Manifest((deleted, upserted)))))
+    found = catalog.latest().get(way)
+    assert isinstance(found, Delta)
+    assert found.manifest.entries == (deleted, upserted)
+
+
+def test_what_a_lost_race_left_behind_is_deleted(catalog: CatalogMetastore, effects: Effects) -> None:
+    base = catalog.latest()
+    put(catalog, base, delta_at(PARTITION, 1))
+    put(catalog, base, delta_at(PARTITION, 1))
+    with pytest.raises(ConflictError):
+        put(
+            catalog,
+            base,
+            delta_at(PARTITION, 1),
+            deletes=frozenset([ORDERS]),
+            guards=frozenset([DeltaLocator("n", "t", 1, "s", "p", 1)]),
+        )
+    committed = {logged.id for entry in effects.store.list("txn/") if (logged := logged_transaction(entry.path))}
+    for entry in effects.store.list():
+        if not entry.path.startswith((OURS, "txn/")):
+            assert numbered_file(entry.path).transaction in committed
+
+
+def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1), delta_at(PARTITION, 2))
+    _replace_stream(catalog, catalog.latest())
+    put(
+        catalog,
+        catalog.latest(),
+        (NamespaceLocator("b"), Namespace("b-id", "b")),
+        (TableLocator("b", "x"), Table("x", "b-id", "x")),
+    )
+    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("b", "x")]))
+    bare = _without_guards(effects.store)
+    for mine, theirs in ((catalog.latest(), bare.latest()), (catalog.at_version(2), bare.at_version(1))):
+        for kind, parent in (
+            (Kind.NAMESPACE, None),
+            (Kind.TABLE, NamespaceLocator("sales")),
+            (Kind.TABLE_VERSION, TableIdentity("n", "t")),
+            (Kind.STREAM, TableVersionLocator("n", "t", 1)),
+            (Kind.PARTITION, STREAM),
+            (Kind.DELTA, PARTITION),
+        ):
+            assert list(mine.children(kind, parent)) == list(theirs.children(kind, parent))
