@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mangrove.errors import NotFoundError
-from mangrove.testing.servers import RealServer, azurite, seaweedfs
+from mangrove.testing.servers import RealServer, azurite, radosgw, seaweedfs
 
 # Only rewritten asserts show what differed; the contract is imported by the test modules, after this.
 pytest.register_assert_rewrite("mangrove.testing.store_contract")
@@ -18,6 +18,15 @@ AZURITE_FOLDER = Path(__file__).parents[2] / ".build" / "azurite"
 def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def radosgw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    try:
+        with radosgw(tmp_path_factory.mktemp("radosgw")) as server:
+            yield server
+    except NotFoundError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

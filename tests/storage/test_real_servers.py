@@ -12,6 +12,8 @@ from mangrove.testing.store_contract import StoreContract
 
 pytestmark = pytest.mark.interop
 
+on_each_s3_server = pytest.mark.parametrize("kind", ["seaweedfs_server", "radosgw_server"])
+
 
 @pytest.mark.interop
 class TestCloudStoreOnSeaweedFS(StoreContract):
@@ -23,13 +25,20 @@ class TestCloudStoreOnSeaweedFS(StoreContract):
 
 
 @pytest.mark.interop
+class TestCloudStoreOnRadosgw(StoreContract):
+    @pytest.fixture
+    def store(self, radosgw_server: RealServer) -> Store:
+        return open_store(f"{radosgw_server.uri}{uuid.uuid4()}", radosgw_server.options)
+
+
+@pytest.mark.interop
 class TestCloudStoreOnAzurite(StoreContract):
     @pytest.fixture
     def store(self, azurite_server: RealServer) -> Store:
         return open_store(f"{azurite_server.uri}{uuid.uuid4()}", azurite_server.options)
 
 
-@pytest.mark.parametrize("kind", ["seaweedfs_server", "azurite_server"])
+@pytest.mark.parametrize("kind", ["seaweedfs_server", "radosgw_server", "azurite_server"])
 def test_an_object_that_goes_up_in_parts_comes_back_whole(request: pytest.FixtureRequest, kind: str) -> None:
     server: RealServer = request.getfixturevalue(kind)
     store = open_store(f"{server.uri}{uuid.uuid4()}", server.options)
@@ -40,22 +49,28 @@ def test_an_object_that_goes_up_in_parts_comes_back_whole(request: pytest.Fixtur
     assert not store.create("large", b"other")
 
 
-def test_wrong_keys_are_refused_with_a_remedy(seaweedfs_server: RealServer) -> None:
-    store = open_store(seaweedfs_server.uri, {**seaweedfs_server.options, "secret_access_key": "wrong"})
+@on_each_s3_server
+def test_wrong_keys_are_refused_with_a_remedy(request: pytest.FixtureRequest, kind: str) -> None:
+    server: RealServer = request.getfixturevalue(kind)
+    store = open_store(server.uri, {**server.options, "secret_access_key": "wrong"})
     for ask in (lambda: store.read("a"), lambda: store.create("a", b"1"), lambda: [*store.list()]):
         with pytest.raises(StorageError, match="check the key"):
             ask()
 
 
 @pytest.mark.slow
-def test_thirty_two_threads_leave_one_winner_per_key_on_seaweedfs(seaweedfs_server: RealServer) -> None:
-    store = open_store(f"{seaweedfs_server.uri}threads", seaweedfs_server.options)
+@on_each_s3_server
+def test_thirty_two_threads_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
+    server: RealServer = request.getfixturevalue(kind)
+    store = open_store(f"{server.uri}threads", server.options)
     probed = probe_creates(store, threads=32, keys=200, lanes=20)
     assert (probed.unfair, probed.misread) == ((), ())
 
 
 @pytest.mark.slow
-def test_eight_processes_leave_one_winner_per_key_on_seaweedfs(seaweedfs_server: RealServer) -> None:
-    probed = race_processes(f"{seaweedfs_server.uri}processes", seaweedfs_server.options, processes=8, keys=500)
+@on_each_s3_server
+def test_eight_processes_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
+    server: RealServer = request.getfixturevalue(kind)
+    probed = race_processes(f"{server.uri}processes", server.options, processes=8, keys=500)
     assert (probed.unfair, probed.misread) == ((), ())
     assert len({*probed.winners.values()}) > 1

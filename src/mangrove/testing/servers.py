@@ -1,4 +1,4 @@
-"""Starting real object stores on loopback for tests: SeaweedFS for S3, Azurite for Azure."""
+"""Starting real object stores on loopback for tests: SeaweedFS and Ceph for S3, Azurite for Azure."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
 
-__all__ = ["RealServer", "azurite", "seaweedfs"]
+__all__ = ["RealServer", "azurite", "radosgw", "seaweedfs"]
 
 _AZURITE = "azurite@3.35.0"
 _START_SECONDS_MAX = 60
@@ -27,6 +27,42 @@ _S3_KEY = {"access_key_id": "mangrove", "secret_access_key": "mangrove-secret", 
 _S3_IDENTITIES = """{"identities": [
   {"name": "mangrove", "credentials": [{"accessKey": "mangrove", "secretKey": "mangrove-secret"}],
    "actions": ["Admin", "Read", "List", "Tagging", "Write"]}]}"""
+_CEPH_PROGRAMS = ("ceph-mon", "ceph-osd", "osdmaptool", "radosgw", "radosgw-admin")
+# One copy of everything, in memory; no keys between the parts, and nothing outside the folder is read or written.
+# A gateway asks for an encrypted connection to the monitor, which there is none of without keys: hence `crc`.
+# A monitor gives up on a disk that is nearly full, as a developer's may well be.
+_CEPH_SETTINGS = """[global]
+fsid = 00000000-0000-4000-8000-000000000001
+mon_host = v2:127.0.0.1:{monitor_port}
+public_addr = 127.0.0.1
+cluster_addr = 127.0.0.1
+ms_bind_msgr1 = false
+ms_mon_client_mode = crc
+auth_cluster_required = none
+auth_service_required = none
+auth_client_required = none
+keyring = /dev/null
+run_dir = {folder}
+crash_dir = {folder}
+admin_socket =
+pid_file =
+log_file =
+log_to_file = false
+mon_cluster_log_to_file = false
+mon_data = {folder}/monitor
+mon_data_avail_crit = 0
+paxos_propose_interval = 0.02
+osd_data = {folder}/disk
+osd_objectstore = memstore
+osd_crush_chooseleaf_type = 0
+osd_pool_default_size = 1
+osd_pool_default_min_size = 1
+osd_pool_default_pg_num = 4
+osd_pool_default_pgp_num = 4
+rgw_frontends = beast endpoint=127.0.0.1:{gateway_port} tcp_nodelay=1
+[mon]
+public_addr = v2:127.0.0.1:{monitor_port}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +98,43 @@ def seaweedfs(folder: Path) -> Iterator[RealServer]:
     with _running(command, folder, lambda: store.put("started", b"")):
         store.delete_many(["started"])
         yield RealServer("s3://bucket/", options)
+
+
+@contextmanager
+def radosgw(folder: Path) -> Iterator[RealServer]:
+    """Run Ceph's gateway for S3 before one monitor and one disk in memory, from the packages of Debian."""
+    missing = [name for name in _CEPH_PROGRAMS if shutil.which(name) is None]
+    if missing:
+        raise NotFoundError(
+            f"the programs {', '.join(missing)} of Ceph are not installed; "
+            "run: apt-get install --no-install-recommends radosgw ceph-mon ceph-osd"
+        )
+    monitor_port, gateway_port = _free_ports(2)
+    settings = folder / "ceph.conf"
+    settings.write_text(_CEPH_SETTINGS.format(folder=folder, monitor_port=monitor_port, gateway_port=gateway_port))
+    for part in ("monitor", "disk", "gateway"):
+        (folder / part).mkdir()
+    # Programs ask the monitor for more settings first, and wait minutes for one that does not run yet.
+    here = ["-c", str(settings), "--no-mon-config"]
+    monitor = ["ceph-mon", "-i", "a", "-c", str(settings)]
+    disk = ["ceph-osd", "-i", "0", *here]
+    user = ["radosgw-admin", *here, "user", "create", "--uid=mangrove", "--display-name=mangrove"]
+    user += [f"--access-key={_S3_KEY['access_key_id']}", f"--secret-key={_S3_KEY['secret_access_key']}"]
+    gateway = ["radosgw", "-f", "-n", "client.gateway", *here]
+    # A map that has the disk from the start saves the commands that would add it.
+    disks = str(folder / "osdmap")
+    _finish(["osdmaptool", "-c", str(settings), "--createsimple", "1", disks], folder)
+    _finish([*monitor, "--mkfs", "--osdmap", disks], folder)
+    _finish([*disk, "--mkfs"], folder)
+    endpoint = f"http://127.0.0.1:{gateway_port}"
+    with (
+        _running([*monitor, "-f"], folder / "monitor", lambda: None),
+        _running([*disk, "-f"], folder / "disk", lambda: None),
+    ):
+        # Waits until monitor and disk have found each other.
+        _finish(user, folder)
+        with _running(gateway, folder / "gateway", lambda: _make_bucket(endpoint, "bucket")):
+            yield RealServer("s3://bucket/", {"endpoint": endpoint, **_S3_KEY})
 
 
 @contextmanager
@@ -115,6 +188,34 @@ def _running(command: Sequence[str], folder: Path, attempt: Callable[[], None]) 
     finally:
         process.kill()
         process.wait()
+
+
+def _finish(command: Sequence[str], folder: Path) -> None:
+    """Run a command that ends by itself; raise an error if it fails."""
+    try:
+        ended = subprocess.run(  # noqa: S603 - ours
+            command, cwd=folder, capture_output=True, timeout=_START_SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StorageError(
+            f"{command[0]} did not end within {_START_SECONDS_MAX} seconds; "
+            f"see whether a server that it needs left a reason in {folder}/*/server.log"
+        ) from error
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip()[-500:]
+        raise StorageError(f"{command[0]} ended with {ended.returncode}: {said}")
+
+
+def _make_bucket(endpoint: str, name: str) -> None:
+    """Make a bucket with a request signed by hand, in the older and shorter way: obstore has no call for it."""
+    date = formatdate(usegmt=True)
+    signed = f"PUT\n\n\n{date}\n/{name}".encode()
+    secret = _S3_KEY["secret_access_key"].encode()
+    signature = base64.b64encode(hmac.digest(secret, signed, hashlib.sha1)).decode()
+    headers = {"Date": date, "Authorization": f"AWS {_S3_KEY['access_key_id']}:{signature}", "Content-Length": "0"}
+    request = urllib.request.Request(f"{endpoint}/{name}", headers=headers, method="PUT")  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - loopback
+        pass
 
 
 def _make_container(endpoint: str, name: str, key: str) -> None:
