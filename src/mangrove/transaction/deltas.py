@@ -117,10 +117,10 @@ def add_delta(
         opened.stream.partition_scheme_id,
     )
     way = opened.partition_locator(partition.id)
-    there = workspace.get(way)
+    there = workspace.partition(way)
     workspace.guard(opened.stream_locator)
     if delta.type in _REWRITING:
-        stands = there if isinstance(there, Partition) else partition
+        stands = there or partition
         workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))
     elif there is None:
         workspace.put(way, partition)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Committed, Isolation, Snapshot
-from mangrove.model.locators import Locator
+from mangrove.model.locators import Locator, TableIdentity
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.time_limit import check_time, time_limit_millis
 from mangrove.transaction.workspace import Workspace
@@ -97,9 +97,9 @@ class Transaction:
         self.state = State.ROLLED_BACK
 
 
-def with_names(error: ConflictError, met: Mapping[str, Locator]) -> ConflictError:
+def with_names(error: ConflictError, met: Mapping[TableIdentity, Locator]) -> ConflictError:
     """Return the conflict with the names of tables in the place of their ids."""
     text = str(error)
-    for table_id, locator in met.items():
-        text = text.replace(table_id, str(locator))
+    for identity, locator in met.items():
+        text = text.replace(str(identity), str(locator)).replace(identity.table_id, str(locator))
     return ConflictError(text)

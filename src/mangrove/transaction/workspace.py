@@ -16,10 +16,11 @@ from mangrove.model.locators import (
     Locator,
     NamespaceLocator,
     PartitionLocator,
+    TableIdentity,
     TableLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Namespace, Object, Table
+from mangrove.model.objects import Namespace, Object, Partition, Table
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.staged import Staged, merged
@@ -46,7 +47,7 @@ class Workspace:
         self.scans: set[Scan] = set()
         self.guards: set[Locator | Scan] = set()
         self.settings: LakehouseSettings = snapshot.settings
-        self.met: dict[str, Locator] = {}
+        self.met: dict[TableIdentity, Locator] = {}
         """The tables that were looked at, by their ids, so that errors can name them."""
         self.origins: dict[str, str] = {}
         """The version's name of each namespace that was renamed here, by the namespace's id."""
@@ -69,8 +70,17 @@ class Workspace:
                 asked[locator] = there
         self.reads.update(asked.values())
         found = dict(zip(asked, self.snapshot.get_many(list(asked.values())), strict=True))
-        self.met |= {value.id: locator for locator, value in found.items() if isinstance(value, Table)}
+        self.met |= {
+            TableIdentity(value.namespace_id, value.id): locator
+            for locator, value in found.items()
+            if isinstance(value, Table)
+        }
         return [self.staged.puts.get(locator, found.get(locator)) for locator in locators]
+
+    def partition(self, locator: PartitionLocator) -> Partition | None:
+        """Return the partition, if it is there. That is not read in the sense of isolation: all agree on what it is."""
+        value = self.staged.puts.get(locator) or self.snapshot.get(locator)
+        return value if isinstance(value, Partition) and locator not in self.staged.deletes else None
 
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None

@@ -1,0 +1,382 @@
+"""Transactions: own writes, isolation, conflicts, ends and limits."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.metastore import Snapshot
+from mangrove.storage.counting import CountingStore
+from mangrove.testing.effects import Clock
+from mangrove.transaction.time_limit import TIME_LIMIT_PROPERTY
+from mangrove.transaction.transaction import State
+
+HOUR_MILLIS = 60 * 60 * 1000
+
+
+@pytest.fixture
+def sales(lake: Lakehouse) -> Lakehouse:
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    lake.create_table("sales.users", "id int")
+    return lake
+
+
+def names(lake: Lakehouse) -> list[str]:
+    return [table.name for table in lake.tables("sales")]
+
+
+def test_a_transaction_sees_its_own_writes_and_nobody_else_does(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    with sales.transaction() as transaction:
+        transaction.create_namespace("finance")
+        transaction.create_table("finance.ledger", "id int")
+        transaction.rename_table("sales.users", "finance.people")
+        transaction.create_view("sales.daily", "select 1")
+        transaction.drop_table("sales.orders")
+        assert [str(table) for table in transaction.tables("finance")] == ["finance.ledger", "finance.people"]
+        assert list(transaction.tables("sales")) == []
+        assert names(sales) == ["orders", "users"]
+        assert names(opened_again()) == ["orders", "users"]
+    assert transaction.state is State.COMMITTED
+    assert transaction.version == sales.version == 4
+    other = opened_again()
+    assert [str(table) for table in other.tables("finance")] == ["finance.ledger", "finance.people"]
+    assert names(other) == []
+
+
+def test_nothing_is_on_storage_before_the_commit(sales: Lakehouse, store: CountingStore) -> None:
+    before = sorted(entry.path for entry in store.list())
+    transaction = sales.transaction()
+    transaction.create_table("sales.new", "id int")
+    assert sorted(entry.path for entry in store.list()) == before
+    transaction.rollback()
+    assert sorted(entry.path for entry in store.list()) == before
+    assert transaction.state is State.ROLLED_BACK
+
+
+def test_a_block_that_ends_by_an_error_commits_nothing(sales: Lakehouse) -> None:
+    transaction = sales.transaction()
+
+    def fail_halfway() -> None:
+        with transaction:
+            transaction.drop_table("sales.orders")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_halfway()
+    assert transaction.state is State.ROLLED_BACK
+    assert names(sales) == ["orders", "users"]
+
+
+def test_a_statement_that_is_refused_leaves_the_rest_of_the_transaction_as_it_was(sales: Lakehouse) -> None:
+    with sales.transaction() as transaction:
+        transaction.create_table("sales.first", "id int")
+        with pytest.raises(AlreadyExistsError):
+            transaction.create_table("sales.orders", "id int")
+        with pytest.raises(InvalidInputError):
+            transaction.create_table("sales.bad", "id int", partition_by=["days(id)"])
+        transaction.create_table("sales.second", "id int")
+    assert names(sales) == ["first", "orders", "second", "users"]
+
+
+def test_a_transaction_that_wrote_nothing_makes_no_version(sales: Lakehouse) -> None:
+    before = sales.version
+    with sales.transaction("serializable") as transaction:
+        assert transaction.table("sales.orders").name == "orders"
+    assert (transaction.version, sales.version) == (before, before)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_transaction_that_has_ended_refuses_use(sales: Lakehouse, end: str) -> None:
+    transaction = sales.transaction()
+    transaction.create_table("sales.new", "id int")
+    getattr(transaction, end)()
+    for use in (
+        lambda: transaction.create_table("sales.more", "id int"),
+        lambda: list(transaction.tables("sales")),
+        transaction.commit,
+        transaction.__enter__,
+    ):
+        with pytest.raises(InvalidInputError, match="begin another one"):
+            use()
+
+
+def test_what_is_committed_cannot_be_rolled_back(sales: Lakehouse) -> None:
+    with sales.transaction() as transaction:
+        transaction.drop_table("sales.orders")
+    with pytest.raises(InvalidInputError, match="is committed"):
+        transaction.rollback()
+
+
+def test_transactions_do_not_nest(sales: Lakehouse) -> None:
+    with sales.transaction() as transaction:
+        with pytest.raises(InvalidInputError, match="do not nest"):
+            transaction.transaction()
+        with pytest.raises(InvalidInputError, match="do not nest"), transaction:
+            pass
+        transaction.create_table("sales.new", "id int")
+    assert "new" in names(sales)
+
+
+def test_a_transaction_can_be_ended_inside_its_block(sales: Lakehouse) -> None:
+    with sales.transaction() as transaction:
+        transaction.drop_table("sales.orders")
+        transaction.rollback()
+    assert names(sales) == ["orders", "users"]
+    with sales.transaction() as transaction:
+        transaction.drop_table("sales.orders")
+        assert transaction.commit("tidied") == 4
+    assert next(sales.history()).message == "tidied"
+
+
+def test_a_conflict_names_the_object_the_rival_its_version_and_what_to_do(sales: Lakehouse) -> None:
+    rival, loser = sales.transaction(), sales.transaction()
+    rival.alter_table("sales.orders", {"by": "rival"})
+    loser.alter_table("sales.orders", {"by": "loser"})
+    version = rival.commit()
+    with pytest.raises(ConflictError) as caught:
+        loser.commit()
+    for part in ("sales.orders", rival.id, f"version {version}", "repeat"):
+        assert part in str(caught.value)
+    assert loser.state is State.FAILED
+    assert sales.table("sales.orders").properties == {"by": "rival"}
+
+
+def test_what_touches_different_objects_commutes(sales: Lakehouse) -> None:
+    one, two, three = sales.transaction(), sales.transaction(), sales.transaction()
+    one.alter_table("sales.orders", {"by": "one"})
+    two.alter_table("sales.users", {"by": "two"})
+    three.create_table("sales.new", "id int")
+    assert [one.commit(), two.commit(), three.commit()] == [4, 5, 6]
+    assert [table.properties.get("by") for table in sales.tables("sales")] == [None, "one", "two"]
+
+
+def test_only_serializable_minds_that_what_it_read_has_changed(sales: Lakehouse) -> None:
+    careless, careful = sales.transaction(), sales.transaction("serializable")
+    for transaction in (careless, careful):
+        assert transaction.table("sales.orders").properties == {}
+        transaction.create_table(f"sales.{transaction.isolation.value}", "id int")
+    sales.alter_table("sales.orders", {"changed": "yes"})
+    careless.commit()
+    with pytest.raises(ConflictError, match=r"table sales\.orders"):
+        careful.commit()
+
+
+def test_only_serializable_minds_a_new_name_in_what_it_listed(sales: Lakehouse) -> None:
+    careless, careful = sales.transaction(), sales.transaction("serializable")
+    for transaction in (careless, careful):
+        assert len(list(transaction.tables("sales", "o"))) == 1
+        transaction.create_namespace(transaction.isolation.value)
+    sales.create_table("sales.offers", "id int")
+    careless.commit()
+    with pytest.raises(ConflictError, match=r"sales\.offers"):
+        careful.commit()
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_two_that_each_read_what_the_other_writes_both_commit_only_at_snapshot(
+    sales: Lakehouse, isolation: str
+) -> None:
+    one, two = sales.transaction(isolation), sales.transaction(isolation)
+    for transaction, read, written in ((one, "orders", "users"), (two, "users", "orders")):
+        assert "off" not in transaction.table(f"sales.{read}").properties
+        transaction.alter_table(f"sales.{written}", {"off": "yes"})
+    one.commit()
+    if isolation == "snapshot":
+        two.commit()
+    else:
+        with pytest.raises(ConflictError, match=r"sales\.users"):
+            two.commit()
+    assert ["off" in table.properties for table in sales.tables("sales")] == [isolation == "snapshot", True]
+
+
+def test_what_lies_outside_the_listed_names_is_minded_by_nobody(sales: Lakehouse) -> None:
+    careful = sales.transaction("serializable")
+    assert len(list(careful.tables("sales", "o"))) == 1
+    careful.create_namespace("mine")
+    sales.create_table("sales.zebras", "id int")
+    careful.commit()
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_nothing_is_created_in_a_namespace_that_was_dropped_meanwhile(sales: Lakehouse, isolation: str) -> None:
+    sales.create_namespace("empty")
+    transaction = sales.transaction(isolation)
+    transaction.create_table("empty.orders", "id int")
+    sales.drop_namespace("empty")
+    with pytest.raises(ConflictError, match="namespace empty"):
+        transaction.commit()
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_no_namespace_is_dropped_into_which_something_came_meanwhile(sales: Lakehouse, isolation: str) -> None:
+    for create in (
+        lambda: sales.create_table("sales.late", "id int"),
+        lambda: sales.create_view("sales.later", "select 1"),
+    ):
+        transaction = sales.transaction(isolation)
+        transaction.drop_namespace("sales", cascade=True)
+        create()
+        with pytest.raises(ConflictError, match=r"sales\.late"):
+            transaction.commit()
+
+
+def test_a_table_and_a_view_of_one_name_are_not_both_made(sales: Lakehouse) -> None:
+    one, two = sales.transaction(), sales.transaction()
+    one.create_table("sales.same", "id int")
+    two.create_view("sales.same", "select 1")
+    one.commit()
+    with pytest.raises(ConflictError, match=r"table sales\.same"):
+        two.commit()
+
+
+def test_a_table_altered_while_its_namespace_was_renamed_is_a_conflict(sales: Lakehouse) -> None:
+    transaction = sales.transaction()
+    transaction.alter_table("sales.orders", {"a": "b"})
+    sales.rename_namespace("sales", "shop")
+    with pytest.raises(ConflictError, match="namespace sales"):
+        transaction.commit()
+
+
+def test_a_table_altered_under_the_new_name_of_its_namespace_meets_who_altered_it_under_the_old(
+    sales: Lakehouse,
+) -> None:
+    transaction = sales.transaction()
+    transaction.rename_namespace("sales", "shop")
+    transaction.alter_table("shop.orders", {"by": "loser"})
+    sales.alter_table("sales.orders", {"by": "rival"})
+    with pytest.raises(ConflictError, match="orders"):
+        transaction.commit()
+
+
+def test_work_is_repeated_from_its_start_where_a_rival_was_faster(sales: Lakehouse) -> None:
+    seen = []
+
+    def work(transaction: LakeTransaction) -> None:
+        seen.append(dict(transaction.table("sales.orders").properties))
+        transaction.alter_table("sales.orders", {"count": str(len(seen))})
+        if len(seen) == 1:
+            sales.alter_table("sales.orders", {"by": "rival"})
+
+    sales.run(work, message="work")
+    assert seen == [{}, {"by": "rival"}]
+    assert sales.table("sales.orders").properties == {"by": "rival", "count": "2"}
+    assert next(sales.history()).message == "work"
+
+
+def test_repeating_is_bounded(sales: Lakehouse) -> None:
+    attempts = 0
+
+    def always_overtaken(transaction: LakeTransaction) -> None:
+        nonlocal attempts
+        attempts += 1
+        transaction.alter_table("sales.orders", {"by": "loser"})
+        sales.alter_table("sales.orders", {"by": f"rival {attempts}"})
+
+    with pytest.raises(ConflictError):
+        sales.run(always_overtaken, attempts=3)
+    assert attempts == 3
+
+
+def test_a_single_statement_that_was_overtaken_says_what_is_so_now(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    other = opened_again()
+    latest, is_overtaken = other.metastore.latest, False
+
+    def overtaken() -> Snapshot:
+        nonlocal is_overtaken
+        found = latest()
+        if not is_overtaken:
+            is_overtaken = True
+            sales.create_table("sales.same", "id int")
+        return found
+
+    other.metastore.latest = overtaken  # type: ignore[method-assign]
+    with pytest.raises(AlreadyExistsError, match=r"table sales\.same"):
+        other.create_table("sales.same", "id int")
+
+
+def test_the_history_tells_what_was_said_newest_first(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    with sales.transaction(message="load", author="ana", properties={"job": "nightly"}) as transaction:
+        transaction.create_table("sales.new", "id int")
+    newest, *older = opened_again().history()
+    assert (newest.version, newest.message, newest.author, newest.properties) == (4, "load", "ana", {"job": "nightly"})
+    assert [record.id for record in newest.transactions] == [transaction.id]
+    assert [line.message for line in older] == [
+        "create table sales.users",
+        "create table sales.orders",
+        "create namespace sales",
+        "create lakehouse",
+    ]
+    assert [line.version for line in sales.history(before=3, limit=2)] == [2, 1]
+
+
+def test_a_transaction_has_a_time_limit(sales: Lakehouse, clock: Clock) -> None:
+    on_time, late = sales.transaction(), sales.transaction()
+    on_time.create_table("sales.on_time", "id int")
+    late.create_table("sales.late", "id int")
+    clock.now_millis += HOUR_MILLIS - 60_000
+    on_time.commit()
+    clock.now_millis += 120_000
+    with pytest.raises(ConflictError, match="3600 s are allowed"):
+        late.commit()
+    assert names(sales) == ["on_time", "orders", "users"]
+
+
+def test_the_time_limit_can_be_shorter_for_one_transaction_and_longer_for_the_lakehouse(
+    sales: Lakehouse, clock: Clock
+) -> None:
+    hasty = sales.transaction(time_limit="10s")
+    hasty.create_table("sales.hasty", "id int")
+    clock.now_millis += 11_000
+    with pytest.raises(ConflictError, match="10 s are allowed"):
+        hasty.commit()
+    with pytest.raises(InvalidInputError, match="this lakehouse allows"):
+        sales.transaction(time_limit="3h")
+    sales.alter({TIME_LIMIT_PROPERTY: str(4 * HOUR_MILLIS)})
+    patient = sales.transaction(time_limit="3h")
+    patient.create_table("sales.patient", "id int")
+    clock.now_millis += 2 * HOUR_MILLIS
+    patient.commit()
+    with pytest.raises(InvalidInputError, match="whole number of milliseconds"):
+        sales.alter({TIME_LIMIT_PROPERTY: "long"})
+
+
+def test_the_lakehouses_own_settings_change_like_everything_else(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    sales.alter({"team": "sales"}, minimum_versions_to_keep=7)
+    settings = opened_again().settings
+    assert (settings.properties, settings.minimum_versions_to_keep) == ({"team": "sales"}, 7)
+    assert opened_again().at(1).settings.minimum_versions_to_keep == 3
+
+
+def test_the_past_is_read_and_not_changed(sales: Lakehouse) -> None:
+    sales.drop_table("sales.orders")
+    past = sales.at(3)
+    assert [table.name for table in past.tables("sales")] == ["orders", "users"]
+    assert past.table("sales.orders").schema is not None
+    with pytest.raises(InvalidInputError, match="version 3, which is past"):
+        past.drop_table("sales.orders")
+    with pytest.raises(NotFoundError):
+        sales.at(1).table("sales.orders")
+
+
+def test_a_time_names_the_version_that_was_newest_then(sales: Lakehouse, clock: Clock) -> None:
+    clock.now_millis += 10_000
+    sales.drop_table("sales.orders")
+    lines = {line.version: line for line in sales.history()}
+    dropped = lines[4].created_at
+    assert sales.at(dropped).version == 4
+    assert sales.at(dropped.isoformat()).version == 4
+    assert sales.at(dropped.replace(tzinfo=None).isoformat()).version == 4
+    assert sales.at(lines[3].created_at).version == 3
+    assert sales.at("2100-01-01").version == 4
+    assert sales.at("4").version == sales.at(4).version == 4
+    with pytest.raises(NotFoundError, match="later time"):
+        sales.at("1999-01-01T00:00:00Z")
