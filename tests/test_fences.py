@@ -61,6 +61,8 @@ def test_a_bad_habit_is_refused(rule: str, code: str) -> None:
 SOUND = {
     "__init__.py": "",
     "betree.py": "from mangrove.model import rows\n",
+    "cli/__init__.py": "",
+    "cli/main.py": "import click\nimport rich.table\nimport mangrove.spark\n",
     "effects.py": "import random\nimport mangrove.storage.cloud\n",
     "errors.py": "",
     "layouts/__init__.py": "",
@@ -84,6 +86,7 @@ SPOILS = {
     "Only spark knows Spark and its Java": {"effects.py": "from pyspark.sql import SparkSession\n"},
     "Only the layouts' codecs know protobuf and MessagePack": {"model/codec.py": "import msgpack\n"},
     "Arrow stays with those who read or write rows": {"storage/rows.py": "from pyarrow import parquet\n"},
+    "Only the command line knows click and rich": {"storage/screen.py": "from rich.console import Console\n"},
     "Only testing knows the tools of tests": {"model/strategies.py": "from hypothesis import strategies\n"},
     "The two layouts do not know each other": {"layouts/tree/other.py": "import mangrove.layouts.deltacat\n"},
 }

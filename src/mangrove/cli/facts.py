@@ -1,0 +1,226 @@
+"""What the commands found out about a lakehouse and what is in it, as plain values to be drawn or given as JSON."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.exported import exports_of
+from mangrove.metastore import Snapshot
+from mangrove.model.json_form import Json
+from mangrove.model.objects import Delta, TableType
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import type_text
+
+__all__ = [
+    "ColumnFacts",
+    "DeltaFacts",
+    "EntryFacts",
+    "LakeFacts",
+    "NamespaceFacts",
+    "TableFacts",
+    "ViewFacts",
+    "as_json",
+    "column_facts",
+    "delta_facts",
+    "lake_facts",
+    "namespace_facts",
+    "table_facts",
+    "time_text",
+    "view_facts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceFacts:
+    """A namespace."""
+
+    name: str
+    id: str
+    description: str | None
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFacts:
+    """A line of a list: a table or a view."""
+
+    name: str
+    kind: str
+    format: str
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A column of a table."""
+
+    id: int
+    name: str
+    type: str
+    is_nullable: bool
+    is_key: bool
+    default: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFacts:
+    """What the deltas of a table come to: rows as they were written, before upserts and deletes are applied."""
+
+    partitions: int = 0
+    deltas: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    rows_written: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table."""
+
+    name: str
+    id: str
+    kind: str
+    format: str
+    description: str | None
+    location: str | None
+    keys: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    columns: tuple[ColumnFacts, ...]
+    properties: dict[str, str]
+    format_properties: dict[str, str]
+    data: DeltaFacts | None
+    """None where others keep the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewFacts:
+    """A view."""
+
+    name: str
+    id: str
+    sql: str
+    dialect: str
+    reads: tuple[str, ...]
+    description: str | None
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFacts:
+    """The lakehouse itself."""
+
+    uri: str
+    layout: str
+    version: int
+    created_at: str
+    name: str
+    order: int
+    maximum_version_age_millis: int
+    minimum_versions_to_keep: int
+    properties: dict[str, str]
+    exports: dict[str, int]
+    """The version of each export, by the export's name."""
+
+
+def as_json(facts: Any) -> Json:
+    """Return facts as JSON, all of their fields with them; a list for several."""
+    if isinstance(facts, list | tuple):
+        return [as_json(one) for one in facts]
+    found: dict[str, Json] = asdict(facts)
+    return found
+
+
+def time_text(millis: int) -> str:
+    """Return a time as people and programs read it, in UTC; empty where it is not known.
+
+    >>> time_text(1_793_491_200_123)
+    '2026-11-01T00:00:00.123Z'
+    """
+    if not millis:
+        return ""
+    seconds, rest = divmod(millis, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
+
+
+def lake_facts(lake: Lakehouse, snapshot: Snapshot) -> LakeFacts:
+    """Return what a version says about the lakehouse."""
+    settings = snapshot.settings
+    return LakeFacts(
+        uri=lake.uri,
+        layout=lake.layout,
+        version=snapshot.version,
+        created_at=time_text(snapshot.commit.created_at_millis),
+        name=settings.name,
+        order=settings.order,
+        maximum_version_age_millis=settings.maximum_version_age_millis,
+        minimum_versions_to_keep=settings.minimum_versions_to_keep,
+        properties=dict(settings.properties),
+        exports={export.name: export.version for export in exports_of(settings)},
+    )
+
+
+def namespace_facts(namespace: LakeNamespace) -> NamespaceFacts:
+    """Return what there is to say about a namespace."""
+    return NamespaceFacts(str(namespace), namespace.id, namespace.description, dict(namespace.properties))
+
+
+def table_facts(table: LakeTable) -> TableFacts:
+    """Return what there is to say about a table, reading its columns and deltas."""
+    is_managed = table.table_type is TableType.MANAGED
+    return TableFacts(
+        name=str(table),
+        id=table.id,
+        kind=table.table_type.value,
+        format=table.value.table_format,
+        description=table.description,
+        location=table.location,
+        keys=table.keys,
+        partition_by=table.partition_by if is_managed else (),
+        sort_by=table.sort_by if is_managed else (),
+        columns=column_facts(table.schema, table.keys),
+        properties=dict(table.properties),
+        format_properties=dict(table.value.format_properties),
+        data=delta_facts(table.deltas()) if is_managed else None,
+    )
+
+
+def view_facts(view: LakeView) -> ViewFacts:
+    """Return what there is to say about a view."""
+    return ViewFacts(
+        str(view), view.id, view.sql, view.value.dialect, view.reads, view.description, dict(view.properties)
+    )
+
+
+def column_facts(schema: Schema | None, keys: Iterable[str]) -> tuple[ColumnFacts, ...]:
+    """Return the columns of a schema in order."""
+    if schema is None:
+        return ()
+    known = frozenset(keys)
+    return tuple(
+        ColumnFacts(
+            column.id, column.name, type_text(column.type), column.nullable, column.name in known, column.default,
+            column.comment,
+        )
+        for column in schema.columns
+    )  # fmt: skip
+
+
+def delta_facts(deltas: Iterable[tuple[Any, Delta]]) -> DeltaFacts:
+    """Return what deltas come to."""
+    partitions: set[str] = set()
+    types: Counter[str] = Counter()
+    files = rows = size_bytes = 0
+    for locator, delta in deltas:
+        partitions.add(str(locator.parent))
+        types[delta.type.value] += 1
+        files += len(delta.manifest.entries)
+        rows += delta.manifest.row_count
+        size_bytes += delta.manifest.size_bytes
+    counted: Mapping[str, int] = types
+    return DeltaFacts(len(partitions), dict(counted), files, rows, size_bytes)

@@ -1,0 +1,117 @@
+"""The command `mangrove`: finds the command that is meant, runs it, and says in one sentence what went wrong.
+
+Exit codes: 0 done, 1 a problem was found or the work failed, 2 the command or its
+input cannot be meant.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import click
+
+from mangrove.cli.places import LAKE_VARIABLE
+from mangrove.errors import InvalidInputError, MangroveError
+
+__all__ = ["COMMANDS", "main", "mangrove"]
+
+COMMANDS = {
+    "init": ("catalog_commands", "Make a new, empty lakehouse in a folder or bucket."),
+    "ls": ("catalog_commands", "List the namespaces, or the tables and views of one."),
+    "show": ("catalog_commands", "Show the lakehouse, or a namespace, table or view of it."),
+    "create": ("catalog_commands", "Make a namespace, a table (its name has a dot) or a view."),
+    "rename": ("catalog_commands", "Give a namespace, a table or a view another name."),
+    "drop": ("catalog_commands", "Drop a namespace, a table or a view."),
+    "completion": ("completion_command", "Print the script that completes commands in a shell."),
+}
+"""Each command in the order of the help, with the module that has it: only the one that runs is imported."""
+
+
+class _LateGroup(click.Group):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mangrove.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
+
+
+@click.group(
+    cls=_LateGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  mangrove init ./lake\n  mangrove create ./lake sales\n"
+    "  mangrove create ./lake sales.orders --schema 'id bigint, amount double'\n"
+    "  mangrove ls ./lake",
+)
+@click.version_option(version("mangrove-lake"), prog_name="mangrove")
+def mangrove() -> None:
+    """A lakehouse that is nothing but files in your bucket.
+
+    LAKE is a folder or a URI (s3://, gs://, az://). Where the environment variable
+    MANGROVE_LAKE names one, it can be left out.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
+        code = 2
+    except click.UsageError as error:
+        code = _failed(given, "UsageError", _usage_sentence(error), 2)
+    except click.ClickException as error:
+        code = _failed(given, type(error).__name__, error.format_message(), 2)
+    except InvalidInputError as error:
+        code = _failed(given, type(error).__name__, str(error), 2)
+    except MangroveError as error:
+        code = _failed(given, type(error).__name__, str(error), 1)
+    except BrokenPipeError:
+        # Whoever read our answer has seen enough. What is still buffered goes nowhere, so that exiting says nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (click.Abort, KeyboardInterrupt):
+        code = _failed(given, "Interrupted", "interrupted: what was committed stays, nothing is half done", 1)
+    except Exception as error:  # noqa: BLE001 - the outermost line: a person is told in any case
+        code = _failed(given, type(error).__name__, _unforeseen(error), 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_sentence(error: click.UsageError) -> str:
+    command = "mangrove" if error.ctx is None else error.ctx.command_path
+    message = error.format_message().rstrip(".")
+    sentence = f"{message[:1].lower()}{message[1:]}"
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "lake":
+        return f"{sentence}: name a folder or a URI, or set {LAKE_VARIABLE}; see `{command} --help`"
+    return f"{sentence}: see `{command} --help`"
+
+
+def _unforeseen(error: Exception) -> str:
+    return (
+        f"something went wrong that nobody foresaw ({type(error).__name__}: {error}). "
+        "Run `mangrove check` to see that the lakehouse is sound, and report this as a defect"
+    )
+
+
+def _failed(given: Sequence[str], kind: str, message: str, code: int) -> int:
+    """Say on the error stream what went wrong, and return the exit code."""
+    if "--json" in given:
+        sys.stderr.write(json.dumps({"error": kind, "message": message, "exit_code": code}, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"mangrove: {message}\n")
+    return code

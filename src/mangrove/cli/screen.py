@@ -1,0 +1,32 @@
+"""Where answers go: to a terminal in its width and colours, or as plain lines to a file or a pipe."""
+
+import os
+import sys
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+
+__all__ = ["console_on", "draw"]
+
+_UNBOUNDED_COLUMNS = 10_000
+"""A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
+
+
+def console_on(stream: TextIO) -> Console:
+    """Return a console that writes to the stream, in colour only where a terminal shows it and nobody minds."""
+    is_terminal = stream.isatty()
+    wide = None if is_terminal or os.environ.get("COLUMNS") else _UNBOUNDED_COLUMNS
+    return Console(
+        file=stream,
+        width=wide,
+        color_system="auto" if is_terminal and not os.environ.get("NO_COLOR") else None,
+        force_terminal=is_terminal,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def draw(drawing: RenderableType) -> None:
+    """Show an answer to a person."""
+    console_on(sys.stdout).print(drawing)

@@ -1,0 +1,107 @@
+"""One run of a command: how it was asked to answer, and the stores that it opened."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from rich.console import RenderableType
+
+from mangrove.cli.places import resolved
+from mangrove.cli.screen import draw
+from mangrove.effects import Effects, real_effects
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import open_on
+from mangrove.maintenance.progress import Watch, said_bytes, unwatched
+from mangrove.model.json_form import Json
+from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.local import LocalStore
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import ObjectInfo, Store
+
+__all__ = ["Session", "stats_text"]
+
+
+class _CountingLocalStore(CountingStore):
+    """Counts, and still shows vacuum what killed writers left on disk."""
+
+    def __init__(self, store: LocalStore) -> None:
+        super().__init__(store)
+        self._local = store
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        return self._local.leftovers()
+
+    def delete_leftovers(self, paths: Iterable[str]) -> None:
+        self._local.delete_leftovers(paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What every command is given."""
+
+    as_json: bool = False
+    with_stats: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    _counted: list[CountingStore] = field(default_factory=list)
+
+    def store(self, location: str) -> Store:
+        """Return the store at a URI, or at a folder as seen from here."""
+        store = open_store(resolved(location, os.getcwd()), self.storage_options)
+        if not self.with_stats:
+            return store
+        counting = _CountingLocalStore(store) if isinstance(store, LocalStore) else CountingStore(store)
+        self._counted.append(counting)
+        return counting
+
+    def effects(self, location: str) -> Effects:
+        """Return the outside world around the store at a location."""
+        return real_effects(self.store(location))
+
+    def open(self, location: str) -> Lakehouse:
+        """Open the lakehouse at a location."""
+        return open_on(self.effects(location))
+
+    def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
+        """Say what came of it: to a program as JSON, to a person as it is drawn."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+            return
+        draw(drawing())
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[Watch]:
+        """Show how far long work has come, once it has taken a second, where a person is looking."""
+        if self.as_json or not sys.stderr.isatty():
+            yield unwatched
+            return
+        # Bars take long to import, and most commands are over before one is needed.
+        from mangrove.cli.progress_bar import ProgressBar  # noqa: PLC0415
+
+        with ProgressBar(what) as bar:
+            yield bar.watch
+
+    def finish(self) -> None:
+        """Say what was asked of storage, if that was wanted."""
+        if not self.with_stats:
+            return
+        made = sum((store.requests for store in self._counted), Requests())
+        text = json.dumps({"storage": {**asdict(made), "total": made.total}}) if self.as_json else stats_text(made)
+        sys.stderr.write(text + "\n")
+
+
+def stats_text(made: Requests) -> str:
+    """Return what was asked of storage, in one line.
+
+    >>> stats_text(Requests(reads=2, creates=1, bytes_read=2048))
+    'storage: 3 requests (2 reads, 1 create), 2.0 KiB read, 0 bytes written'
+    """
+    kinds = ("reads", "sizes", "lists", "puts", "creates", "deletes")
+    counts = [(getattr(made, kind), kind) for kind in kinds]
+    listed = ", ".join(f"{count:,} {kind if count != 1 else kind[:-1]}" for count, kind in counts if count)
+    of_which = f" ({listed})" if listed else ""
+    plural = "" if made.total == 1 else "s"
+    read, written = said_bytes(made.bytes_read), said_bytes(made.bytes_written)
+    return f"storage: {made.total:,} request{plural}{of_which}, {read} read, {written} written"

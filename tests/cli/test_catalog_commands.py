@@ -1,0 +1,145 @@
+"""The commands about what is in a lakehouse do what they say, on a real lakehouse in a folder."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+
+SCHEMA = "id bigint not null, customer string comment 'who', amount decimal(10,2), ts timestamp"
+
+
+def test_init_makes_a_lakehouse_that_the_library_opens(run: Any, tmp_path: Path) -> None:
+    done = run("init", str(tmp_path / "lake"), "--name", "mine", "--order", "64", "--keep", "30d", "--json")
+    assert done.code == 0
+    settings = mangrove.open(tmp_path / "lake").settings
+    assert (settings.name, settings.order, settings.maximum_version_age_millis) == ("mine", 64, 30 * 86_400_000)
+    assert done.json["version"] == 0
+
+
+@pytest.mark.parametrize("layout", ["tree", "tree-older", "deltacat", "deltacat-2"])
+def test_every_layout_can_be_made_filled_and_listed(run: Any, tmp_path: Path, layout: str) -> None:
+    place = str(tmp_path / "lake")
+    assert run("init", place, "--layout", layout).code == 0
+    assert run("create", place, "sales").code == 0
+    assert run("create", place, "sales.orders", "--schema", SCHEMA, "--key", "id").code == 0
+    assert [entry["name"] for entry in run("ls", place, "sales", "--json").json] == ["sales.orders"]
+    assert run("show", place, "sales.orders", "--json").json["keys"] == ["id"]
+
+
+def test_a_second_init_is_refused_and_changes_nothing(run: Any, lake: str) -> None:
+    done = run("init", lake)
+    assert done.code == 1
+    assert "already" in done.err
+    assert mangrove.open(lake).version == 3
+
+
+def test_ls_lists_namespaces_and_then_tables_and_views(run: Any, lake: str) -> None:
+    assert "sales" in run("ls", lake).out
+    assert "owner=ana" in run("ls", lake).out
+    names = [(entry["name"], entry["kind"]) for entry in run("ls", lake, "sales", "--json").json]
+    assert names == [("sales.orders", "managed table"), ("sales.daily", "view")]
+    assert len(run("ls", lake, "sales", "--limit", "1", "--json").json) == 1
+    assert run("ls", lake, "sales", "--prefix", "da", "--json").json[0]["name"] == "sales.daily"
+
+
+def test_ls_looks_back(run: Any, lake: str) -> None:
+    assert run("ls", lake, "--at", "0", "--json").json == []
+    assert [entry["name"] for entry in run("ls", lake, "sales", "--at", "2", "--json").json] == ["sales.orders"]
+
+
+def test_show_tells_all_about_a_table(run: Any, lake: str) -> None:
+    facts = run("show", lake, "sales.orders", "--json").json
+    assert [(column["name"], column["type"]) for column in facts["columns"]] == [
+        ("id", "bigint"),
+        ("customer", "string"),
+        ("amount", "decimal(10,2)"),
+        ("ts", "timestamp"),
+    ]
+    assert (facts["keys"], facts["partition_by"], facts["data"]["deltas"]) == (["id"], ["days(ts)"], {})
+    drawn = run("show", lake, "sales.orders").out
+    assert "id (key)" in drawn
+    assert "days(ts)" in drawn
+    assert "who" in drawn
+
+
+def test_show_tells_about_the_lakehouse_a_namespace_and_a_view(run: Any, lake: str) -> None:
+    assert run("show", lake, "--json").json["version"] == 3
+    assert run("show", lake, "--at", "1", "--json").json["version"] == 1
+    assert "7 days" in run("show", lake).out
+    assert "owner=ana" in run("show", lake, "sales").out
+    assert "select count(*) from sales.orders" in run("show", lake, "sales.daily").out
+
+
+def test_a_schema_can_come_from_a_file(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "schema.sql").write_text(SCHEMA)
+    assert run("create", lake, "sales.more", "--schema", f"@{tmp_path}/schema.sql").code == 0
+    assert len(run("show", lake, "sales.more", "--json").json["columns"]) == 4
+    missing = run("create", lake, "sales.none", "--schema", f"@{tmp_path}/none.sql")
+    assert (missing.code, "none.sql" in missing.err) == (2, True)
+
+
+def test_an_external_table_keeps_its_location(run: Any, lake: str) -> None:
+    done = run("create", lake, "sales.old", "--location", "s3://bucket/old/", "--format", "parquet", "--json")
+    assert done.json["table"]["location"] == "s3://bucket/old/"
+    assert done.json["table"]["kind"] == "external"
+
+
+def test_if_not_exists_leaves_what_is_there(run: Any, lake: str) -> None:
+    again: list[tuple[str, ...]] = [
+        ("sales",),
+        ("sales.orders", "--schema", "id int"),
+        ("sales.daily", "--view", "select 2"),
+    ]
+    for words in again:
+        assert run("create", lake, *words).code == 1
+        assert run("create", lake, *words, "--if-not-exists").code == 0
+    assert mangrove.open(lake).version == 3
+
+
+def test_a_dropped_table_is_gone_and_can_be_brought_back(run: Any, lake: str) -> None:
+    done = run("drop", lake, "sales.orders", "--json")
+    assert (done.json["kind"], done.json["version"]) == ("table", 4)
+    assert run("show", lake, "sales.orders").code == 1
+    assert run("show", lake, "sales.orders", "--at", "3").code == 0
+    assert run("drop", lake, "sales.orders", "--if-exists").code == 0
+    assert mangrove.open(lake).version == 4
+
+
+def test_a_namespace_that_is_not_empty_is_dropped_only_with_cascade(run: Any, lake: str) -> None:
+    assert run("drop", lake, "sales").code == 2
+    assert run("drop", lake, "sales.orders", "--cascade").code == 2
+    assert run("drop", lake, "sales", "--cascade").code == 0
+    assert run("ls", lake, "--json").json == []
+
+
+def test_names_of_namespaces_tables_and_views_can_change(run: Any, lake: str) -> None:
+    assert run("rename", lake, "sales.orders", "sales.purchases", "--json").json["kind"] == "table"
+    assert run("rename", lake, "sales.daily", "sales.each_day", "--json").json["kind"] == "view"
+    assert run("rename", lake, "sales", "shop", "--json").json["kind"] == "namespace"
+    names = [entry["name"] for entry in run("ls", lake, "shop", "--json").json]
+    assert names == ["shop.purchases", "shop.each_day"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("sales.bad", "--schema", "id bigint,, x int"), "column"),
+        (("sales.bad", "--schema", "id nosuchtype"), "nosuchtype"),
+        (("sales.bad",), "no schema"),
+        (("sales.bad", "--schema", "id int", "--key", "nope"), "nope"),
+        (("bad", "--schema", "id int"), "namespace.bad"),
+        (("a.b.c", "--schema", "id int"), "3 part"),
+        (("sales.bad", "--view", "select 1", "--schema", "id int"), "--view alone"),
+        (("bad", "--property", "novalue"), "key=value"),
+    ],
+)
+def test_bad_input_is_refused_with_what_to_do_and_changes_nothing(
+    run: Any, lake: str, words: tuple[str, ...], told: str
+) -> None:
+    done = run("create", lake, *words)
+    assert done.code in (1, 2)
+    assert told in done.err
+    assert done.err.count("\n") == 1
+    assert mangrove.open(lake).version == 3
