@@ -68,9 +68,14 @@ def test_thirty_two_threads_leave_one_winner_per_key(request: pytest.FixtureRequ
 
 
 @pytest.mark.slow
-@on_each_s3_server
-def test_eight_processes_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
-    server: RealServer = request.getfixturevalue(kind)
-    probed = race_processes(f"{server.uri}processes", server.options, processes=8, keys=500)
+def test_eight_processes_leave_one_winner_per_key_on_seaweedfs(seaweedfs_server: RealServer) -> None:
+    probed = race_processes(f"{seaweedfs_server.uri}processes", seaweedfs_server.options, processes=8, keys=500)
     assert (probed.unfair, probed.misread) == ((), ())
     assert len({*probed.winners.values()}) > 1
+
+
+@pytest.mark.slow
+def test_eight_processes_leave_one_winner_per_key_on_radosgw(radosgw_server: RealServer) -> None:
+    probed = race_processes(f"{radosgw_server.uri}processes", radosgw_server.options, processes=8, keys=500)
+    # Losers lose time on finding out who won, and this server is quick: one process may well lead from start to end.
+    assert (probed.unfair, probed.misread) == ((), ())

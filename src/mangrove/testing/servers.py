@@ -31,6 +31,7 @@ _CEPH_PROGRAMS = ("ceph-mon", "ceph-osd", "osdmaptool", "radosgw", "radosgw-admi
 # One copy of everything, in memory; no keys between the parts, and nothing outside the folder is read or written.
 # A gateway asks for an encrypted connection to the monitor, which there is none of without keys: hence `crc`.
 # A monitor gives up on a disk that is nearly full, as a developer's may well be.
+# A request that comes before the disk is ready for it is sent again at the next tick, by default five seconds later.
 _CEPH_SETTINGS = """[global]
 fsid = 00000000-0000-4000-8000-000000000001
 mon_host = v2:127.0.0.1:{monitor_port}
@@ -52,6 +53,7 @@ mon_cluster_log_to_file = false
 mon_data = {folder}/monitor
 mon_data_avail_crit = 0
 paxos_propose_interval = 0.02
+objecter_tick_interval = 1
 osd_data = {folder}/disk
 osd_objectstore = memstore
 osd_crush_chooseleaf_type = 0
