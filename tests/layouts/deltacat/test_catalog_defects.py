@@ -8,10 +8,12 @@ import pytest
 
 from mangrove.effects import Effects, real_effects
 from mangrove.errors import ConflictError
+from mangrove.layouts.deltacat.index import read_mapped
+from mangrove.layouts.deltacat.keys import mapping_key
 from mangrove.layouts.deltacat.log_paths import logged_transaction
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.paths import OURS, numbered_file
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision, digest_of
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.metastore import Changes, Isolation, Snapshot
 from mangrove.model.locators import (
@@ -360,3 +362,20 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
             (Kind.DELTA, PARTITION),
         ):
             assert list(mine.children(kind, parent)) == list(theirs.children(kind, parent))
+
+
+def test_the_stream_that_deltacat_finds_is_the_one_that_the_table_version_names(effects: Effects) -> None:
+    catalog = _with_a_table(effects, DELTACAT_2)
+    version = TableVersionLocator("n", "t", 1)
+    second = StreamLocator("n", "t", 1, "s2")
+
+    def found_by_deltacat() -> str:
+        alias = f"n/t/1/{digest_of('deltacat')}"
+        return read_mapped(_without_guards(effects.store).latest().value_of(mapping_key(alias))).target
+
+    put(catalog, catalog.latest(), (second, Stream("s2")), (version, TableVersion(1, None, latest_stream_id="s2")))
+    assert found_by_deltacat() == "s2"
+    put(catalog, catalog.latest(), (version, TableVersion(1, None, latest_stream_id="s")))
+    assert found_by_deltacat() == "s"
+    put(catalog, catalog.latest(), (second, Stream("s2", watermark=1)), deletes=frozenset([STREAM]))
+    assert found_by_deltacat() == "s2"

@@ -181,6 +181,7 @@ def _next_guard(
         root=stored(apply(base.guard.root, staged.messages, SHAPE, base.read_nodes), nodes.write),
         log=log_map(started.id, end, staged.operations, changes),
         first=base.guard.first,
+        absorbed=base.guard.absorbed,
     )
 
 

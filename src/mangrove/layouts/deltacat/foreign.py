@@ -5,38 +5,26 @@ which transaction; the log's own names say which transactions count and when the
 ended. Only the names of namespaces and tables are in the bodies alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mangrove.betree.edit import apply
-from mangrove.betree.node import Message, Node
-from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.draft import DELETE
-from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
-from mangrove.layouts.deltacat.guard import ForeignTransaction, Guard, Written
-from mangrove.layouts.deltacat.index import SHAPE, Mapped, Named, Stored
-from mangrove.layouts.deltacat.keys import below_of, deleted_key, key_of_below, mapping_key, name_key, object_key
+from mangrove.layouts.deltacat.files import CatalogFiles
+from mangrove.layouts.deltacat.guard import ForeignTransaction, Guard, nothing_yet
+from mangrove.layouts.deltacat.index import SHAPE
 from mangrove.layouts.deltacat.log_paths import FLAT_LOG, MINUTE_LOG, LoggedTransaction, logged_transaction
 from mangrove.layouts.deltacat.packed import unpack
 from mangrove.layouts.deltacat.paths import OURS, NumberedFile, numbered_file
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision, digest_of
+from mangrove.layouts.deltacat.replay import hold_names, replay
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.metastore import Commit
-from mangrove.model.locators import Kind
-from mangrove.model.objects import Namespace, Table
 from mangrove.storage.port import ObjectInfo, Prefix, Store
 
 __all__ = ["ForeignHistory", "foreign_revision", "logged_transactions", "read_foreign"]
 
 _NOT_OBJECTS: Final = frozenset({OURS, FLAT_LOG, "compute/", "data/", "version/"})
-_DEPTHS: Final = {
-    1: Kind.NAMESPACE,
-    2: Kind.TABLE,
-    3: Kind.TABLE_VERSION,
-    4: Kind.STREAM,
-    5: Kind.PARTITION,
-    6: Kind.DELTA,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +64,21 @@ def read_foreign(files: CatalogFiles, only: Sequence[ForeignTransaction] | None 
         order = sorted(by_transaction, key=lambda transaction: (ends[transaction], transaction))
     else:
         order = [one.id for one in only]
-    replay = _Replay(files, _names(files, by_transaction.values()))
-    guards: list[Guard] = []
+    hold_names(files, (file for written in by_transaction.values() for file in written))
     lines = _log_lines(files, [logged[transaction] for transaction in order if transaction in logged])
+    before = CatalogSnapshot(files, nothing_yet(files.revision))
+    guards: list[Guard] = []
     for version, transaction in enumerate(order):
-        root, written = replay.apply(by_transaction.get(transaction, []))
-        line = lines.get(transaction, {})
-        message = line.get("commit_message")
-        commit = Commit(
-            version,
-            files.revision.millis_of(ends[transaction]),
-            transaction,
-            message if isinstance(message, str) else "",
-        )
+        replayed = replay(before, by_transaction.get(transaction, []), last_wins=True)
+        root = apply(before.guard.root, replayed.messages, SHAPE, files.nodes)
+        message = lines.get(transaction, {}).get("commit_message")
         end = ends[transaction]
-        guards.append(Guard(files.revision, version, commit, transaction, end, written, root, None, len(order)))
+        commit = Commit(
+            version, files.revision.millis_of(end), transaction, message if isinstance(message, str) else ""
+        )
+        guard = Guard(files.revision, version, commit, transaction, end, replayed.written, root, None, len(order))
+        guards.append(guard)
+        before = CatalogSnapshot(files, guard)
     return ForeignHistory(guards, frozenset(logged))
 
 
@@ -135,82 +123,3 @@ def _numbered_files(store: Store) -> Iterator[NumberedFile]:
             for found in store.list(entry.path):
                 if isinstance(found, ObjectInfo):
                     yield numbered_file(found.path)
-
-
-def _names(files: CatalogFiles, transactions: Iterable[list[NumberedFile]]) -> dict[NumberedFile, str]:
-    """Return the names that revisions of namespaces and tables give; the bodies of deletes are never read."""
-    wanted: dict[NumberedFile, Wanted] = {}
-    for written in transactions:
-        for file in written:
-            kind = _kind(file.object_folder)
-            if file.object_folder is not None and kind in (Kind.NAMESPACE, Kind.TABLE) and file.operation != DELETE:
-                stored = Stored(file.number, file.operation, file.transaction)
-                wanted[file] = Wanted(kind, file.object_folder, stored)
-    names: dict[NumberedFile, str] = {}
-    for file, body in zip(wanted, files.bodies(list(wanted.values())), strict=True):
-        assert isinstance(body.value, Namespace | Table)
-        names[file] = body.value.name
-    return names
-
-
-def _kind(folder: str | None) -> Kind | None:
-    return None if folder is None else _DEPTHS.get(folder.count("/") + 1)
-
-
-@dataclass
-class _Replay:
-    """Applies transactions one after the other, keeping what the index needs to know of those before."""
-
-    files: CatalogFiles
-    names: dict[NumberedFile, str]
-    _root: Node = field(default_factory=Node)
-    _numbers: dict[str, int] = field(default_factory=dict)
-    _named: dict[str, str] = field(default_factory=dict)
-
-    def apply(self, written: Sequence[NumberedFile]) -> tuple[Node, tuple[Written, ...]]:
-        """Return the index after a transaction that wrote these files, and the keys that it touched."""
-        newest: dict[str, NumberedFile] = {}
-        for file in sorted(written, key=lambda one: one.number):
-            if file.number >= self._numbers.get(file.folder, 0):
-                self._numbers[file.folder] = file.number
-                newest[file.folder] = file
-        messages: list[Message] = []
-        for file in newest.values():
-            messages.extend(Message(key, value, file.transaction) for key, value in self._values(file))
-        self._root = apply(self._root, messages, SHAPE, self.files.nodes)
-        return self._root, tuple(Written(message.key, message.key.replace("\t", " ")) for message in messages)
-
-    def _values(self, file: NumberedFile) -> Iterator[tuple[str, str | None]]:
-        folder = file.object_folder
-        if folder is None:
-            yield mapping_key(file.folder), Mapped(file.number, "" if file.operation == DELETE else file.target).text
-            return
-        kind = _kind(folder)
-        if kind is None:
-            raise FormatError(f"{file.folder}/{file.file_name} lies deeper than any object: run `mangrove check`")
-        is_gone = file.operation == DELETE
-        stored = Stored(file.number, file.operation, file.transaction)
-        if kind in (Kind.NAMESPACE, Kind.TABLE):
-            yield from self._name_values(file, folder, kind)
-            yield object_key(folder), None if is_gone else replace(stored, names=1).text
-        else:
-            yield key_of_below(below_of(kind, folder.split("/"))), None if is_gone else stored.text
-        yield deleted_key(folder), str(file.number) if is_gone else None
-
-    def _name_values(self, file: NumberedFile, folder: str, kind: Kind) -> Iterator[tuple[str, str | None]]:
-        parent = folder.rpartition("/")[0]
-        before = self._named.pop(folder, None)
-        name = self.names.get(file)
-        key = None if name is None else name_key(kind, parent, name)
-        if before is not None and before != key:
-            yield before, None
-        if name is not None and key is not None:
-            self._named[folder] = key
-            yield key, Named(folder, self._mapping_folder(kind, parent, name)).text
-
-    def _mapping_folder(self, kind: Kind, parent: str, name: str) -> str:
-        canonical = self.files.revision.canonical
-        if kind is Kind.NAMESPACE:
-            return digest_of(canonical("", name))
-        above = self._named.get(parent, "").rpartition("\t")[2]
-        return f"{parent}/{digest_of(canonical(above, name))}"

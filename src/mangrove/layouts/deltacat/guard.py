@@ -49,6 +49,8 @@ class Guard:
     """What the log file holds; None where another program wrote it."""
     first: int = 0
     """The first version that has a guard of its own; those before it were made by another program."""
+    absorbed: Sequence[str] = ()
+    """Transactions of another program that became versions, as long as the log is searched where they lie."""
     foreign: Sequence[ForeignTransaction] = ()
     """Where another program's versions are taken over: its transactions, one for each of them."""
 
@@ -94,6 +96,7 @@ def encode_guard(guard: Guard) -> bytes:
         "root": node_map(guard.root),
         "log": guard.log,
         "first": guard.first,
+        "absorbed": list(guard.absorbed),
         "foreign": [[foreign.id, foreign.end] for foreign in guard.foreign],
     }
     return pack(fields)
@@ -127,6 +130,7 @@ def decode_guard(data: bytes, path: str) -> Guard:
             root=node_of(fields["root"], path),
             log=fields["log"],
             first=fields["first"],
+            absorbed=tuple(fields["absorbed"]),
             foreign=tuple(ForeignTransaction(*pair) for pair in fields["foreign"]),
         )
     except (KeyError, TypeError) as error:

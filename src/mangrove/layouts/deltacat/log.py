@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mangrove.layouts.deltacat.fields import EXTRAS, extras_text
 from mangrove.layouts.deltacat.log_paths import start_of
 from mangrove.layouts.deltacat.packed import Packed
 from mangrove.metastore import Changes
@@ -39,7 +40,7 @@ def log_map(transaction: str, end: int, operations: Sequence[Operation], changes
         "id": transaction,
         "end_time": end,
         "commit_message": changes.message or None,
-        "mangrove": changes.transaction_id,
+        EXTRAS: extras_text({"transaction_id": changes.transaction_id}),
     }
 
 

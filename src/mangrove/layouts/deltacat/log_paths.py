@@ -18,6 +18,7 @@ __all__ = [
     "flat_log_path",
     "logged_transaction",
     "minute_log_path",
+    "minute_of",
     "start_of",
     "transaction_id",
 ]
@@ -70,8 +71,13 @@ def minute_log_path(transaction: str, end: int) -> str:
     floating point: a start just before a minute belongs to the next one, and
     exact arithmetic would put the file where DeltaCAT does not look.
     """
-    minute = datetime.datetime.fromtimestamp(start_of(transaction) / 1e9, datetime.UTC)
-    return f"{MINUTE_LOG}{minute:%Y/%m/%d/%H/%M}/{transaction}/{end}"
+    return f"{minute_of(start_of(transaction))}/{transaction}/{end}"
+
+
+def minute_of(start: int) -> str:
+    """Return the folder of the log of what started then, which sorts as times do."""
+    minute = datetime.datetime.fromtimestamp(start / 1e9, datetime.UTC)
+    return f"{MINUTE_LOG}{minute:%Y/%m/%d/%H/%M}"
 
 
 def logged_transaction(path: str) -> LoggedTransaction | None:

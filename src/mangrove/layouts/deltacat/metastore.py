@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.layouts.deltacat.absorption import absorb
 from mangrove.layouts.deltacat.adoption import ForeignCatalog
 from mangrove.layouts.deltacat.commit import commit, commit_first
 from mangrove.layouts.deltacat.files import CatalogFiles
@@ -108,6 +109,16 @@ class CatalogMetastore:
         assert isinstance(committed.snapshot, CatalogSnapshot)
         self._seen(committed.snapshot)
         return committed
+
+    def absorb(self) -> list[CatalogSnapshot]:
+        """Make a version of each transaction that DeltaCAT committed beside us, and return these versions."""
+        newest = self.latest()
+        if newest.guard.is_foreign and self._newest is None:
+            return []
+        absorbed = absorb(self._effects, newest)
+        for snapshot in absorbed:
+            self._seen(snapshot)
+        return absorbed
 
     def _guard(self, version: int) -> Guard:
         guard = self._guard_or_none(version)

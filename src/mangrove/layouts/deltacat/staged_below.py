@@ -1,6 +1,7 @@
 """Staging what lies below tables: table versions, streams, partitions and deltas, parents before children."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,8 +41,10 @@ def stage_below(draft: Draft, changes: Changes) -> None:
     if puts or deletes:
         staging = _Below(draft, _newest_positions(puts) if draft.base.files.revision.maps_aliases else {})
         staging.read([*puts, *deletes])
+        gone = {folder_of(locator) for locator in deletes}
         for locator in sorted(puts):
-            staging.put(locator, puts[locator])
+            staging.put(locator, puts[locator], gone)
+        staging.lead_to_streams(puts)
         staging.move_partitions_on(puts)
         for locator in sorted(deletes):
             staging.delete(locator)
@@ -67,16 +70,27 @@ class _Below:
             locator: body for locator, body in zip(known, base.bodies(known), strict=True) if body is not None
         }
 
-    def put(self, locator: Below, value: Object) -> None:
-        """Write a revision of an object, and let its alias lead to it where it is new."""
+    def put(self, locator: Below, value: Object, gone: AbstractSet[str]) -> None:
+        """Write a revision of an object, and let its alias lead to it where it is new or takes another's place."""
         fields = self._fields_of(locator, value)
         mapping_paths: list[str] = []
         alias = self._alias(locator, value)
-        is_led_to = alias and (self._current[locator] is None or not self.draft.mapped_to(alias))
-        if is_led_to and getattr(value, "state", None) is StreamState.COMMITTED:
-            mapping_paths = self.draft.map(alias, folder_of(locator).rpartition("/")[2])
+        if alias and getattr(value, "state", None) is StreamState.COMMITTED:
+            there = self.draft.mapped_to(alias)
+            parent, _, object_id = folder_of(locator).rpartition("/")
+            if self._current[locator] is None or not there or f"{parent}/{there}" in gone:
+                mapping_paths = self.draft.map(alias, object_id)
         self._write(locator, value, fields, mapping_paths)
         self.draft.touch(locator, key_of_below(locator))
+
+    def lead_to_streams(self, puts: Mapping[Below, Object]) -> None:
+        """Let the alias of each table version that is written lead to the stream that it says is its own."""
+        for locator, value in puts.items():
+            if isinstance(locator, TableVersionLocator) and isinstance(value, TableVersion) and value.latest_stream_id:
+                stream = StreamLocator(locator.namespace_id, locator.table_id, locator.version, value.latest_stream_id)
+                if self.draft.value_of(key_of_below(stream)) is not None:
+                    # A stream of another format has an alias of its own; the table's is always ours.
+                    self.draft.map(self._alias(stream, Stream(stream.stream_id)), stream.stream_id)
 
     def move_partitions_on(self, puts: Mapping[Below, Object]) -> None:
         """Write a revision of each partition that got deltas but is not itself written."""

@@ -1,0 +1,182 @@
+"""Real DeltaCAT reads what we write in its format revision, appends to it, and we read that in turn."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mangrove.effects import Effects, real_effects
+from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
+from mangrove.layouts.deltacat.revision import DELTACAT_2
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.manifests import Author, DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, Namespace, Partition, Stream, Table, TableVersion, View
+from mangrove.model.schema import Schema
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.types import Column, Int8, Varchar
+from mangrove.storage.opening import open_store
+from mangrove.testing.metastore_contract import put
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+_REQUIREMENT = "deltacat==2.0.0.post4"
+_REPOSITORY = Path(__file__).parents[2]
+_ENVIRONMENT = _REPOSITORY / ".build" / "deltacat"
+_PEER = Path(__file__).with_name("deltacat_peer.py")
+
+
+def _pythons() -> Iterator[str]:
+    """Yield where a Python 3.10 may be; a version manager's stand-in may be there without it."""
+    yield "python3.10"
+    yield from (str(path) for path in sorted(Path.home().glob(".pyenv/versions/3.10*/bin/python3.10")))
+    yield from (str(path) for path in sorted(Path.home().glob(".local/share/uv/python/cpython-3.10*/bin/python3.10")))
+
+
+def _works(*command: str) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == 0
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+
+
+@pytest.fixture(scope="module")
+def peer() -> str:
+    """Return a Python that has DeltaCAT, made once in an environment of its own."""
+    installed = str(_ENVIRONMENT / "bin" / "python")
+    if _works(installed, "-c", "import deltacat"):
+        return installed
+    python = next((python for python in _pythons() if _works(python, "--version")), None)
+    if python is None:
+        pytest.skip("there is no Python 3.10 here, and DeltaCAT installs on no later one")
+    uv = str(Path(sys.executable).with_name("uv"))
+    if not _works(uv, "venv", "--clear", "--python", python, str(_ENVIRONMENT)):
+        pytest.skip(f"{python} makes no environment in {_ENVIRONMENT.relative_to(_REPOSITORY)}")
+    installing = [uv, "pip", "install", "--quiet", "--python", installed, _REQUIREMENT]
+    done = subprocess.run(installing, capture_output=True, text=True, timeout=500, check=False)
+    if done.returncode:
+        pytest.skip(f"{_REQUIREMENT} does not install here: {done.stderr.strip()[-300:]}")
+    return installed
+
+
+def _asked(peer: str, root: Path, table: TableLocator, appended: dict[str, Any] | None = None) -> dict[str, Any]:
+    row = json.dumps(appended) if appended else ""
+    command = [peer, str(_PEER), str(root), table.namespace, table.name, row]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=root.parent)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+class Lake:
+    """A catalog in DeltaCAT's format revision, with a table of two columns."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.effects: Effects = real_effects(open_store(root.as_uri()))
+        self.catalog: CatalogMetastore = create_catalog(self.effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
+        self.ids = [self.effects.new_id() for _ in range(4)]
+        namespace_id, table_id, stream_id, partition_id = self.ids
+        self.partition = PartitionLocator(namespace_id, table_id, 1, stream_id, partition_id)
+        schema = Schema((Column(1, "id", Int8()), Column(2, "item", Varchar())))
+        put(
+            self.catalog,
+            self.catalog.latest(),
+            (NamespaceLocator("sales"), Namespace(namespace_id, "sales", {"owner": "ana"})),
+            (TableLocator("sales", "orders"), self.table("orders")),
+            (TableVersionLocator(namespace_id, table_id, 1), TableVersion(1, schema, latest_stream_id=stream_id)),
+            (self.partition.parent, Stream(stream_id)),
+            (self.partition, Partition(partition_id)),
+        )
+
+    def table(self, name: str) -> Table:
+        return Table(self.ids[1], self.ids[0], name, latest_table_version=1, latest_active_table_version=1)
+
+    def append(self, position: int, *rows: tuple[int, str]) -> None:
+        path = f"data/{self.partition.partition_id}/{self.effects.new_id()}.parquet"
+        written = pa.table({"id": pa.array([row[0] for row in rows], pa.int64()), "item": [row[1] for row in rows]})
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(written, self.root / path)
+        file = DataFile(path, (self.root / path).stat().st_size, len(rows), schema_id=0)
+        manifest = Manifest((file,), id=self.effects.new_id(), author=Author("mangrove"))
+        way = DeltaLocator(*self.partition.parts, position)  # type: ignore[arg-type, call-arg]
+        put(self.catalog, self.catalog.latest(), (way, Delta(DeltaType.APPEND, manifest)))
+
+    def rows(self, snapshot: Snapshot) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for _, delta in snapshot.children(Kind.DELTA, self.partition):
+            assert isinstance(delta, Delta)
+            for entry in delta.manifest.entries:
+                found.extend(pq.read_table(self.root / entry.location).to_pylist())
+        return found
+
+
+def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: str) -> None:
+    lake = Lake(tmp_path / "catalog")
+    lake.append(1, (1, "a"), (2, "b"))
+    lake.append(2, (3, "c"))
+    orders = TableLocator("sales", "orders")
+    expected = [{"id": 1, "item": "a"}, {"id": 2, "item": "b"}, {"id": 3, "item": "c"}]
+    found = _asked(peer, lake.root, orders)
+    assert sorted(found["rows"], key=lambda row: row["id"]) == expected
+    assert found["positions"] == [1, 2]
+
+    purchases = TableLocator("sales", "purchases")
+    put(
+        lake.catalog,
+        lake.catalog.latest(),
+        (purchases, lake.table("purchases")),
+        (ViewLocator("sales", "daily"), View(lake.effects.new_id(), "daily", "select 1")),
+        deletes=frozenset([orders]),
+    )
+    shop = (NamespaceLocator("shop"), Namespace(lake.ids[0], "shop"))
+    put(lake.catalog, lake.catalog.latest(), shop, deletes=frozenset([NamespaceLocator("sales")]))
+    renamed = TableLocator("shop", "purchases")
+    found = _asked(peer, lake.root, renamed, {"id": 4, "item": "of DeltaCAT"})
+    assert (found["namespaces"], found["tables"]) == (["default", "shop"], ["purchases"])
+    assert found["positions"] == [1, 2, 3]
+    assert {"id": 4, "item": "of DeltaCAT"} in found["rows"]
+
+    before = lake.catalog.latest()
+    absorbed = lake.catalog.absorb()
+    assert before.version < lake.catalog.latest().version == before.version + len(absorbed)
+    assert lake.rows(lake.catalog.latest()) == [*expected, {"id": 4, "item": "of DeltaCAT"}]
+    lake.append(4, (5, "e"))
+    found = _asked(peer, lake.root, renamed)
+    assert found["positions"] == [1, 2, 3, 4]
+    assert sorted(row["id"] for row in found["rows"]) == [1, 2, 3, 4, 5]
+    assert lake.rows(lake.catalog.at_version(before.version)) == expected
+
+
+def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: str) -> None:
+    lake = Lake(tmp_path / "catalog")
+    lake.append(1, (1, "a"))
+    other = Table(lake.effects.new_id(), lake.ids[0], "other")
+    put(lake.catalog, lake.catalog.latest(), (TableLocator("sales", "other"), other))
+    put(lake.catalog, lake.catalog.latest(), deletes=frozenset([TableLocator("sales", "other")]))
+    stream = StreamLocator(lake.ids[0], lake.ids[1], 1, "gone")
+    put(lake.catalog, lake.catalog.latest(), (stream, Stream("gone", previous_id=lake.ids[2])))
+    put(
+        lake.catalog,
+        lake.catalog.latest(),
+        (lake.partition.parent, Stream(lake.ids[2], previous_id="gone")),
+        deletes=frozenset([stream]),
+    )
+    found = _asked(peer, lake.root, TableLocator("sales", "orders"))
+    assert found["tables"] == ["orders"]
+    assert found["rows"] == [{"id": 1, "item": "a"}]

@@ -1,0 +1,155 @@
+"""What DeltaCAT commits beside us, without a guard, becomes versions when it is absorbed."""
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.layouts.deltacat.log import log_map
+from mangrove.layouts.deltacat.log_paths import minute_log_path, transaction_id
+from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.staging import stage
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.objects import Delta, Namespace, Object, Partition, Stream, Table, TableVersion
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.metastore_contract import delta_at, put
+
+STREAM = StreamLocator("n", "t", 1, "s")
+PARTITION = PartitionLocator("n", "t", 1, "s", "p")
+ORDERS = TableLocator("sales", "orders")
+VERSION = TableVersionLocator("n", "t", 1)
+
+
+@pytest.fixture
+def effects() -> Effects:
+    return repeatable_effects(MemoryStore())
+
+
+@pytest.fixture
+def catalog(effects: Effects) -> CatalogMetastore:
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
+    put(
+        catalog,
+        catalog.latest(),
+        (NamespaceLocator("sales"), Namespace("n", "sales")),
+        (ORDERS, Table("t", "n", "orders")),
+        (VERSION, TableVersion(1, None, latest_stream_id="s")),
+        (STREAM, Stream("s")),
+        (PARTITION, Partition("p")),
+    )
+    return catalog
+
+
+def _beside(
+    effects: Effects,
+    base: CatalogSnapshot,
+    *objects: tuple[Locator, Object],
+    deletes: frozenset[Locator] = frozenset(),
+    unique: str = "theirs",
+) -> str:
+    """Commit as DeltaCAT does: revision files and a log, and no guard."""
+    start = base.commit.created_at_millis * 1_000_000 + 123_456
+    transaction = transaction_id(start, unique)
+    changes = Changes("x", puts=dict(objects), deletes=deletes, message="of DeltaCAT")
+    staged = stage(base, changes, transaction)
+    effects.store.put_many(staged.files)
+    log = log_map(transaction, start + 500, staged.operations, changes)
+    del log["mangrove"]
+    effects.store.put(minute_log_path(transaction, start + 500), pack(log))
+    return transaction
+
+
+def _positions(snapshot: Snapshot) -> list[str | int]:
+    return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
+
+
+def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: CatalogMetastore, effects: Effects) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    before = catalog.latest()
+    transaction = _beside(effects, before, delta_at(PARTITION, 2, writer="DeltaCAT"))
+    assert catalog.latest().version == before.version
+    (version,) = catalog.absorb()
+    assert version.version == before.version + 1
+    assert (version.commit.transaction_id, version.commit.message) == (transaction, "of DeltaCAT")
+    assert _positions(version) == [1, 2]
+    assert _positions(before) == [1]
+    put(catalog, catalog.latest(), delta_at(PARTITION, 3))
+    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    assert _positions(other.latest()) == [1, 2, 3]
+    times = [line.created_at_millis for line in other.history()]
+    assert times == sorted(set(times), reverse=True)
+
+
+def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore, effects: Effects) -> None:
+    _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
+    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    assert len(catalog.absorb()) == 1
+    assert catalog.absorb() == []
+    assert other.absorb() == []
+    put(other, other.latest(), delta_at(PARTITION, 2))
+    assert other.absorb() == []
+    assert _positions(other.latest()) == [1, 2]
+
+
+def test_our_own_transactions_are_not_absorbed(catalog: CatalogMetastore) -> None:
+    for position in range(1, 20):
+        put(catalog, catalog.latest(), delta_at(PARTITION, position))
+    assert catalog.absorb() == []
+
+
+def test_renames_of_deltacat_are_followed(catalog: CatalogMetastore, effects: Effects) -> None:
+    new, space = TableLocator("sales", "purchases"), NamespaceLocator("shop")
+    _beside(effects, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]), unique="one")
+    catalog.absorb()
+    assert catalog.latest().get(ORDERS) is None
+    assert catalog.latest().get(new) == Table("t", "n", "purchases")
+    old = frozenset([NamespaceLocator("sales")])
+    _beside(effects, catalog.latest(), (space, Namespace("n", "shop")), deletes=old, unique="two")
+    catalog.absorb()
+    assert catalog.latest().get(TableLocator("shop", "purchases")) == Table("t", "n", "purchases")
+    assert catalog.latest().get(NamespaceLocator("sales")) is None
+    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("shop", "purchases")]))
+    assert list(catalog.latest().children(Kind.TABLE, space)) == []
+
+
+def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: CatalogMetastore, effects: Effects) -> None:
+    base = catalog.latest()
+    new = StreamLocator("n", "t", 1, "s2")
+    _beside(effects, base, (new, Stream("s2", previous_id="s")), deletes=frozenset([STREAM]))
+    catalog.absorb()
+    described = catalog.latest().get(VERSION)
+    assert isinstance(described, TableVersion)
+    assert described.latest_stream_id == "s2"
+    before = catalog.at_version(base.version).get(VERSION)
+    assert isinstance(before, TableVersion)
+    assert before.latest_stream_id == "s"
+
+
+def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    base = catalog.latest()
+    put(catalog, base, delta_at(PARTITION, 1, writer="ours"))
+    _beside(effects, base, delta_at(PARTITION, 1, writer="theirs"))
+    (version,) = catalog.absorb()
+    ((_, delta),) = version.children(Kind.DELTA, PARTITION)
+    assert isinstance(delta, Delta)
+    assert delta.properties == {"writer": "ours"}
+    assert "n/t/1/s/p/1/rev" in version.commit.properties["deltacat.overruled"]
+
+
+def test_the_seeds_form_has_nobody_else_to_absorb_from() -> None:
+    catalog = create_catalog(repeatable_effects(MemoryStore()), LakehouseSettings(), Changes("made"), SEED)
+    assert catalog.absorb() == []
