@@ -62,7 +62,7 @@ def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> 
         ("decimal(10,2)", "double", False),
         ("varchar(5)", "string", True),
         ("string", "int", False),
-        ("timestamp", "timestamp_ntz", False),
+        ("timestamp", "timestamp_ntz", True),
         ("timestamp_ntz", "timestamp", False),
         ("date", "timestamp", False),
         ("fixed(4)", "binary", True),

@@ -21,6 +21,8 @@ from mangrove.model.types import (
     Map,
     Struct,
     Time,
+    Timestamp,
+    TimestampTz,
     TimeTz,
     Varchar,
 )
@@ -54,6 +56,9 @@ def accepts(column: DataType, given: DataType) -> bool:
             return isinstance(given, _BYTES)
         case Time() | TimeTz():
             return isinstance(given, _TIMES)
+        case TimestampTz():
+            # What has no zone is taken for UTC, as in every other place where a time is written.
+            return isinstance(given, Timestamp | TimestampTz)
         case List(element):
             return isinstance(given, List) and accepts(element.type, given.element.type)
         case Map(key, value):

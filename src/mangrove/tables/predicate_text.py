@@ -32,7 +32,7 @@ from mangrove.tables.predicates import (
     negation,
 )
 
-__all__ = ["parse_predicate"]
+__all__ = ["bound_predicate", "parse_predicate"]
 
 _NESTING_MAX: Final = 100
 _NUMBER: Final = re.compile(r"[+-]?\s*\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?!\w)")
@@ -63,6 +63,15 @@ def parse_predicate(text: str, schema: Schema) -> Predicate:
     predicate = parser.either()
     parser.expect_end()
     return predicate
+
+
+def bound_predicate(where: str | Predicate | None, schema: Schema) -> Predicate | None:
+    """Return the predicate that a caller gave as text or as a value, or None where all rows are meant."""
+    if isinstance(where, str):
+        return parse_predicate(where, schema)
+    if where is not None and not isinstance(where, Predicate):
+        raise InvalidInputError(f"`where` is {where!r}: give text such as 'amount < 0'")
+    return where
 
 
 class _Parser:

@@ -76,13 +76,15 @@ def _partition_may_match(predicate: Predicate, facts: dict[int, list[PartitionFa
 
 
 def _fact_allows(leaf: Comparison | IsNull | IsIn | StartsWith, fact: PartitionFact) -> bool:
+    if isinstance(fact.source, Float4 | Float8):
+        # NaN has no place among partition values, so it lies in the partition of null.
+        return True
     if isinstance(leaf, IsNull):
         return (fact.value is None) != leaf.negated
     if fact.value is None:
         return False
     if isinstance(fact.field.transform, Identity):
-        is_float = isinstance(fact.source, Float4 | Float8)
-        return is_float or _value_may_match(leaf, ColumnFacts(fact.value, fact.value, may_be_nan=False))
+        return _value_may_match(leaf, ColumnFacts(fact.value, fact.value, may_be_nan=False))
     match leaf:
         case Comparison(_, Operator.EQUAL, value):
             return _transformed(value, fact) == fact.value

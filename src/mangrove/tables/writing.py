@@ -1,7 +1,7 @@
 """The write plan: where new files go, how large they are, and what each kind of write adds to a log."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,12 +16,14 @@ __all__ = [
     "FILE_SIZE_BYTES",
     "STATISTICS_COLUMNS_MAX",
     "PlannedDelta",
+    "PlannedWrite",
     "appended",
     "compacted",
     "data_file_path",
     "deleted",
     "overwritten",
     "placed",
+    "planned",
     "rewritten",
     "row_slices",
     "statistics_columns",
@@ -41,6 +43,14 @@ class PlannedDelta:
 
     log_values: tuple[Value | None, ...]
     delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """The deltas of one write, and the logs that must not have grown when it is committed, because it read them."""
+
+    deltas: tuple[PlannedDelta, ...] = ()
+    read_logs: tuple[tuple[Value | None, ...], ...] = ()
 
 
 def data_file_path(table_id: str, file_id: str) -> str:
@@ -115,6 +125,13 @@ def rewritten(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
 def compacted(files: Sequence[DataFile], through: int) -> Delta:
     """Return the delta whose files hold exactly what the log meant up to the position `through`."""
     return replace(_delta(DeltaType.REPLACE, files), replaces_through=through)
+
+
+def planned(
+    deltas: Mapping[tuple[Value | None, ...], Delta], read_logs: Iterable[tuple[Value | None, ...]] = ()
+) -> PlannedWrite:
+    """Return the write that adds a delta to each of these logs."""
+    return PlannedWrite(tuple(PlannedDelta(values, delta) for values, delta in deltas.items()), tuple(read_logs))
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from mangrove.model.schema import Schema
 from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn, IsNull, Operator, Predicate, StartsWith
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import PlannedWrite
 
-__all__ = ["TableModel", "truth"]
+__all__ = ["TableModel", "truth", "with_write"]
 
 _OPERATORS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUAL: lambda left, right: left == right,
@@ -64,6 +67,16 @@ def _value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
     for name in path:
         value = None if value is None else value.get(name)
     return value
+
+
+def with_write(state: TableState, write: PlannedWrite) -> TableState:
+    """Return the table after a write was committed: its deltas stand behind those that are there."""
+    logs = {log.values: log for log in state.logs}
+    for planned in write.deltas:
+        log = logs.get(planned.log_values, Log(planned.log_values))
+        delta = replace(planned.delta, position=log.last_position + 1)
+        logs[planned.log_values] = replace(log, deltas=(*log.deltas, delta))
+    return replace(state, logs=tuple(logs.values()))
 
 
 class TableModel:

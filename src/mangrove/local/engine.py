@@ -1,0 +1,109 @@
+"""Reading and writing a table in this process: from rows to deltas and back.
+
+Writes return what is to be added to the table's logs. Whoever holds the
+transaction adds it; what was written for one that is never committed is left to
+vacuum.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from mangrove.local.compacting import compacted_log
+from mangrove.local.conforming import by_name, check_fit, conformed
+from mangrove.local.files import FileWriter
+from mangrove.local.frames import arrow_table
+from mangrove.local.replacing import replaced
+from mangrove.local.row_keys import check_distinct, distinct
+from mangrove.local.scanning import chosen_columns, scanned
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Delta
+from mangrove.model.schema import Schema
+from mangrove.model.values import Value
+from mangrove.storage.port import Store
+from mangrove.tables.predicate_text import bound_predicate
+from mangrove.tables.predicates import Constant, Predicate
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import (
+    FILE_SIZE_BYTES,
+    PlannedWrite,
+    appended,
+    deleted,
+    overwritten,
+    placed,
+    planned,
+    upserted,
+)
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    """Arrow in this process, on the files of one lakehouse."""
+
+    def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
+        self._files = FileWriter(store, new_id, file_size_bytes)
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> pa.Table:
+        """Return the rows of a table, or those that `where` means, with all columns or some."""
+        predicate = bound_predicate(where, state.schema)
+        plan = plan_scan(state, predicate)
+        return scanned(self._files.store, state, plan, chosen_columns(state, columns), predicate)
+
+    def append(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows."""
+        by_log = placed(state, self._files.write(state, _checked(state, rows)))
+        return planned({values: appended(files) for values, files in by_log.items()})
+
+    def upsert(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows in the place of those with the same keys."""
+        keys = state.checked_keys("an upsert")
+        checked = _checked(state, rows)
+        check_distinct(state.name, checked, keys)
+        by_log = placed(state, self._files.write(state, checked))
+        return planned({values: upserted(files, state.version.keys) for values, files in by_log.items()})
+
+    def delete(self, state: TableState, what: object) -> PlannedWrite:
+        """Delete the rows that a predicate means, or those with the keys of a frame."""
+        if isinstance(what, str | Predicate):
+            predicate = bound_predicate(what, state.schema) or Constant(holds=True)
+            return replaced(self._files, state, predicate, None)
+        keys = state.checked_keys("a delete by keys")
+        only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
+        found = arrow_table(what, only_keys)
+        check_fit(f"the keys of {state.name}", only_keys, found)
+        wanted = distinct(conformed(found, only_keys, by_name, is_checked=True), keys)
+        by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
+        for values, file in self._files.write_keys(state, wanted):
+            by_log.setdefault(values, []).append(file)
+        return planned({values: deleted(files, state.version.keys) for values, files in by_log.items()})
+
+    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+        """Put rows in the place of all, or of those that `where` means."""
+        checked = _checked(state, rows)
+        predicate = bound_predicate(where, state.schema)
+        if predicate is not None:
+            if state.version.keys:
+                check_distinct(state.name, checked, state.checked_keys("an overwrite of some rows"))
+            return replaced(self._files, state, predicate, checked)
+        by_log = placed(state, self._files.write(state, checked))
+        everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
+        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere})
+
+    def compact(self, state: TableState) -> PlannedWrite:
+        """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
+        deltas: dict[tuple[Value | None, ...], Delta] = {}
+        for log in state.logs:
+            delta = compacted_log(self._files, state, log)
+            if delta is not None:
+                deltas[log.values] = delta
+        return planned(deltas)
+
+
+def _checked(state: TableState, rows: object) -> pa.Table:
+    found = arrow_table(rows, state.schema)
+    check_fit(state.name, state.schema, found)
+    return conformed(found, state.schema, by_name, is_checked=True)

@@ -1,0 +1,112 @@
+"""Parquet files on a store: written whole, read by columns."""
+
+import io
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mangrove.errors import FormatError, NotFoundError
+from mangrove.local.conforming import FIELD_ID, by_id, by_name, conformed
+from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.model.manifests import PARQUET, DataFile
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
+from mangrove.storage.port import Store
+
+__all__ = ["encoded", "read_columns"]
+
+_WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Up to this size one request for all of a file costs less than several for parts of it."""
+
+
+def encoded(rows: pa.Table) -> bytes:
+    """Return the rows as a Parquet file, with the ids of the columns in its schema."""
+    sink = pa.BufferOutputStream()
+    stored = pa.schema([field.with_type(_stored(field.type)) for field in rows.schema])
+    pq.write_table(rows.cast(stored), sink, compression="zstd", version="2.6", store_schema=False)
+    return sink.getvalue().to_pybytes()
+
+
+def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
+    """Return the rows of a file with these columns, null where the file has none of them."""
+    if not columns:
+        # Only the number of rows is wanted, and that is known without opening the file.
+        return pa.table({"rows": pa.nulls(file.row_count)}).select([])
+    if file.content_type != PARQUET or "://" in file.location:
+        raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
+    schema = Schema(tuple(columns))
+    try:
+        with pq.ParquetFile(_source(store, file)) as parquet:
+            found = parquet.schema_arrow
+            matching = by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else by_name
+            names = [field.name for field in found if any(matching(field, column) for column in columns)]
+            if not names:
+                return _nulls(schema, parquet.metadata.num_rows)
+            rows = parquet.read(columns=names, use_threads=True)
+    except NotFoundError as error:
+        raise FormatError(f"{file.location} is missing though a version needs it: run `mangrove check`") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FormatError(f"{file.location} is damaged or no Parquet file: {error}. Run `mangrove check`") from error
+    return conformed(rows, schema, matching, is_checked=False)
+
+
+def _stored(arrow: Any) -> Any:
+    """Return the type with all inside it nullable: Arrow writes no null struct whose parts must not be null."""
+    if pa.types.is_struct(arrow):
+        fields = [arrow.field(place) for place in range(arrow.num_fields)]
+        return pa.struct([field.with_type(_stored(field.type)).with_nullable(nullable=True) for field in fields])
+    if pa.types.is_map(arrow):
+        item = arrow.item_field
+        key: Any = arrow.key_field
+        value: Any = item.with_type(_stored(item.type)).with_nullable(nullable=True)
+        of_fields: Any = pa.map_(key, value)
+        return of_fields
+    if pa.types.is_list(arrow):
+        element = arrow.value_field
+        return pa.list_(element.with_type(_stored(element.type)).with_nullable(nullable=True))
+    return arrow
+
+
+def _nulls(schema: Schema, row_count: int) -> pa.Table:
+    arrow = schema_to_arrow(schema)
+    return pa.table([pa.nulls(row_count, field.type) for field in arrow], schema=arrow)
+
+
+def _source(store: Store, file: DataFile) -> Any:
+    if file.size_bytes <= _WHOLE_SIZE_BYTES_MAX:
+        return pa.BufferReader(store.read(file.location))
+    return pa.PythonFile(_StoreFile(store, file.location, file.size_bytes), mode="r")
+
+
+class _StoreFile(io.RawIOBase):
+    """An object of a store as a file that is read in pieces."""
+
+    def __init__(self, store: Store, path: str, size_bytes: int) -> None:
+        super().__init__()
+        self._store = store
+        self._path = path
+        self._size_bytes = size_bytes
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size_bytes}[whence]
+        self._place = start + offset
+        return self._place
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = max(0, self._size_bytes - self._place)
+        length = left if size < 0 else min(size, left)
+        data = self._store.read(self._path, self._place, length) if length else b""
+        self._place += len(data)
+        return data

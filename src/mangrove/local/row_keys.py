@@ -1,0 +1,86 @@
+"""Finding rows by their keys: which occur twice, and which are hidden by newer ones."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.masks import is_true
+from mangrove.model.types import Column
+
+__all__ = ["check_distinct", "distinct", "visible_rows", "with_keys_in", "without_keys_in"]
+
+_EXAMPLES_MAX: Final = 3
+
+
+def check_distinct(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
+    """Refuse rows of one upsert of which several have the same keys: nothing says which of them is newer."""
+    names = [column.name for column in keys]
+    counts = _keyed(rows, names).group_by(_places(names)).aggregate([([], "count_all")])
+    repeated = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
+    if repeated.num_rows:
+        examples = repeated.slice(0, _EXAMPLES_MAX).rename_columns([*names, "rows"]).to_pylist()
+        raise InvalidInputError(
+            f"{repeated.num_rows} key(s) occur more than once in the rows for {table}, and nothing says which row is "
+            f"newer, for example {examples}: keep one row for each key"
+        )
+
+
+def distinct(rows: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return each combination of keys once."""
+    names = [column.name for column in keys]
+    found = _keyed(rows, names).group_by(_places(names)).aggregate([])
+    return found.rename_columns(names).cast(rows.select(names).schema)
+
+
+def with_keys_in(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return the rows whose keys occur in `wanted`, in order."""
+    return _joined(rows, wanted, keys, "left semi")
+
+
+def without_keys_in(rows: pa.Table, unwanted: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return the rows whose keys do not occur in `unwanted`, in order."""
+    return _joined(rows, unwanted, keys, "left anti")
+
+
+def visible_rows(rows: pa.Table, positions: Any, hiding: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]) -> Any:
+    """Return the numbers of the rows, in order, that no newer file hides.
+
+    `positions` says for each row where it stands; `hiding` are keys, and the
+    position before which they hide.
+    """
+    names = [column.name for column in keys]
+    parts = [
+        _keyed(found, names).append_column("hidden_before", pa.chunked_array([pa.repeat(position, found.num_rows)]))
+        for found, position in hiding
+    ]
+    newest = pa.concat_tables(parts).group_by(_places(names)).aggregate([("hidden_before", "max")])
+    asked = _numbered(_keyed(rows, names)).append_column("position", positions)
+    joined = asked.join(newest, _places(names), join_type="left outer")
+    is_hidden = pc.less(joined.column("position"), joined.column("hidden_before_max"))
+    return _in_order(joined.filter(pc.invert(is_true(is_hidden))).column("row"))
+
+
+def _joined(rows: pa.Table, beside: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
+    names = [column.name for column in keys]
+    found = _numbered(_keyed(rows, names)).join(_keyed(beside, names), _places(names), join_type=how)
+    return rows.take(_in_order(found.column("row")))
+
+
+def _keyed(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the key columns alone, under names that cannot meet others."""
+    return rows.select(list(names)).rename_columns(_places(names)).replace_schema_metadata(None)
+
+
+def _places(names: Sequence[str]) -> list[str]:
+    return [f"key{place}" for place in range(len(names))]
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+
+
+def _in_order(numbers: Any) -> Any:
+    return pc.take(numbers, pc.sort_indices(numbers))

@@ -1,0 +1,91 @@
+"""Running a scan plan in this process: open the files, leave out what is hidden or not meant."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.masks import meant_rows
+from mangrove.local.parquet import read_columns
+from mangrove.local.row_keys import visible_rows
+from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
+from mangrove.storage.port import Store
+from mangrove.tables.predicates import Predicate, column_ids
+from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
+from mangrove.tables.table_state import TableState
+
+__all__ = ["chosen_columns", "scanned", "scanned_parts"]
+
+
+def chosen_columns(state: TableState, names: Sequence[str] | None) -> tuple[Column, ...]:
+    """Return the columns of a table with these names in the order asked, or all."""
+    if names is None:
+        return state.schema.columns
+    if isinstance(names, str) or len({name.casefold() for name in names}) != len(names):
+        raise InvalidInputError(f"columns are asked for as {names!r}: give a list of names, each once")
+    return tuple(state.schema.column(name) for name in names)
+
+
+def scanned(
+    store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
+) -> pa.Table:
+    """Return the rows that a plan means, with these columns."""
+    names = [column.name for column in columns]
+    parts = [part.select(names) for _, part in scanned_parts(store, state, plan, columns, predicate)]
+    if not columns:
+        return pa.table({"rows": pa.nulls(sum(part.num_rows for part in parts))}).select([])
+    arrow = schema_to_arrow(Schema(tuple(columns)))
+    return pa.concat_tables([arrow.empty_table(), *parts])
+
+
+def scanned_parts(
+    store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
+) -> list[tuple[FileScan, pa.Table]]:
+    """Return the rows of each file that are visible and meant, with at least these columns.
+
+    A predicate is applied before keys are compared: both only leave rows out, and
+    the fewer there are the less is compared.
+    """
+    asked = _with_asked(state, columns, predicate)
+    keys_of: dict[str, pa.Table] = {}
+    parts = []
+    for scan in plan.scans:
+        key_ids = dict.fromkeys(key_id for key_file in scan.hidden_by for key_id in key_file.key_ids)
+        needed = dict.fromkeys([*asked, *(state.schema.column_with_id(key_id) for key_id in key_ids)])
+        rows = read_columns(store, scan.file, tuple(needed))
+        if predicate is not None:
+            rows = rows.filter(meant_rows(rows, predicate, state.schema))
+        for wanted in dict.fromkeys(key_file.key_ids for key_file in scan.hidden_by):
+            keys = [state.schema.column_with_id(key_id) for key_id in wanted]
+            hiding = [key_file for key_file in scan.hidden_by if key_file.key_ids == wanted]
+            rows = _visible(store, rows, scan.position, hiding, keys, keys_of)
+        parts.append((scan, rows))
+    return parts
+
+
+def _visible(
+    store: Store,
+    rows: pa.Table,
+    position: int,
+    hiding: Sequence[KeyFile],
+    keys: Sequence[Column],
+    keys_of: dict[str, pa.Table],
+) -> pa.Table:
+    if not rows.num_rows:
+        return rows
+    found = []
+    for key_file in hiding:
+        location = key_file.file.location
+        if location not in keys_of:
+            keys_of[location] = read_columns(store, key_file.file, keys)
+        found.append((keys_of[location], key_file.position))
+    positions = pa.chunked_array([pa.repeat(pa.scalar(position, pa.int64()), rows.num_rows)])
+    return rows.take(visible_rows(rows, positions, found, keys))
+
+
+def _with_asked(state: TableState, columns: Sequence[Column], predicate: Predicate | None) -> list[Column]:
+    """Return the columns with those in which the predicate looks."""
+    roots = {state.schema.path_of(column_id)[0] for column_id in (column_ids(predicate) if predicate else ())}
+    return list(dict.fromkeys([*columns, *(column for column in state.schema.columns if column.name in roots)]))

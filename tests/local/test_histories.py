@@ -1,0 +1,193 @@
+"""Whatever is written in whatever order, the rows that are read are those of a plain list."""
+
+import datetime
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mangrove.local.engine import LocalEngine
+from mangrove.model.objects import TableVersion
+from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
+from mangrove.model.sql_text import parse_column, parse_schema
+from mangrove.storage.memory import MemoryStore
+from mangrove.tables.predicate_text import parse_predicate
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import PlannedWrite
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.table_model import TableModel, with_write
+
+SCHEMA = "id bigint not null, day date not null, name string, weight double, place struct<city: string, at: int>"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Design:
+    keys: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    is_one_log: bool = True
+    sort_by: tuple[str, ...] = ()
+
+
+DESIGNS = [
+    Design(("id",)),
+    Design(("id", "day"), ("months(day)",)),
+    Design(("id", "day"), ("months(day)", "bucket(2, id)"), is_one_log=False, sort_by=("name desc", "id")),
+    Design(()),
+    Design((), ("day", "truncate(1, name)"), is_one_log=False),
+]
+IDS = st.integers(0, 5)
+DAYS = st.sampled_from([datetime.date(2026, 1, 1), datetime.date(2026, 2, 1), datetime.date(1969, 12, 31)])
+NAMES = st.none() | st.sampled_from(["", "a", "ab", "b"])
+WEIGHTS = st.none() | st.sampled_from([0.5, 1.5, float("inf")])
+PLACES = st.none() | st.fixed_dictionaries({"city": NAMES, "at": st.none() | st.integers(0, 2)})
+ROW = st.fixed_dictionaries({"id": IDS, "day": DAYS, "name": NAMES, "weight": WEIGHTS, "place": PLACES})
+WHERE = st.sampled_from(
+    [
+        "id < 3",
+        "id in (1, 4) and name is not null",
+        "name like 'a%'",
+        "not name like 'a%'",
+        "weight > 1 or place.city = 'a'",
+        "day >= '2026-01-15'",
+        "months(day) = '2026-01' and id > 1",
+        "place.at is null",
+        "true",
+        "id = 99",
+    ]
+)
+
+
+def counted(rows: list[Row]) -> Counter[str]:
+    return Counter(repr(settled(row)) for row in rows)
+
+
+def settled(value: Any) -> Any:
+    return sorted((name, settled(inner)) for name, inner in value.items()) if isinstance(value, dict) else value
+
+
+class History(RuleBasedStateMachine):
+    """A table and its model, written side by side."""
+
+    @initialize(design=st.sampled_from(DESIGNS), file_size_bytes=st.sampled_from([1, 300, 10**9]))
+    def begin(self, design: Design, file_size_bytes: int) -> None:
+        schema = parse_schema(SCHEMA)
+        scheme = parse_partition_scheme(design.partition_by, schema, "1" if design.is_one_log else "0")
+        version = TableVersion(
+            1,
+            schema,
+            keys=tuple(schema.column(key).id for key in design.keys),
+            partition_scheme=scheme,
+            sort_scheme=parse_sort_scheme(design.sort_by, schema),
+        )
+        self.design = design
+        effects = repeatable_effects(MemoryStore())
+        self.engine = LocalEngine(effects.store, effects.new_id, file_size_bytes)
+        self.state = TableState("s.t", "table-id", version, UNPARTITIONED if design.is_one_log else scheme)
+        self.model = TableModel(schema, design.keys)
+        self.past: list[tuple[TableState, list[Row]]] = []
+
+    def commit(self, write: PlannedWrite) -> None:
+        self.past.append((self.state, self.engine.read(self.state).to_pylist()))
+        self.state = with_write(self.state, write)
+
+    def key_of(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[key] for key in self.design.keys)
+
+    def one_for_each_key(self, rows: list[Row]) -> list[Row]:
+        return list({self.key_of(row): row for row in rows}.values())
+
+    @rule(rows=st.lists(ROW, max_size=6))
+    def append(self, rows: list[Row]) -> None:
+        self.commit(self.engine.append(self.state, rows))
+        self.model.append(rows)
+
+    @rule(rows=st.lists(ROW, max_size=6))
+    def upsert(self, rows: list[Row]) -> None:
+        if self.design.keys:
+            chosen = self.one_for_each_key(rows)
+            self.commit(self.engine.upsert(self.state, chosen))
+            self.model.upsert(chosen)
+
+    @rule(rows=st.lists(ROW, max_size=3))
+    def delete_keys(self, rows: list[Row]) -> None:
+        if self.design.keys:
+            keys = [{key: row[key] for key in self.design.keys} for row in rows]
+            self.commit(self.engine.delete(self.state, keys))
+            self.model.delete_keys(keys)
+
+    @rule(where=WHERE)
+    def delete_where(self, where: str) -> None:
+        self.commit(self.engine.delete(self.state, where))
+        self.model.delete(parse_predicate(where, self.model.schema))
+
+    @rule(rows=st.lists(ROW, max_size=3), where=st.none() | WHERE)
+    def overwrite(self, rows: list[Row], where: str | None) -> None:
+        chosen = self.one_for_each_key(rows) if self.design.keys and where else rows
+        self.commit(self.engine.overwrite(self.state, chosen, where))
+        self.model.overwrite(chosen, None if where is None else parse_predicate(where, self.model.schema))
+
+    @rule(first=st.lists(ROW, max_size=4), second=st.lists(ROW, max_size=4))
+    def two_writers_at_once(self, first: list[Row], second: list[Row]) -> None:
+        chosen = [self.one_for_each_key(rows) if self.design.keys else rows for rows in (first, second)]
+        write = self.engine.upsert if self.design.keys else self.engine.append
+        planned = [write(self.state, rows) for rows in chosen]
+        for one, rows in zip(planned, chosen, strict=True):
+            self.commit(one)
+            (self.model.upsert if self.design.keys else self.model.append)(rows)
+
+    @rule(rows=st.lists(ROW, max_size=4))
+    def compact_beside_a_writer(self, rows: list[Row]) -> None:
+        chosen = self.one_for_each_key(rows) if self.design.keys else rows
+        write: Callable[[TableState, object], PlannedWrite] = (
+            self.engine.upsert if self.design.keys else self.engine.append
+        )
+        compaction, meanwhile = self.engine.compact(self.state), write(self.state, chosen)
+        self.commit(meanwhile)
+        self.commit(compaction)
+        (self.model.upsert if self.design.keys else self.model.append)(chosen)
+
+    @rule()
+    def compact(self) -> None:
+        self.commit(self.engine.compact(self.state))
+        assert self.engine.compact(self.state).deltas == () or any(len(log.deltas) > 1 for log in self.state.logs)
+
+    @rule()
+    def add_a_column(self) -> None:
+        version, schema = self.state.version, self.state.schema
+        column = parse_column(f"more{schema.schema_id} int", schema.last_column_id)
+        later = replace(
+            schema,
+            columns=(*schema.columns, column),
+            schema_id=schema.schema_id + 1,
+            last_column_id=column.id,
+        )
+        self.state = replace(
+            self.state, version=replace(version, schema=later, earlier_schemas=(*version.earlier_schemas, schema))
+        )
+        self.model.schema = later
+
+    @rule(where=WHERE)
+    def read_some(self, where: str) -> None:
+        found = self.engine.read(self.state, ["name", "id"], where).to_pylist()
+        wanted = self.model.read(parse_predicate(where, self.model.schema))
+        assert counted(found) == counted([{"name": row["name"], "id": row["id"]} for row in wanted])
+
+    @rule()
+    def read_the_past(self) -> None:
+        for state, rows in self.past[-3:]:
+            assert counted(self.engine.read(state).to_pylist()) == counted(rows)
+
+    @invariant()
+    def rows_are_those_of_the_model(self) -> None:
+        if hasattr(self, "state"):
+            assert counted(self.engine.read(self.state).to_pylist()) == counted(self.model.read())
+
+
+TestHistory = pytest.mark.filterwarnings("error")(History.TestCase)
+TestHistory.settings = settings(max_examples=25, stateful_step_count=10, deadline=None)
