@@ -128,7 +128,7 @@ def test_at_serializable_every_commit_is_as_if_it_had_happened_at_once(layout: s
 
 def test_at_snapshot_the_same_machine_finds_write_skew() -> None:
     search = settings(
-        max_examples=2_000, stateful_step_count=30, derandomize=True, database=None, phases=[Phase.generate]
+        max_examples=1_000, stateful_step_count=80, derandomize=True, database=None, phases=[Phase.generate]
     )
     with pytest.raises(AnomalyError, match="both committed"):
         run_state_machine_as_test(SnapshotWriters, settings=search)

@@ -17,6 +17,7 @@ from mangrove.maintenance.exported import export_named
 from mangrove.metastore import Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.transaction import Transaction
 
@@ -34,6 +35,7 @@ class Lakehouse(Catalog):
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
+        self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
 
     def __repr__(self) -> str:
@@ -84,7 +86,7 @@ class Lakehouse(Catalog):
         `message`, `author` and `properties` are for the history.
         """
         core = Transaction(
-            self.metastore,
+            self._commits,
             self.metastore.latest(),
             self.effects.new_id(),
             self.effects.now_millis,

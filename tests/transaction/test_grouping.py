@@ -1,0 +1,271 @@
+"""Group commit: what goes together, what does not, and what the history says about it."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.errors import ConflictError, MangroveError, StorageError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.metastore import Isolation
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.transaction.grouping import GroupedCommits, Request, merged_changes, together, unmerged
+
+
+class Gate(MemoryStore):
+    """A store whose creates wait while the gate is shut, and fail once if they are asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = threading.Event()
+        self.opened.set()
+        self.reached = threading.Event()
+        self.failures: list[BaseException] = []
+
+    def create(self, path: str, data: bytes) -> bool:
+        self.reached.set()
+        assert self.opened.wait(60)
+        if self.failures:
+            raise self.failures.pop()
+        return super().create(path, data)
+
+
+class Threads:
+    """A lakehouse on which one transaction is held in its commit while others come."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.store = CountingStore(self.gate)
+        self.lake = create_on(repeatable_effects(self.store))
+        self.lake.create_namespace("n")
+        self.lake.create_table("n.rows", "id int")
+        self.lake.create_table("n.other", "id int")
+        self.outcomes: dict[str, object] = {}
+
+    def commit_behind(self, first: LakeTransaction, others: dict[str, LakeTransaction]) -> None:
+        """Commit `first`, and all others while it is under way, in their order."""
+        grouped = self.lake._commits
+        self.gate.reached.clear()
+        self.gate.opened.clear()
+        threads = [self._committing("first", first)]
+        assert self.gate.reached.wait(60)
+        for number, (name, transaction) in enumerate(others.items(), 1):
+            threads.append(self._committing(name, transaction))
+            with grouped._changed:
+                assert grouped._changed.wait_for(lambda count=number: len(grouped._waiting) == count, 60)  # type: ignore[misc]
+        self.gate.opened.set()
+        for thread in threads:
+            thread.join(60)
+
+    def _committing(self, name: str, transaction: LakeTransaction) -> threading.Thread:
+        def run() -> None:
+            try:
+                self.outcomes[name] = transaction.commit(name)
+            except (MangroveError, KeyboardInterrupt) as error:
+                self.outcomes[name] = error
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def threads() -> Threads:
+    return Threads()
+
+
+def delta(name: str) -> Delta:
+    return Delta(DeltaType.APPEND, Manifest((DataFile(name, 1, 1),)))
+
+
+def files(lake: Lakehouse) -> list[str]:
+    return [value.manifest.entries[0].location for _, value in lake.table("n.rows").deltas()]
+
+
+def test_those_who_come_while_one_commits_become_one_version(threads: Threads) -> None:
+    lake = threads.lake
+    first = lake.transaction()
+    first.create_table("n.first", "id int")
+    others = {f"t{number}": lake.transaction(author=f"author {number}") for number in range(5)}
+    for name, transaction in others.items():
+        transaction.create_table(f"n.{name}", "id int")
+        transaction.add_delta("n.rows", (), delta(name))
+    threads.commit_behind(first, others)
+    assert threads.outcomes == {"first": 4} | dict.fromkeys(others, 5)
+    fresh = open_on(repeatable_effects(threads.store, first_id=10**6))
+    assert [table.name for table in fresh.tables("n")] == ["first", "other", "rows", "t0", "t1", "t2", "t3", "t4"]
+    assert files(fresh) == list(others)
+    newest = next(fresh.history())
+    assert [(record.id, record.message, record.author) for record in newest.transactions] == [
+        (transaction.id, name, f"author {number}") for number, (name, transaction) in enumerate(others.items())
+    ]
+
+
+def test_each_member_is_told_which_positions_its_deltas_got(threads: Threads) -> None:
+    lake = threads.lake
+    first = lake.transaction()
+    first.add_delta("n.rows", (), delta("first"))
+    others = {f"t{number}": lake.transaction() for number in range(3)}
+    for name, transaction in others.items():
+        transaction.add_delta("n.rows", (), delta(f"{name}a"))
+        transaction.add_delta("n.rows", (), delta(f"{name}b"))
+    threads.commit_behind(first, others)
+    assert files(lake) == ["first", "t0a", "t0b", "t1a", "t1b", "t2a", "t2b"]
+    got = []
+    for transaction in others.values():
+        assert transaction.committed_as is not None
+        got.append([way.parts[-1] for way in transaction.committed_as.changes.puts if way.kind.word == "delta"])
+    assert got == [[2, 3], [4, 5], [6, 7]]
+
+
+def test_a_member_that_contests_an_earlier_one_is_refused_and_the_others_are_not(threads: Threads) -> None:
+    lake = threads.lake
+    first, winner, loser, other = (lake.transaction() for _ in range(4))
+    first.create_table("n.first", "id int")
+    winner.alter_table("n.rows", {"by": "winner"})
+    loser.alter_table("n.rows", {"by": "loser"})
+    other.alter_table("n.other", {"by": "other"})
+    threads.commit_behind(first, {"winner": winner, "loser": loser, "other": other})
+    assert (threads.outcomes["winner"], threads.outcomes["other"]) == (5, 5)
+    assert isinstance(threads.outcomes["loser"], ConflictError)
+    assert "table n.rows" in str(threads.outcomes["loser"])
+    assert [table.properties.get("by") for table in lake.tables("n")] == [None, "other", "winner"]
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_members_are_isolated_from_each_other_as_from_anybody(threads: Threads, isolation: Isolation) -> None:
+    lake = threads.lake
+    first, one, two = lake.transaction(), lake.transaction(isolation), lake.transaction(isolation)
+    first.create_table("n.first", "id int")
+    for transaction, read, written in ((one, "n.rows", "n.other"), (two, "n.other", "n.rows")):
+        assert transaction.table(read).properties == {}
+        transaction.alter_table(written, {"off": "yes"})
+    threads.commit_behind(first, {"one": one, "two": two})
+    assert threads.outcomes["one"] == 5
+    if isolation is Isolation.SNAPSHOT:
+        assert threads.outcomes["two"] == 5
+    else:
+        assert isinstance(threads.outcomes["two"], ConflictError)
+
+
+def test_a_rival_of_one_member_leaves_the_others_alone(threads: Threads) -> None:
+    lake = threads.lake
+    one, two, first = (lake.transaction() for _ in range(3))
+    one.alter_table("n.rows", {"by": "one"})
+    two.alter_table("n.other", {"by": "two"})
+    first.alter_table("n.rows", {"by": "first"})
+    threads.commit_behind(first, {"one": one, "two": two})
+    assert isinstance(threads.outcomes["one"], ConflictError)
+    assert first.id in str(threads.outcomes["one"])
+    assert threads.outcomes["two"] == 5
+
+
+def test_what_changes_namespaces_or_settings_goes_alone(threads: Threads) -> None:
+    lake = threads.lake
+    first, renaming, setting, plain = (lake.transaction() for _ in range(4))
+    first.create_table("n.first", "id int")
+    renaming.create_namespace("m")
+    setting.alter_settings({"a": "b"})
+    plain.create_table("n.plain", "id int")
+    threads.commit_behind(first, {"renaming": renaming, "setting": setting, "plain": plain})
+    assert sorted(str(outcome) for outcome in threads.outcomes.values()) == ["4", "5", "6", "7"]
+
+
+@pytest.mark.parametrize("failure", [StorageError("the network is gone"), KeyboardInterrupt()])
+def test_when_the_store_fails_every_member_hears_of_it_and_nobody_hangs(
+    threads: Threads, failure: BaseException
+) -> None:
+    lake = threads.lake
+    first, *others = (lake.transaction() for _ in range(4))
+    first.create_table("n.first", "id int")
+    for number, transaction in enumerate(others):
+        transaction.create_table(f"n.t{number}", "id int")
+    fail_after_first: Callable[[], None] = lambda: threads.gate.failures.extend([failure] * 5)  # noqa: E731
+    original = lake.metastore.commit
+    calls = 0
+
+    def counted(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            fail_after_first()
+        return original(*arguments)  # type: ignore[arg-type]
+
+    lake._commits.metastore.commit = counted  # type: ignore[method-assign, assignment]
+    threads.commit_behind(first, {f"t{number}": one for number, one in enumerate(others)})
+    assert threads.outcomes["first"] == 4
+    assert all(isinstance(threads.outcomes[f"t{number}"], (StorageError, KeyboardInterrupt)) for number in range(3))
+    threads.gate.failures.clear()
+    lake.create_table("n.after", "id int")
+    assert [table.name for table in lake.tables("n")] == ["after", "first", "other", "rows"]
+
+
+def test_a_lone_commit_is_not_changed_by_grouping(threads: Threads) -> None:
+    before = threads.store.requests
+    threads.lake.create_table("n.lone", "id int")
+    assert (threads.store.requests - before).creates == 1
+    (record,) = next(threads.lake.history()).transactions
+    assert record.message == "create table n.lone"
+
+
+def test_only_what_stands_on_one_version_goes_together() -> None:
+    lake = create_on(repeatable_effects(MemoryStore()))
+    lake.create_namespace("n")
+    older = lake.transaction()
+    older.create_table("n.older", "id int")
+    lake.create_table("n.between", "id int")
+    newer = lake.transaction()
+    newer.create_table("n.newer", "id int")
+    requests = [_request(older), _request(newer)]
+    assert together(requests) == ([requests[0]], [requests[1]])
+
+
+def test_a_partition_that_two_members_make_alike_is_made_once_but_not_behind_the_back_of_who_listed_it() -> None:
+    lake = create_on(repeatable_effects(MemoryStore()))
+    lake.create_namespace("n")
+    lake.create_table("n.rows", "id int")
+    one, two, reader = lake.transaction(), lake.transaction(), lake.transaction("serializable")
+    assert list(reader.table("n.rows").partitions()) == []
+    for transaction in (one, two, reader):
+        transaction.add_delta("n.rows", (), delta(transaction.id))
+    requests = [_request(transaction) for transaction in (one, two, reader)]
+    members, others = together(requests)
+    assert (members, others) == (requests[:2], requests[2:])
+    merged = merged_changes(members, "merged")
+    assert sorted(way.kind.word for way in merged.puts) == ["delta", "delta", "partition"]
+    committed = lake.metastore.commit(members[0].base, merged, Isolation.SNAPSHOT)
+    assert [len(outcome.changes.puts) for outcome in unmerged(members, committed)] == [2, 2]
+
+
+def _request(transaction: LakeTransaction) -> Request:
+    workspace = transaction.reading()
+    return Request(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
+
+
+def test_threads_that_commit_at_once_lose_nothing() -> None:
+    lake = create_on(repeatable_effects(MemoryStore()))
+    lake.create_namespace("n")
+    lake.create_table("n.rows", "id int")
+
+    def work(worker: int) -> None:
+        for number in range(15):
+            with lake.transaction() as transaction:
+                transaction.create_table(f"n.w{worker}-{number:02d}", "id int")
+                transaction.add_delta("n.rows", (), delta(f"{worker}-{number}"))
+
+    workers = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(list(lake.tables("n", "w"))) == 120
+    assert len(set(files(lake))) == 120
+    transactions = [record.id for line in lake.history() for record in line.transactions]
+    assert len(transactions) == len(set(transactions)) == 123
+    assert isinstance(lake._commits, GroupedCommits)
