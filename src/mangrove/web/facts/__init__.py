@@ -1,0 +1,1 @@
+"""What each page of the explorer tells, read from a lakehouse as plain values."""

@@ -1,0 +1,1 @@
+"""How each page of the explorer looks: functions from facts to HTML."""

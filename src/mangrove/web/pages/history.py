@@ -1,0 +1,135 @@
+"""How the history and a version's changes look."""
+
+from mangrove.model.locators import parse_table_name
+from mangrove.web.facts.changes import Change
+from mangrove.web.facts.history import HistoryFacts, VersionPageFacts
+from mangrove.web.html import Content, Element, element
+from mangrove.web.links import Links
+from mangrove.web.pages.frame import frame
+from mangrove.web.pages.pieces import code, facts_list, more, note, section, timeline
+from mangrove.web.words import count_text, counted, moment_text
+
+__all__ = ["history_page", "version_page"]
+
+
+def history_page(facts: HistoryFacts, api_address: str) -> Element:
+    """Return a page of the history."""
+    links = Links(facts.seen.asked)
+    following = None if facts.next_before is None else links.history(before=facts.next_before)
+    return frame(
+        facts.seen,
+        "History",
+        (("Overview", links.overview()), ("History", None)),
+        "History",
+        api_address,
+        timeline(facts.versions, links) if facts.versions else note("No version that is kept lies before."),
+        more(following, "Older versions"),
+    )
+
+
+def version_page(facts: VersionPageFacts, api_address: str) -> Element:
+    """Return a version with what changed on the way to it."""
+    links, version = Links(facts.seen.asked), facts.version
+    return frame(
+        facts.seen,
+        f"Version {version.version}",
+        (("Overview", links.overview()), ("History", links.history()), (f"Version {version.version}", None)),
+        "History",
+        api_address,
+        facts_list(_about(facts)),
+        _ways(facts, links),
+        _changes(facts, links),
+    )
+
+
+def _about(facts: VersionPageFacts) -> list[tuple[str, Content]]:
+    version = facts.version
+    told: list[tuple[str, Content]] = [("Committed", moment_text(version.created_at_millis))]
+    if version.rolled_back_from is not None:
+        told.append(("Rolled back from", f"version {version.rolled_back_from}"))
+    for one in version.transactions:
+        said = [
+            element("span", one.message or "no message"),
+            f" by {one.author}" if one.author else None,
+            element("br"),
+            code(one.id),
+            [(element("br"), f"{key}: {value}") for key, value in one.properties],
+        ]
+        told.append(("Transaction", said))
+    return told
+
+
+def _ways(facts: VersionPageFacts, links: Links) -> Element:
+    version, newest = facts.version.version, facts.seen.newest_version
+    preview = element("a", "Preview a rollback to it", href=links.version(version, against=newest))
+    against = "" if facts.against is None else str(facts.against.version)
+    return element(
+        "div",
+        element("p", element("a", "Browse the lakehouse at this version", href=Links(str(version)).overview())),
+        element("p", preview) if version < newest and not facts.is_rollback_preview else None,
+        element(
+            "form",
+            element("label", "Compare with ", for_="against"),
+            element("input", id="against", name="against", value=against, autocomplete="off", size=12),
+            element("input", type="hidden", name="version", value=facts.seen.asked) if facts.seen.asked else None,
+            element("button", "Compare"),
+            action=Links().version(version),
+            method="get",
+        ),
+        class_="ways",
+    )
+
+
+def _changes(facts: VersionPageFacts, links: Links) -> Element:
+    version = facts.version.version
+    if not facts.can_compare:
+        return note("This layout cannot compare versions.")
+    if facts.against is None:
+        return note("It is the oldest version that is kept, so there is nothing to compare it with.")
+    if facts.is_rollback_preview:
+        title = f"What a rollback from version {facts.against.version} to version {version} would do"
+    else:
+        title = f"What changed from version {facts.against.version} to version {version}"
+    if not facts.changes:
+        return section(title, note("Both hold the same."))
+    left_out = note(f"There is more: the first {count_text(len(facts.changes))} changes are shown.")
+    return section(
+        title,
+        element("p", _summary(facts.changes), class_="quiet"),
+        left_out if facts.has_more else None,
+        element("ul", (_change(one, links) for one in facts.changes), class_="changes"),
+    )
+
+
+def _summary(changes: tuple[Change, ...]) -> str:
+    actions = [one.action for one in changes]
+    parts = (f"{actions.count(word)} {word}" for word in ("added", "changed", "removed") if word in actions)
+    return f"{counted(len(changes), 'object')}: {', '.join(parts)}"
+
+
+def _change(one: Change, links: Links) -> Element:
+    name: Content = one.name
+    if one.table is not None and one.action != "removed":
+        name = element("a", one.name, href=links.table(parse_table_name(one.table)))
+    return element(
+        "li",
+        element("span", one.action, class_=f"badge {one.action}"),
+        " ",
+        element("span", one.kind, class_="quiet"),
+        " ",
+        name,
+        element("ul", (_field(field.field, field.before, field.after) for field in one.fields), class_="fields")
+        if one.fields
+        else None,
+    )
+
+
+def _field(name: str, before: str | None, after: str | None) -> Element:
+    return element(
+        "li",
+        code(name),
+        " ",
+        element("del", before) if before is not None else None,
+        " → " if before is not None and after is not None else None,
+        element("ins", after) if after is not None else None,
+    )

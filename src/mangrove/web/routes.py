@@ -1,0 +1,148 @@
+"""The explorer's addresses: each page for people, and under `/api` the same facts for programs.
+
+Pages are plain functions, so that each request runs in a worker thread: the core
+waits for storage, and the server goes on meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mangrove.errors import (
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    MangroveError,
+    NotFoundError,
+    StorageError,
+)
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.web.facts.catalog import namespace_facts, namespaces_facts, view_facts
+from mangrove.web.facts.history import history_facts, version_page_facts
+from mangrove.web.facts.overview import overview_facts
+from mangrove.web.facts.partition import delta_facts, partition_facts
+from mangrove.web.facts.pinned import Asked, Pinned, pin
+from mangrove.web.facts.storage import storage_facts
+from mangrove.web.facts.table import table_facts
+from mangrove.web.facts.tree import tree_facts
+from mangrove.web.html import Element, document
+from mangrove.web.json_answer import facts_json, json_bytes
+from mangrove.web.links import API, STATIC
+from mangrove.web.pages.catalog import namespace_page, namespaces_page, view_page
+from mangrove.web.pages.frame import message_page
+from mangrove.web.pages.history import history_page, version_page
+from mangrove.web.pages.overview import overview_page
+from mangrove.web.pages.storage import storage_page
+from mangrove.web.pages.table import delta_page, partition_page, table_page
+from mangrove.web.pages.tree import tree_page
+
+__all__ = ["Page", "explorer_routes", "refusal"]
+
+_PARTITION: Final = "/tables/{name}/partitions/{partition}"
+_STATIC_FOLDER: Final = Path(__file__).with_name("static")
+_STATIC_TYPES: Final = {"explorer.css": "text/css", "mark.svg": "image/svg+xml"}
+_REFUSALS: Final[dict[type[MangroveError], tuple[int, str]]] = {
+    InvalidInputError: (400, "That cannot be meant"),
+    NotFoundError: (404, "Not there"),
+    ConflictError: (409, "Others were faster"),
+    FormatError: (500, "The lakehouse is damaged"),
+    StorageError: (503, "The storage does not answer"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An address, what is told there, and how it looks."""
+
+    path: str
+    read: Callable[[Pinned, Asked], Any]
+    show: Callable[[Any, str], Element]
+
+
+_PAGES: Final = (
+    Page("/", overview_facts, overview_page),
+    Page("/namespaces", namespaces_facts, namespaces_page),
+    Page("/namespaces/{name}", namespace_facts, namespace_page),
+    Page("/tables/{name}", table_facts, table_page),
+    Page(_PARTITION, partition_facts, partition_page),
+    Page(f"{_PARTITION}/deltas/{{position}}", delta_facts, delta_page),
+    Page("/views/{name}", view_facts, view_page),
+    Page("/history", history_facts, history_page),
+    Page("/history/{number}", version_page_facts, version_page),
+    Page("/tree", tree_facts, tree_page),
+    Page("/storage", storage_facts, storage_page),
+)
+
+
+def explorer_routes(lake: Lakehouse) -> list[Route]:
+    """Return the routes of the explorer of a lakehouse; they only read."""
+    pages = [Route(page.path, _page(lake, page)) for page in _PAGES]
+    twins = [Route(f"{API}{page.path}", _twin(lake, page)) for page in _PAGES]
+    return [*pages, *twins, *_static_routes()]
+
+
+def refusal(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
+    """Return an answer that says in one sentence why there is nothing else."""
+    if as_json:
+        return _json_response({"error": {"status": status, "title": title, "message": sentence}}, status)
+    return _html_response(message_page(title, sentence), status)
+
+
+def _page(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            facts = _facts(lake, page, request)
+        except MangroveError as error:
+            return _refused(error, as_json=False)
+        return _html_response(page.show(facts, _api_address(request)), 200)
+
+    return answer
+
+
+def _twin(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            facts = _facts(lake, page, request)
+        except MangroveError as error:
+            return _refused(error, as_json=True)
+        return _json_response(facts_json(facts), 200)
+
+    return answer
+
+
+def _facts(lake: Lakehouse, page: Page, request: Request) -> Any:
+    asked = Asked(dict(request.path_params), dict(request.query_params))
+    return page.read(pin(lake, asked), asked)
+
+
+def _api_address(request: Request) -> str:
+    query = request.url.query
+    return f"{API}{request.url.path}{f'?{query}' if query else ''}"
+
+
+def _refused(error: MangroveError, *, as_json: bool) -> Response:
+    status, title = next((found for kind, found in _REFUSALS.items() if isinstance(error, kind)), (500, "Error"))
+    return refusal(status, title, str(error), as_json=as_json)
+
+
+def _html_response(page: Element, status: int) -> Response:
+    return Response(document(page), status, media_type="text/html")
+
+
+def _json_response(answer: Any, status: int) -> Response:
+    return Response(json_bytes(answer), status, media_type="application/json")
+
+
+def _static_routes() -> list[Route]:
+    """Return routes to the few files that pages load; no part of an address ever names a file."""
+    return [Route(f"{STATIC}/{name}", _static(name, media_type)) for name, media_type in _STATIC_TYPES.items()]
+
+
+def _static(name: str, media_type: str) -> Callable[[Request], Response]:
+    content = (_STATIC_FOLDER / name).read_bytes()
+    return lambda _: Response(content, media_type=media_type, headers={"Cache-Control": "no-cache"})
