@@ -277,23 +277,42 @@ def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
     assert len(requests) <= 40
 
 
-def test_a_cycle_of_pointers_ends_with_an_error_and_not_never() -> None:
-    loop = Node(("m",), ("v",), ("loop", "loop"))
+@pytest.mark.parametrize(
+    ("loop", "rule"),
+    [
+        (Node((), (), ("loop",)), f"{DEPTH_MAX} nodes deep"),
+        (Node(("m",), ("v",), ("loop", "loop")), "node loop has keys .* outside of its range"),
+    ],
+)
+def test_a_cycle_of_pointers_ends_with_an_error_and_not_never(loop: Node, rule: str) -> None:
 
     def read(pointers: Sequence[str]) -> list[Node]:
         return [loop for _ in pointers]
 
-    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+    with pytest.raises(FormatError, match=rule):
         get(loop, "a", read)
-    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+    with pytest.raises(FormatError, match=rule):
         last(loop, "a", "z", read)
     with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
         height(loop, read)
-    with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
+    with pytest.raises(FormatError, match=rule):
         list(scan(loop, "", None, read))
-    with pytest.raises(FormatError, match="deep"):
+    with pytest.raises(FormatError, match=f"deep|{rule}"):
         compact(loop, SMALL, read)
     assert any("two pointers lead here" in problem.rule for problem in verify(loop, SMALL, read))
+
+
+def test_a_node_that_many_pointers_share_level_after_level_ends_with_an_error_and_not_never() -> None:
+    levels = [Node(("m",), ("v",), (f"level-{number + 1}",) * 2) for number in range(DEPTH_MAX - 2)]
+    nodes = {f"level-{number}": node for number, node in enumerate(levels)} | {f"level-{DEPTH_MAX - 2}": Node()}
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        return [nodes[pointer] for pointer in pointers]
+
+    with pytest.raises(FormatError, match="outside of its range"):
+        list(scan(levels[0], "", None, read))
+    with pytest.raises(FormatError, match="outside of its range"):
+        compact(levels[0], SMALL, read)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mangrove.betree.join import joined
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, load
+from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, check_place, load
 from mangrove.betree.rows import Run, with_messages
 from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
@@ -27,7 +27,7 @@ class _Kept:
 
 def compact(root: Node, shape: Shape, read: ReadNodes) -> Node:
     """Return a root that holds the same entries in whole nodes without messages."""
-    kept, pivots = _pushed(_Kept(root, root), {}, shape, read, DEPTH_MAX)
+    kept, pivots = _pushed(_Kept(root, root), (None, None), {}, shape, read, DEPTH_MAX)
     while len(kept) > 1:
         kept, pivots = _chunked(_parent(kept, pivots), shape)
     top = kept[0].node
@@ -37,12 +37,18 @@ def compact(root: Node, shape: Shape, read: ReadNodes) -> Node:
 
 
 def _pushed(
-    here: _Kept, newer: Mapping[str, Message], shape: Shape, read: ReadNodes, depth: int
+    here: _Kept,
+    place: tuple[str | None, str | None],
+    newer: Mapping[str, Message],
+    shape: Shape,
+    read: ReadNodes,
+    depth: int,
 ) -> tuple[list[_Kept], list[Entry]]:
     """Return the nodes that hold what `here` held after the messages from above, and the pivots between them."""
     if depth == 0:
         raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: its pointers form a cycle or are damaged")
     node = here.node
+    check_place(here.child, node, *place)
     if node.is_leaf:
         if not newer and not node.buffer and len(node.keys) <= shape.keys_max:
             return [here], []
@@ -52,16 +58,16 @@ def _pushed(
     kept: list[_Kept] = []
     between: list[Entry | None] = []
     for index, child in enumerate(children):
-        low = node.keys[index - 1] if index else None
-        high = node.keys[index] if index < len(node.keys) else None
+        low = node.keys[index - 1] if index else place[0]
+        high = node.keys[index] if index < len(node.keys) else place[1]
         below = _strictly_between(pending, low, high) if pending else {}
-        nodes, pivots = _pushed(child, below, shape, read, depth - 1)
+        nodes, pivots = _pushed(child, (low, high), below, shape, read, depth - 1)
         kept += nodes
         between += pivots
-        if high is not None:
-            message = pending.get(high)
+        if index < len(node.keys):
+            message = pending.get(node.keys[index])
             value = node.values[index] if message is None else message.value
-            between.append(None if value is None else Entry(high, value))
+            between.append(None if value is None else Entry(node.keys[index], value))
     kept, pivots = _joined_where_small(kept, between, shape, read)
     if (
         not pending

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from mangrove.betree.node import Child, Entry, Node, ReadNodes
+from mangrove.betree.node import Child, Entry, Node, ReadNodes, check_place
 from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
 
@@ -128,13 +128,7 @@ def _read(subtree: _Subtree, read: ReadNodes) -> Node:
     if isinstance(subtree.child, Node):
         return subtree.child
     node = read([subtree.child])[0]
-    low, high = subtree.low, subtree.high
-    for key in (*node.keys[:1], *node.keys[-1:], *node.newest):
-        if (low is not None and key <= low) or (high is not None and key >= high):
-            raise FormatError(
-                f"node {subtree.child!r} holds {key!r}, which lies outside ({low!r}, {high!r}), the node's range; "
-                "run `mangrove check`"
-            )
+    check_place(subtree.child, node, subtree.low, subtree.high)
     return node
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "load", "newest_of"]
+from mangrove.errors import FormatError
+
+__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "check_place", "load", "newest_of"]
 
 
 class Entry(NamedTuple):
@@ -38,6 +40,7 @@ class Node:
     children: "tuple[Child, ...]" = ()
     buffer: tuple[Message, ...] = ()
     _newest: dict[str, Message] | None = field(default=None, init=False, repr=False, compare=False)
+    _extent: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.keys) != len(self.values):
@@ -61,6 +64,15 @@ class Node:
             object.__setattr__(self, "_newest", newest_of(self.buffer))
         assert self._newest is not None
         return self._newest
+
+    @property
+    def extent(self) -> tuple[str, ...]:
+        """The least and the greatest key of its rows and messages; nothing where it has neither."""
+        if self._extent is None:
+            keys = (*self.keys[:1], *self.keys[-1:], *self.newest)
+            object.__setattr__(self, "_extent", (min(keys), max(keys)) if keys else ())
+        assert self._extent is not None
+        return self._extent
 
 
 Child: TypeAlias = str | Node
@@ -100,6 +112,21 @@ class Shape:
 def load(child: Child, read: ReadNodes) -> Node:
     """Return the node that `child` is or points to."""
     return child if isinstance(child, Node) else read([child])[0]
+
+
+def check_place(child: Child, node: Node, low: str | None, high: str | None) -> None:
+    """Refuse a node, to which `child` points, whose keys do not all lie between `low` and `high`, both excluded.
+
+    A pointer that leads to a wrong place would hide keys or show others'; and a
+    walk that checks every node cannot come to the same keys twice, so it ends.
+    """
+    extent = node.extent
+    if extent and ((low is not None and extent[0] <= low) or (high is not None and extent[1] >= high)):
+        named = f"node {child}" if isinstance(child, str) else "a node"
+        raise FormatError(
+            f"{named} has keys from {extent[0]!r} to {extent[1]!r}, which is outside of its range, "
+            f"{low!r} to {high!r}: run `mangrove check`"
+        )
 
 
 def newest_of(messages: Iterable[Message]) -> dict[str, Message]:

@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, load
+from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_place, load
 from mangrove.errors import FormatError
 
 __all__ = ["DEPTH_MAX", "get", "height", "last", "scan"]
@@ -21,6 +22,7 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
     way down is the right one.
     """
     node = root
+    low = high = None
     for _ in range(DEPTH_MAX):
         message = node.newest.get(key)
         if message is not None:
@@ -30,7 +32,11 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
             return node.values[index]
         if node.is_leaf:
             return None
-        node = load(node.children[index], read)
+        low = node.keys[index - 1] if index else low
+        high = node.keys[index] if index < len(node.keys) else high
+        child = node.children[index]
+        node = load(child, read)
+        check_place(child, node, low, high)
     raise _too_deep()
 
 
@@ -50,12 +56,24 @@ def scan(root: Node, start: str, end: str | None, read: ReadNodes) -> Iterator[E
     Nodes are read as the caller comes to them. The longer the caller goes on, the
     more of them are read at once, but never more than a quarter of what was used.
     """
-    return _walk(root, start, end, {}, _ReadAhead(read), DEPTH_MAX)
+    return _walk(root, _Range(None, None), start, end, {}, _ReadAhead(read), DEPTH_MAX)
 
 
 def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
     """Return the entry with the greatest key in `start <= key < end`, or None."""
-    return _last(root, start, end, {}, read, DEPTH_MAX)
+    return _last(root, _Range(None, None), start, end, {}, read, DEPTH_MAX)
+
+
+class _Range(NamedTuple):
+    """Where a node's keys lie, both bounds excluded."""
+
+    low: str | None
+    high: str | None
+
+    def of_child(self, node: Node, index: int) -> "_Range":
+        return _Range(
+            node.keys[index - 1] if index else self.low, node.keys[index] if index < len(node.keys) else self.high
+        )
 
 
 class _ReadAhead:
@@ -79,7 +97,13 @@ class _ReadAhead:
 
 
 def _walk(
-    node: Node, start: str, end: str | None, newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
+    node: Node,
+    place: _Range,
+    start: str,
+    end: str | None,
+    newer: Mapping[str, Message],
+    ahead: _ReadAhead,
+    depth: int,
 ) -> Iterator[Entry]:
     if depth == 0:
         raise _too_deep()
@@ -98,7 +122,9 @@ def _walk(
         low = start if index == first else node.keys[index - 1]
         high = node.keys[index] if index < beyond else end
         held = waiting[bisect_left(waiting, low) : None if high is None else bisect_left(waiting, high)]
-        yield from _walk(child, low, high, {key: pending[key] for key in held}, ahead, depth - 1)
+        below = place.of_child(node, index)
+        check_place(node.children[index], child, *below)
+        yield from _walk(child, below, low, high, {key: pending[key] for key in held}, ahead, depth - 1)
         if index < beyond:
             yield from _pivot(node, index, pending)
 
@@ -139,7 +165,9 @@ def _told(message: Message) -> Iterator[Entry]:
         yield Entry(message.key, message.value)
 
 
-def _last(node: Node, start: str, end: str, newer: Mapping[str, Message], read: ReadNodes, depth: int) -> Entry | None:
+def _last(
+    node: Node, place: _Range, start: str, end: str, newer: Mapping[str, Message], read: ReadNodes, depth: int
+) -> Entry | None:
     if depth == 0:
         raise _too_deep()
     pending = _pending(node, start, end, newer)
@@ -151,8 +179,10 @@ def _last(node: Node, start: str, end: str, newer: Mapping[str, Message], read: 
     pivots = set(node.keys[first:beyond])
     for index in range(beyond, first - 1, -1):
         low = node.keys[index - 1] if index > first else start
-        below = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
-        found = _last(load(node.children[index], read), low, high, below, read, depth - 1)
+        held = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
+        child, below = load(node.children[index], read), place.of_child(node, index)
+        check_place(node.children[index], child, *below)
+        found = _last(child, below, low, high, held, read, depth - 1)
         if found is not None:
             return found
         if index > first:

@@ -23,6 +23,9 @@ from mangrove.testing.metastore_contract import put, table
 
 TABLES_PER_NAMESPACE = 100
 SHARED = "1111/0000/1111/00000000-table-shared-by-all-11111111-1111-4111-8111-111111111111.binpb"
+NAMELESS = encode_definition(Table("id", "home", "x")).removeprefix(b"\n\x01x")
+"""A definition that does not say the table's name, as other programs write it, can be shared by many tables."""
+
 PUT_APART = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
 
 
@@ -42,7 +45,7 @@ class Lake:
         self.count = count
         self.store = CountingStore(MemoryStore())
         self.effects = repeatable_effects(self.store)
-        self.store.put(SHARED, encode_definition(Table("id", "home", "shared")))
+        self.store.put(SHARED, NAMELESS)
         create_tree(self.effects, settings, Changes("made"), entries=entries(count))
 
     def opened(self) -> TreeMetastore:

@@ -27,9 +27,18 @@ from mangrove.layouts.tree.versions import read_root, read_roots
 from mangrove.metastore import Changes, Committed, Isolation, positioned
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["commit", "commit_rebuilt", "publish"]
+__all__ = [
+    "ATTEMPTS_MAX",
+    "commit",
+    "commit_rebuilt",
+    "lost_too_often",
+    "pause",
+    "publish",
+    "rivals_after",
+    "rolled_back",
+]
 
-_ATTEMPTS_MAX = 100
+ATTEMPTS_MAX = 100
 _RIVALS_MAX = 10_000
 _ANSWERS_LOST_MAX = 3
 _PAUSE_SECONDS_MAX = 1.0
@@ -39,7 +48,7 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
     """Publish the changes as the next version."""
     staged = stage(base, changes, effects.new_id)
     unwritten = dict(staged.files)
-    for attempt in range(_ATTEMPTS_MAX):
+    for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
         nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
         root = next_root(base, staged, nodes, now)
@@ -50,8 +59,8 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
                 files.hold_node(path, node, len(nodes.files[path]))
             return Committed(TreeSnapshot(files, root), staged.changes)
         base, staged = _after_rivals(files, base, staged, isolation)
-        _pause(effects, attempt)
-    raise _lost_too_often(changes.transaction_id)
+        pause(effects, attempt)
+    raise lost_too_often(changes.transaction_id)
 
 
 def commit_rebuilt(
@@ -62,22 +71,22 @@ def commit_rebuilt(
     What others commit meanwhile is applied on top of it, so that however long it
     took to build, it is never built in vain.
     """
-    for attempt in range(_ATTEMPTS_MAX):
+    for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
         system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, now)
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
         if publish(effects, root, base.settings):
             return TreeSnapshot(files, root)
         nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
-        for rival in _rivals(files, base):
+        for rival in rivals_after(files, base):
             if rival.is_rollback:
-                raise _rolled_back(rival)
+                raise rolled_back(rival)
             edited = apply(rebuilt, rival.written, shape_of(base.settings), _reader(nodes, base))
             rebuilt = stored(edited, nodes.write)
             base = TreeSnapshot(files, rival)
         files.write(nodes.files)
-        _pause(effects, attempt)
-    raise _lost_too_often(changes.transaction_id)
+        pause(effects, attempt)
+    raise lost_too_often(changes.transaction_id)
 
 
 def publish(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
@@ -117,7 +126,7 @@ def _after_rivals(
     files: TreeFiles, base: TreeSnapshot, staged: Staged, isolation: Isolation
 ) -> tuple[TreeSnapshot, Staged]:
     """Return the newest version and what is staged on it, or refuse when a rival stands in the way."""
-    rivals = _rivals(files, base)
+    rivals = rivals_after(files, base)
     if not rivals:
         return base, staged
     newest = TreeSnapshot(files, rivals[-1])
@@ -125,7 +134,7 @@ def _after_rivals(
     footprint = footprint_of(staged.changes, isolation, base.keys)
     for before, rival in zip([base.root, *rivals], rivals, strict=False):
         if rival.is_rollback:
-            raise _rolled_back(rival)
+            raise rolled_back(rival)
         touched = footprint.touched_by((message.key for message in rival.written), base.keys)
         if touched:
             raise _contested(", ".join(sorted(base.keys.said_of(key) for key in touched)), rival)
@@ -147,7 +156,7 @@ def _without_repetition(staged: Staged, rivals: list[Root], newest: TreeSnapshot
     return replace(staged, changes=replace(staged.changes, puts=kept)) if same else staged
 
 
-def _rivals(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
+def rivals_after(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
     """Return the roots after `base`, reading more of them at once the more there are."""
     rivals: list[Root] = []
     batch = 1
@@ -157,6 +166,8 @@ def _rivals(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
         for root in found:
             if root is None:
                 return rivals
+            if root.is_expired:
+                raise _slept_too_long(root, base)
             rivals.append(root)
         batch = min(2 * batch, 32)
     raise ConflictError(
@@ -174,9 +185,17 @@ def _reader(nodes: NodeFiles, base: TreeSnapshot) -> ReadNodes:
     return read
 
 
-def _pause(effects: Effects, attempt: int) -> None:
+def pause(effects: Effects, attempt: int) -> None:
+    """Wait after a lost race, longer the more of them were lost."""
     if attempt:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
+
+
+def _slept_too_long(expired: Root, base: TreeSnapshot) -> ConflictError:
+    return ConflictError(
+        f"version {base.version}, on which this transaction stands, is so old that version {expired.version} after it "
+        "has expired. Nothing was committed; read again as of the newest version, and repeat the transaction"
+    )
 
 
 def _contested(what: str, rival: Root) -> ConflictError:
@@ -186,15 +205,17 @@ def _contested(what: str, rival: Root) -> ConflictError:
     )
 
 
-def _rolled_back(rival: Root) -> ConflictError:
+def rolled_back(rival: Root) -> ConflictError:
+    """Return the error for whoever finds that a rival has rolled the lakehouse back."""
     return ConflictError(
         f"the whole lakehouse was rolled back by transaction {rival.transaction_id} in version {rival.version}, "
         "which contests everything. Nothing was committed; read again and repeat the transaction"
     )
 
 
-def _lost_too_often(transaction_id: str) -> ConflictError:
+def lost_too_often(transaction_id: str) -> ConflictError:
+    """Return the error for a transaction that found every name taken."""
     return ConflictError(
-        f"transaction {transaction_id} lost the race for the next version {_ATTEMPTS_MAX} times in a row. "
+        f"transaction {transaction_id} lost the race for the next version {ATTEMPTS_MAX} times in a row. "
         "Nothing was committed; try again when fewer writers are at work"
     )

@@ -1,20 +1,20 @@
 """Reading the immutable files of the tree layout, each of them once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mangrove.betree.node import Node
-from mangrove.errors import FormatError
-from mangrove.layouts.tree.definitions import decode_definition
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.tree.definition_codec import DefinitionCodec, ObjectRead, SettingsRead
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
-from mangrove.storage.recent import Recent
-from mangrove.model.locators import Kind
-from mangrove.model.objects import Object
-from mangrove.model.settings import LakehouseSettings
+from mangrove.layouts.tree.revision import Revision
+from mangrove.model.locators import Locator
+from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
+from mangrove.storage.recent import Recent
 
-__all__ = ["Definition", "TreeFiles"]
+__all__ = ["TreeFiles"]
 
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
@@ -22,11 +22,12 @@ _DECODED_PER_STORED_BYTE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
-    """An object with what its definition holds that this release does not know."""
+class _Definition:
+    """A definition's bytes, and what they say about the object to which `locator` leads."""
 
-    value: Object
-    unknown: bytes
+    data: bytes
+    locator: Locator
+    read: ObjectRead
 
 
 class TreeFiles:
@@ -39,45 +40,44 @@ class TreeFiles:
     def __init__(self, store: Store, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
         self.store = store
         self._nodes: Recent[Node] = Recent(cache_bytes_max)
-        self._definitions: Recent[Definition] = Recent(cache_bytes_max // 4)
+        self._definitions: Recent[_Definition] = Recent(cache_bytes_max // 4)
+        self._settings: Recent[SettingsRead] = Recent(cache_bytes_max // 64)
 
-    def nodes(self, pointers: Sequence[str], order: int) -> list[Node]:
+    def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[Revision]) -> list[Node]:
         """Return the nodes at these paths, reading those that are not held with one request for many."""
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):
-            node = decode_node(data, pointer, order=order).node
+            node = decode_node(data, pointer, revisions, order=order).node
             self.hold_node(pointer, node, len(data))
             found[pointer] = node
         return [held for pointer in pointers if (held := found[pointer]) is not None]
 
-    def definitions(self, kind: Kind, pointers: Sequence[str]) -> list[Definition]:
-        """Return the definitions that these values of tree keys lead to, all of one kind."""
-        found = {pointer: self._definitions.get(pointer) for pointer in pointers}
-        missing = {pointer: inlined(pointer, "a node") for pointer, held in found.items() if held is None}
-        stored = [pointer for pointer, data in missing.items() if data is None]
-        missing |= dict(zip(stored, self._read(stored), strict=True))
-        for pointer, data in missing.items():
-            assert data is not None
-            value, unknown = decode_definition(kind, data, pointer)
-            definition = Definition(value, unknown)
-            self.hold_definition(pointer, definition, len(data))
-            found[pointer] = definition
-        return [held for pointer in pointers if (held := found[pointer]) is not None]
+    def objects(self, codec: DefinitionCodec, wanted: Sequence[tuple[Locator, str]]) -> list[ObjectRead]:
+        """Return the objects to which the locators lead, given with the values of their tree keys.
 
-    def settings(self, path: str) -> LakehouseSettings:
+        Definitions that are not held are read with one request for many.
+        """
+        held = {pointer: self._definitions.get(pointer) for _, pointer in wanted}
+        contents = {pointer: inlined(pointer, "a node") for pointer, definition in held.items() if definition is None}
+        stored = [pointer for pointer, data in contents.items() if data is None]
+        contents |= dict(zip(stored, self._read(stored), strict=True))
+        return [
+            self._object(codec, locator, pointer, held[pointer], contents.get(pointer)) for locator, pointer in wanted
+        ]
+
+    def settings(self, codec: DefinitionCodec, path: str) -> SettingsRead:
         """Return the lakehouse's own definition."""
-        (definition,) = self.definitions(Kind.LAKEHOUSE, [path])
-        assert isinstance(definition.value, LakehouseSettings)
-        return definition.value
+        settings = self._settings.get(path)
+        if settings is None:
+            (data,) = self._read([path])
+            settings = codec.settings_of(data, path)
+            self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
+        return settings
 
     def hold_node(self, pointer: str, node: Node, size_bytes: int) -> None:
         """Hold a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
-
-    def hold_definition(self, pointer: str, definition: Definition, size_bytes: int) -> None:
-        """Hold a definition that was just read or written."""
-        self._definitions.put(pointer, definition, (size_bytes + len(pointer)) * _DECODED_PER_STORED_BYTE)
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write new files, in parallel; nothing points to them yet."""
@@ -87,9 +87,26 @@ class TreeFiles:
         elif files:
             self.store.put_many(files)
 
+    def _object(
+        self, codec: DefinitionCodec, locator: Locator, pointer: str, held: _Definition | None, data: bytes | None
+    ) -> ObjectRead:
+        # One definition can stand behind two tree keys, and what it says may depend on the key.
+        if held is not None and held.locator == locator:
+            return held.read
+        data = data if held is None else held.data
+        assert data is not None
+        definition = _Definition(data, locator, codec.read(locator, data, pointer))
+        self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
+        return definition.read
+
     def _read(self, paths: Sequence[str]) -> list[bytes]:
         if not paths:
             return []
+        for path in paths:
+            try:
+                check_path(path)
+            except InvalidInputError as error:
+                raise FormatError(f"a node or root points to what is no path: {error}; run `mangrove check`") from error
         contents = self.store.read_many(paths)
         for path, data in zip(paths, contents, strict=True):
             if data is None:

@@ -6,9 +6,11 @@ Olympia       vn/<64 binary digits>      vn/latest           def/<kind>/…    n
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
-from mangrove.layouts.tree.java_definitions import JavaNumbers
+from mangrove.layouts.tree.definition_codec import DefinitionCodec, ObjectRead, SettingsRead
+from mangrove.layouts.tree.java_definitions import JavaNumbers, decode_java_object, decode_java_settings
 from mangrove.layouts.tree.java_rows import read_olympia_rows, read_trinitylake_rows
 from mangrove.layouts.tree.keys import JAVA_KEYS
 from mangrove.layouts.tree.paths import RootNames
@@ -20,8 +22,9 @@ from mangrove.layouts.tree.revision import (
     Revision,
     root_names_among,
 )
+from mangrove.model.locators import Locator
 
-__all__ = ["OLYMPIA_JAVA", "TRINITYLAKE_JAVA", "JavaDialect", "dialect_of", "revisions_among"]
+__all__ = ["OLYMPIA_JAVA", "TRINITYLAKE_JAVA", "JavaDialect", "dialect_of", "revisions_among", "revisions_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,21 @@ class JavaDialect:
     numbers: JavaNumbers
 
 
-TRINITYLAKE_JAVA = JavaDialect(
+def _dialect(revision: Revision, numbers: JavaNumbers) -> JavaDialect:
+    definitions = DefinitionCodec(partial(_settings_of, numbers), partial(_object_of, numbers))
+    return JavaDialect(replace(revision, definitions=definitions), numbers)
+
+
+def _settings_of(numbers: JavaNumbers, data: bytes, path: str) -> SettingsRead:
+    found = decode_java_settings(numbers, data, path)
+    return SettingsRead(found.settings, found.sizes, b"")
+
+
+def _object_of(numbers: JavaNumbers, locator: Locator, data: bytes, path: str) -> ObjectRead:
+    return ObjectRead(decode_java_object(numbers, locator, data, path), b"")
+
+
+TRINITYLAKE_JAVA = _dialect(
     revision=replace(
         NEWER,
         name="TrinityLake's Java program",
@@ -56,7 +73,7 @@ TRINITYLAKE_JAVA = JavaDialect(
     ),
 )
 
-OLYMPIA_JAVA = JavaDialect(
+OLYMPIA_JAVA = _dialect(
     revision=replace(
         NEWER,
         name="Olympia's Java program",
@@ -92,10 +109,17 @@ def revisions_among(paths: Iterable[str]) -> tuple[Revision, ...]:
     """
     there = list(paths)
     roots = root_names_among(there)
-    if roots is not None:
-        ours = (NEWER.with_roots(roots), OLDER.with_roots(roots))
-        return (*ours, TRINITYLAKE_JAVA.revision) if roots == TRINITYLAKE_JAVA.revision.roots else ours
-    return (OLYMPIA_JAVA.revision,) if any(path.startswith("vn/") for path in there) else ()
+    if roots is None and any(path.startswith("vn/") for path in there):
+        roots = OLYMPIA_JAVA.revision.roots
+    return () if roots is None else revisions_named(roots)
+
+
+def revisions_named(roots: RootNames) -> tuple[Revision, ...]:
+    """Return the format revisions of which a lakehouse may be whose root nodes are named like that."""
+    if roots == OLYMPIA_JAVA.revision.roots:
+        return (OLYMPIA_JAVA.revision,)
+    ours = (NEWER.with_roots(roots), OLDER.with_roots(roots))
+    return (*ours, TRINITYLAKE_JAVA.revision) if roots == TRINITYLAKE_JAVA.revision.roots else ours
 
 
 def dialect_of(revision: Revision) -> JavaDialect | None:

@@ -32,6 +32,13 @@ class KeyNames:
         found = self.renamed.get(name)
         return name if found is None and name not in self.renamed.values() else found
 
+    def name_filed_under(self, key_name: str) -> str | None:
+        """Return the present name of the namespace whose tables are filed under `key_name`; None if there is none."""
+        for name, filed in self.renamed.items():
+            if filed == key_name:
+                return name
+        return None if key_name in self.renamed else key_name
+
     def after(self, before: Mapping[str, str], now: Mapping[str, str], bytes_max: int) -> "KeyNames":
         """Return the key names after a transaction.
 

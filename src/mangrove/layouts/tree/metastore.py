@@ -4,10 +4,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from mangrove.betree.build import build, stored
+from mangrove.betree.build import stored
 from mangrove.betree.compact import compact
 from mangrove.betree.node import Entry, Node
-from mangrove.betree.search import scan
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.tree.commit import commit, commit_rebuilt, publish
@@ -15,34 +14,46 @@ from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.key_names import KeyNames
 from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
+from mangrove.layouts.tree.rebuilding import built, entries_in
 from mangrove.layouts.tree.revision import NEWER, Revision
 from mangrove.layouts.tree.root import Root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles
-from mangrove.layouts.tree.versions import (
-    find_root_names,
-    kept_versions,
-    read_root,
-    read_roots,
+from mangrove.layouts.tree.upkeep_differences import Birthplaces, differences, objects
+from mangrove.layouts.tree.upkeep_expiry import expire, repair_hint
+from mangrove.layouts.tree.upkeep_files import files_of, owns
+from mangrove.layouts.tree.upkeep_problems import problems
+from mangrove.layouts.tree.upkeep_rollback import roll_back
+from mangrove.layouts.tree.versions import find_root_names, newest_root, read_kept, read_root, taken_versions
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    Committed,
+    Difference,
+    Isolation,
+    Problem,
+    Snapshot,
+    version_at,
 )
-from mangrove.metastore import Changes, Commit, Committed, Isolation, Snapshot, newest_version, version_at
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 
 _HISTORY_PAGE = 32
 _UPGRADES_MAX = 10
-_NODES_AT_ONCE = 128
 
 
 class TreeMetastore:
-    """All versions of one lakehouse; one of these may be shared by threads."""
+    """All versions of one lakehouse, and their upkeep; one of these may be shared by threads."""
 
     def __init__(self, effects: Effects, files: TreeFiles, names: RootNames, known: TreeSnapshot) -> None:
         self._effects = effects
         self._files = files
         self._names = names
         self._newest = known
+        self._birthplaces = Birthplaces()
         self._lock = threading.Lock()
 
     def latest(self) -> TreeSnapshot:
@@ -51,9 +62,8 @@ class TreeMetastore:
         following = read_root(self._files.store, self._names, known.version + 1)
         if following is None:
             return known
-        newest = newest_version(lambda version: self._files.store.exists(self._names.path(version)), following.version)
         return self._seen(
-            TreeSnapshot(self._files, following) if newest == following.version else self.at_version(newest)
+            TreeSnapshot(self._files, newest_root(self._files.store, self._names, following.version, following))
         )
 
     def at_version(self, version: int) -> TreeSnapshot:
@@ -61,7 +71,7 @@ class TreeMetastore:
         if version == self._newest.version:
             return self._newest
         root = read_root(self._files.store, self._names, version) if version >= 0 else None
-        if root is None:
+        if root is None or root.is_expired:
             raise NotFoundError(
                 f"there is no version {version} in {self._files.store.uri}: it has expired or was never committed; "
                 "see the history for what is there"
@@ -83,6 +93,11 @@ class TreeMetastore:
             return newest
         root = read[version_at(created_at, newest.version, millis)]
         assert root is not None
+        if root.is_expired:
+            raise NotFoundError(
+                f"version {root.version}, the newest at {millis} ms since 1970, has expired: ask for a later time, "
+                "or see the history for what is there"
+            )
         return TreeSnapshot(self._files, root)
 
     def history(self, *, before: int | None = None) -> Iterator[Commit]:
@@ -90,24 +105,23 @@ class TreeMetastore:
         following = self.latest().version + 1 if before is None else before
         while following > 0:
             versions = range(following - 1, max(-1, following - 1 - _HISTORY_PAGE), -1)
-            roots = [root for root in read_roots(self._files.store, self._names, versions) if root is not None]
+            roots = list(read_kept(self._files.store, self._names, versions))
             for root in roots:
                 yield root.commit
             following = versions[-1]
             if len(roots) < len(versions):
                 # Versions have expired here; what is left below are exports, far apart.
-                older = [version for version in kept_versions(self._files.store, self._names) if version < following]
-                expired = read_roots(self._files.store, self._names, older[::-1])
-                yield from (root.commit for root in expired if root is not None)
+                older = [version for version in taken_versions(self._files.store, self._names) if version < following]
+                yield from (root.commit for root in read_kept(self._files.store, self._names, older[::-1]))
                 return
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
-        if not isinstance(base, TreeSnapshot) or base.files is not self._files:
-            raise InvalidInputError("the base of a commit must be a snapshot of this very metastore")
+        known = self._own(base)
         if changes.is_empty:
             return Committed(base, changes)
-        committed = commit(self._effects, self._files, base, changes, isolation)
+        known.root.revision.check_writable()
+        committed = commit(self._effects, self._files, known, changes, isolation)
         assert isinstance(committed.snapshot, TreeSnapshot)
         self._seen(committed.snapshot)
         return committed
@@ -115,6 +129,7 @@ class TreeMetastore:
     def compact(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again in nodes that are at least half full and hold no messages."""
         base = self.latest()
+        base.root.revision.check_writable()
         nodes = NodeFiles(base.root, base.settings, self._effects.now_millis(), self._effects.new_id)
         rebuilt = stored(compact(base.root.node, shape_of(base.settings), base.read_nodes), nodes.write)
         self._files.write(nodes.files)
@@ -132,15 +147,62 @@ class TreeMetastore:
         )
 
     def _upgraded(self, base: TreeSnapshot, changes: Changes) -> TreeSnapshot | None:
+        base.root.revision.check_writable()
         if base.root.revision.name == NEWER.name:
             return base
         revision = NEWER.with_roots(self._names)
         now = self._effects.now_millis()
         system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, now)
         like = Root(base.version + 1, Node(), system, revision, base.root.key_names)
-        entries = _entries_in(revision, base)
-        root = replace(like, node=_built(self._effects, self._files, like, base.settings, entries))
+        entries = entries_in(revision, base)
+        root = replace(like, node=built(self._effects, self._files, like, base.settings, entries))
         return self._seen(TreeSnapshot(self._files, root)) if publish(self._effects, root, base.settings) else None
+
+    def kept(self) -> list[Commit]:
+        """Return the versions that are kept, oldest first."""
+        taken = taken_versions(self._files.store, self._names)
+        return [root.commit for root in read_kept(self._files.store, self._names, taken)]
+
+    def roll_back(self, to: Snapshot, changes: Changes) -> TreeSnapshot:
+        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        newest = self.latest()
+        newest.root.revision.check_writable()
+        return self._seen(roll_back(self._effects, self._files, newest, self._own(to), changes))
+
+    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        return differences(self._own(before), self._own(after), self._birthplaces)
+
+    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+        """Yield every object of a kind in the whole version."""
+        return objects(self._own(snapshot), kind, self._birthplaces)
+
+    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        return files_of(map(self._own, snapshots))
+
+    def owns(self, path: str) -> bool:
+        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
+        return owns(path)
+
+    def expire(self, versions: Iterable[int]) -> None:
+        """Forget these versions; what only they needed becomes garbage."""
+        expire(self._effects, self.latest().root, versions)
+
+    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        return problems(self._own(snapshot))
+
+    def repair(self) -> list[str]:
+        """Write a hint that is missing or wrong anew, and say so."""
+        return repair_hint(self._effects, self.latest().root)
+
+    def _own(self, snapshot: Snapshot) -> TreeSnapshot:
+        if not isinstance(snapshot, TreeSnapshot) or snapshot.files is not self._files:
+            raise InvalidInputError(
+                "a snapshot that is committed on, compared or looked into must be one of this very metastore"
+            )
+        return snapshot
 
     def _seen(self, snapshot: TreeSnapshot) -> TreeSnapshot:
         with self._lock:
@@ -168,7 +230,7 @@ def create_tree(
     effects.store.put(path, encode_definition(settings))
     system = system_after(None, changes, path, KeyNames(), effects.now_millis())
     empty = Root(0, Node(), system, revision, KeyNames())
-    root = replace(empty, node=_built(effects, files, empty, settings, entries))
+    root = replace(empty, node=built(effects, files, empty, settings, entries))
     if not publish(effects, root, settings):
         raise _already_there(effects)
     return TreeMetastore(effects, files, revision.roots, TreeSnapshot(files, root))
@@ -181,37 +243,7 @@ def open_tree(effects: Effects) -> TreeMetastore:
         raise NotFoundError(f"there is no lakehouse at {effects.store.uri}: create one there, or check the URI")
     names, version = found
     files = TreeFiles(effects.store)
-    newest = newest_version(lambda probed: effects.store.exists(names.path(probed)), version)
-    root = read_root(effects.store, names, newest)
-    if root is None:
-        raise NotFoundError(f"version {newest} of {effects.store.uri} expired while it was opened: open it again")
-    return TreeMetastore(effects, files, names, TreeSnapshot(files, root))
-
-
-def _built(
-    effects: Effects, files: TreeFiles, like: Root, settings: LakehouseSettings, entries: Iterable[Entry]
-) -> Node:
-    """Return the root of a tree of the entries, whose other nodes are written many at a time."""
-    nodes = NodeFiles(like, settings, effects.now_millis(), effects.new_id)
-
-    def write(node: Node) -> str:
-        if len(nodes.files) == _NODES_AT_ONCE:
-            files.write(nodes.files)
-            nodes.files.clear()
-            nodes.nodes.clear()
-        return nodes.write(node)
-
-    root = build(entries, shape_of(settings), write)
-    files.write(nodes.files)
-    return root
-
-
-def _entries_in(revision: Revision, base: TreeSnapshot) -> Iterator[Entry]:
-    """Yield what the version holds, in the order and with the tree keys of another format revision."""
-    old, sizes = base.keys.encoding, base.keys.sizes
-    entries = scan(base.root.node, "", None, base.read_nodes)
-    ways = ((old.parts_of(key, sizes), value) for key, value in entries)
-    return iter(sorted(Entry(revision.keys.key_of(kind, parts, sizes), value) for (kind, parts), value in ways))
+    return TreeMetastore(effects, files, names, TreeSnapshot(files, newest_root(effects.store, names, version)))
 
 
 def _already_there(effects: Effects) -> AlreadyExistsError:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mangrove.betree.node import Node
-from mangrove.errors import FormatError, InvalidInputError
+from mangrove.errors import FormatError
 from mangrove.layouts.tree.arrow_file import BYTES_MAX, EXPANDED_BYTES_MAX, read_columns, write_columns
 from mangrove.layouts.tree.node_rows import N_KEYS, Rows
 from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, NEWER, OLDER, Revision, revision_of_columns
@@ -35,10 +35,8 @@ def encode_node(
     `system` says when the node was created, and for a root where the definition
     of the lakehouse lies; the number of keys is added here.
     """
-    if revision.write_rows is None:
-        raise InvalidInputError(
-            f"a lakehouse written by {revision.name} can only be read: export it or copy its tables into a new one"
-        )
+    revision.check_writable()
+    assert revision.write_rows is not None
     if len(node.keys) > order - 1:
         raise ValueError(f"{len(node.keys)} keys in a node of order {order}")
     noted = {CREATED_AT_MILLIS: system[CREATED_AT_MILLIS], N_KEYS: str(len(node.keys))}

@@ -24,6 +24,7 @@ from mangrove.model.locators import Kind
 from mangrove.storage.paths import SEGMENT_BYTES_MAX
 
 __all__ = [
+    "DEFINITION_WORDS",
     "ROOT_DIGITS_KNOWN",
     "RootNames",
     "definition_path",
@@ -48,6 +49,9 @@ _KIND_WORDS = {
     Kind.PARTITION: "partition",
     Kind.DELTA: "delta",
 }
+DEFINITION_WORDS = tuple(_KIND_WORDS.values())
+"""With which of them the name of a definition's file starts, before it is optimised."""
+
 _NOT_READABLE = re.compile(r"[^\w.~+=@-]")
 
 

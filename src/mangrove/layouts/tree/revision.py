@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from mangrove.betree.node import Node
-from mangrove.errors import FormatError
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.tree.definition_codec import OWN_DEFINITIONS, DefinitionCodec
 from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, KeyEncoding
 from mangrove.layouts.tree.node_rows import (
     Rows,
@@ -80,6 +81,15 @@ class Revision:
     write_rows: Callable[[Node, Mapping[str, str], int], Rows] | None
     system_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     system_rows_in_roots_only: bool = False
+    definitions: DefinitionCodec = OWN_DEFINITIONS
+
+    def check_writable(self) -> None:
+        """Refuse to change a lakehouse of a program whose files are only read here."""
+        if self.write_rows is None:
+            raise InvalidInputError(
+                f"a lakehouse written by {self.name} can only be read, and nothing was changed: "
+                "copy its tables into a new lakehouse with `mangrove convert`, and write there"
+            )
 
     def has_system_rows(self, system: Mapping[str, str]) -> bool:
         """Return whether a node about which that is known has system rows: roots do, others may not."""

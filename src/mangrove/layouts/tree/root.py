@@ -1,18 +1,19 @@
 """A root node as what it is: one version of the whole lakehouse."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mangrove.betree.node import Message, Node, Shape
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.key_names import KeyNames
-from mangrove.layouts.tree.keys import NameSizes
 from mangrove.layouts.tree.node_file import decode_node, encode_node
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import (
     CREATED_AT_MILLIS,
     LAKEHOUSE_DEFINITION,
+    NEWER,
+    OLDER,
     PREVIOUS_ROOT,
     ROLLBACK_FROM_ROOT,
     Revision,
@@ -20,8 +21,9 @@ from mangrove.layouts.tree.revision import (
 from mangrove.metastore import Changes, Commit
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Root", "decode_root", "encode_root", "shape_of", "sizes_of", "system_after"]
+__all__ = ["Root", "decode_root", "encode_root", "expired_root", "shape_of", "system_after"]
 
+_EXPIRED_AT_MILLIS = "expired_at_millis"
 _TRANSACTION = "transaction"
 _MESSAGE = "commit_message"
 _AUTHOR = "commit_author"
@@ -68,6 +70,11 @@ class Root:
         return [message for message in self.node.buffer if message.transaction == transaction_id]
 
     @property
+    def is_expired(self) -> bool:
+        """Whether the version is gone and only its name is still taken: see `expired_root`."""
+        return _EXPIRED_AT_MILLIS in self.system
+
+    @property
     def is_rollback(self) -> bool:
         """Whether this version put an earlier one in the place of what was there."""
         return ROLLBACK_FROM_ROOT in self.system
@@ -87,9 +94,9 @@ class Root:
         )
 
 
-def decode_root(data: bytes, version: int, path: str) -> Root:
+def decode_root(data: bytes, version: int, path: str, revisions: Iterable[Revision] = (NEWER, OLDER)) -> Root:
     """Return the root node that a file holds."""
-    file = decode_node(data, path)
+    file = decode_node(data, path, revisions)
     if LAKEHOUSE_DEFINITION not in file.system:
         raise FormatError(f"{path} is not a root node: it does not say where the lakehouse's definition lies")
     revision = file.revision.with_roots(_roots_named_like(file.revision, path))
@@ -99,6 +106,23 @@ def decode_root(data: bytes, version: int, path: str) -> Root:
 def encode_root(root: Root, order: int, compression: str) -> bytes:
     """Return the file of a root node."""
     return encode_node(root.node, root.system, root.revision, order, compression)
+
+
+def expired_root(root: Root, now_millis: int) -> Root:
+    """Return what takes the place of a version's root when the version expires.
+
+    Were its name free again, a writer that slept since the version before could
+    commit there, and a reader could take the version before for the newest. It
+    leads nowhere, so that a program which does not know of it fails and does not
+    find an empty lakehouse.
+    """
+    system = {
+        CREATED_AT_MILLIS: str(root.created_at_millis),
+        LAKEHOUSE_DEFINITION: "",
+        _TRANSACTION: root.transaction_id,
+        _EXPIRED_AT_MILLIS: str(now_millis),
+    }
+    return Root(root.version, Node(), system, root.revision, KeyNames())
 
 
 def system_after(
@@ -136,11 +160,6 @@ def shape_of(settings: LakehouseSettings) -> Shape:
     """
     room = max(1, (settings.node_file_max_size_bytes - settings.key_table_size_bytes) // settings.row_size_bytes)
     return Shape(settings.order, min(settings.order, room), min(8 * settings.order, room))
-
-
-def sizes_of(settings: LakehouseSettings) -> NameSizes:
-    """Return how long names may be in tree keys."""
-    return NameSizes(settings.namespace_name_max_size_bytes, settings.table_name_max_size_bytes)
 
 
 def _roots_named_like(revision: Revision, path: str) -> RootNames:

@@ -6,10 +6,13 @@ from itertools import islice
 
 from mangrove.betree import search
 from mangrove.betree.node import Entry, Node
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.contest import Keys
-from mangrove.layouts.tree.files import Definition, TreeFiles
+from mangrove.layouts.tree.definition_codec import SettingsRead
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.java_dialects import revisions_named
 from mangrove.layouts.tree.keys import locator_of_parts
-from mangrove.layouts.tree.root import Root, sizes_of
+from mangrove.layouts.tree.root import Root
 from mangrove.metastore import Commit, Parent, Scan
 from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Delta, Object
@@ -26,8 +29,11 @@ class TreeSnapshot:
     def __init__(self, files: TreeFiles, root: Root) -> None:
         self.files = files
         self.root = root
-        self.settings: LakehouseSettings = files.settings(root.definition_path)
-        self.keys = Keys(root.revision.keys, sizes_of(self.settings), root.key_names)
+        own: SettingsRead = files.settings(root.revision.definitions, root.definition_path)
+        self.settings: LakehouseSettings = own.settings
+        self.carried_settings = own.unknown
+        self.keys = Keys(root.revision.keys, own.sizes, root.key_names)
+        self._revisions = revisions_named(root.revision.roots)
         self._unknown: dict[Locator, bytes] = {}
 
     @property
@@ -45,18 +51,9 @@ class TreeSnapshot:
         return self.get_many([locator])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked; the definitions of one kind are read with one request for many."""
-        pointers = {locator: self.pointer(locator) for locator in locators}
-        found: dict[Locator, Object] = {}
-        for kind in {locator.kind for locator in locators}:
-            wanted = {
-                locator: pointer
-                for locator, pointer in pointers.items()
-                if locator.kind is kind and pointer is not None
-            }
-            definitions = self.files.definitions(kind, list(wanted.values()))
-            for locator, definition in zip(wanted, definitions, strict=True):
-                found[locator] = self._found(locator, definition)
+        """Return the objects in the order asked; their definitions are read with one request for many."""
+        wanted = {locator: pointer for locator in locators if (pointer := self.pointer(locator)) is not None}
+        found = dict(zip(wanted, self.defined(list(wanted.items())), strict=True))
         return [found.get(locator) for locator in locators]
 
     def children(
@@ -66,10 +63,9 @@ class TreeSnapshot:
         entries = self._entries(Scan(kind, parent, prefix), after)
         page = _PAGE_FIRST
         while batch := list(islice(entries, page)):
-            definitions = self.files.definitions(kind, [value for _, value in batch])
-            for (key, _), definition in zip(batch, definitions, strict=True):
-                locator = self._locator(key, parent)
-                yield locator, self._found(locator, definition)
+            wanted = [(self._locator(key, parent), pointer) for key, pointer in batch]
+            for (locator, _), value in zip(wanted, self.defined(wanted), strict=True):
+                yield locator, value
             page = min(2 * page, _PAGE_MAX)
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
@@ -88,14 +84,23 @@ class TreeSnapshot:
         """Return what was found in the object's definition and not understood when it was read here."""
         return self._unknown.get(locator, b"")
 
-    @property
-    def carried_settings(self) -> bytes:
-        """Return what the lakehouse's own definition holds that this release does not know."""
-        return self.files.definitions(Kind.LAKEHOUSE, [self.root.definition_path])[0].unknown
-
     def read_nodes(self, pointers: Sequence[str]) -> list[Node]:
         """Return the nodes that the pointers of this tree lead to."""
-        return self.files.nodes(pointers, self.settings.order)
+        return self.files.nodes(pointers, self.settings.order, self._revisions)
+
+    def defined(self, wanted: Sequence[tuple[Locator, str]]) -> list[Object]:
+        """Return the objects to which the locators lead, from the values of their tree keys."""
+        read = self.files.objects(self.root.revision.definitions, wanted)
+        self._unknown |= {locator: unknown for (locator, _), (_, unknown) in zip(wanted, read, strict=True) if unknown}
+        return [_in_place(locator, value) for (locator, _), (value, _) in zip(wanted, read, strict=True)]
+
+    def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
+        """Return the way to the object with this tree key, given what the key does not say."""
+        parts = self.keys.encoding.parts_of(key, self.keys.sizes)
+        try:
+            return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
+        except InvalidInputError as error:
+            raise FormatError(f"{key!r} is not the tree key of any object ({error}): run `mangrove check`") from error
 
     def _entries(self, scan: Scan, after: Locator | None) -> Iterator[Entry]:
         first, end = self.keys.range_of(scan, after)
@@ -106,15 +111,13 @@ class TreeSnapshot:
         return self.keys.encoding.is_of_kind(key, kind, self.keys.sizes)
 
     def _locator(self, key: str, parent: Parent) -> Locator:
-        parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         if isinstance(parent, NamespaceLocator):
-            return locator_of_parts(parts, namespace=parent.name)
-        return locator_of_parts(parts, namespace_id=None if parent is None else parent.namespace_id)
+            return self.locator(key, namespace=parent.name)
+        return self.locator(key, namespace_id=None if parent is None else parent.namespace_id)
 
-    def _found(self, locator: Locator, definition: Definition) -> Object:
-        """Return the object as it is at its place: a delta's position is in its tree key only."""
-        if definition.unknown:
-            self._unknown[locator] = definition.unknown
-        if isinstance(locator, DeltaLocator) and isinstance(definition.value, Delta):
-            return replace(definition.value, position=locator.position)
-        return definition.value
+
+def _in_place(locator: Locator, value: Object) -> Object:
+    """Return the object as it is at its place: a delta's position is in its tree key only."""
+    if isinstance(locator, DeltaLocator) and isinstance(value, Delta):
+        return replace(value, position=locator.position)
+    return value

@@ -1,31 +1,62 @@
-"""Finding the roots of versions: which are there, and one to start from by a hint that may be wrong."""
+"""Finding the roots of versions: which are there, and the newest from a hint that may be wrong.
+
+The name of every version up to the newest is taken: by its root, or, where it
+has expired, by a root that says so. Only names of versions that expired long ago
+are free again, and never one right after a version that is kept. So a version
+after which the name is free is the newest, or it has expired, and then a listing
+tells.
+"""
 
 from collections.abc import Iterator, Sequence
 
-from mangrove.errors import FormatError
+from mangrove.errors import NotFoundError
 from mangrove.layouts.tree.hint import decode_hint
+from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, revisions_named
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, root_names_among
 from mangrove.layouts.tree.root import Root, decode_root
+from mangrove.metastore import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["find_root_names", "kept_versions", "read_root", "read_roots"]
+__all__ = ["find_root_names", "newest_root", "read_kept", "read_root", "read_roots", "taken_versions"]
 
 _HINTS = (NEWER.hint_path, OLDER.hint_path)
+_LISTINGS_MAX = 3
+_ROOTS_AT_ONCE = 32
 
 
 def read_root(store: Store, names: RootNames, version: int) -> Root | None:
-    """Return the root of a version, or None if there is none."""
+    """Return the root of a version, also one that says that the version has expired; None if the name is free."""
     return read_roots(store, names, [version])[0]
 
 
 def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[Root | None]:
-    """Return the roots of several versions, None where there is none."""
+    """Return the roots of several versions, None where the name is free."""
     paths = [names.path(version) for version in versions]
+    revisions = revisions_named(names)
     return [
-        None if data is None else decode_root(data, version, path)
+        None if data is None else decode_root(data, version, path, revisions)
         for version, path, data in zip(versions, paths, store.read_many(paths), strict=True)
     ]
+
+
+def read_kept(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:
+    """Yield the roots of those of the versions that are kept, reading some of them at a time."""
+    for start in range(0, len(versions), _ROOTS_AT_ONCE):
+        for root in read_roots(store, names, versions[start : start + _ROOTS_AT_ONCE]):
+            if root is not None and not root.is_expired:
+                yield root
+
+
+def newest_root(store: Store, names: RootNames, known: int, known_root: Root | None = None) -> Root:
+    """Return the root of the newest version; the name of `known` is taken, by `known_root` if that was read."""
+    newest = newest_version(lambda version: store.exists(names.path(version)), known)
+    for _ in range(_LISTINGS_MAX):
+        root = known_root if newest == known and known_root is not None else read_root(store, names, newest)
+        if root is not None and not root.is_expired:
+            return root
+        newest = max(taken_versions(store, names), default=0)
+    raise NotFoundError(f"the newest version of {store.uri} expired again and again while it was looked for: try again")
 
 
 def find_root_names(store: Store) -> tuple[RootNames, int] | None:
@@ -43,21 +74,16 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
     return _listed(store)
 
 
-def kept_versions(store: Store, names: RootNames) -> list[int]:
-    """Return all versions that are kept, oldest first, from a listing."""
-    return sorted(names.version_of(path) for path in _top_level(store) if names.is_root(path))
+def taken_versions(store: Store, names: RootNames) -> list[int]:
+    """Return the versions whose names are taken, oldest first, from a listing."""
+    return sorted(names.version_of(path) for path in _paths(store, names.before) if names.is_root(path))
 
 
 def _listed(store: Store) -> tuple[RootNames, int] | None:
-    paths = list(_top_level(store))
-    names = root_names_among(paths)
-    if names is None:
-        return None
-    versions = [names.version_of(path) for path in paths if names.is_root(path)]
-    if not versions:
-        raise FormatError(f"{store.uri} has root nodes that are named in no known way")
-    return names, max(versions)
+    names = root_names_among(_paths(store, NEWER.roots.before)) or OLYMPIA_JAVA.revision.roots
+    versions = taken_versions(store, names)
+    return (names, versions[-1]) if versions else None
 
 
-def _top_level(store: Store) -> Iterator[str]:
-    return (entry.path for entry in store.list("_", delimiter=True) if isinstance(entry, ObjectInfo))
+def _paths(store: Store, prefix: str) -> Iterator[str]:
+    return (entry.path for entry in store.list(prefix, delimiter=True) if isinstance(entry, ObjectInfo))

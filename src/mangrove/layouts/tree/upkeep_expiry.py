@@ -1,0 +1,66 @@
+"""Expiry and repair: which names stay taken when versions go, and what the hint should say.
+
+A version expires when its root is replaced by one that says so. The names of the
+versions that expired last stay taken, and so does the one after each version that
+is kept: whoever slept meanwhile meets a taken name and not a free one.
+"""
+
+from collections.abc import Iterable
+
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.layouts.tree.hint import decode_hint, encode_hint
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.root import Root, encode_root, expired_root
+from mangrove.layouts.tree.versions import read_kept, taken_versions
+from mangrove.model.settings import ORDER_MIN
+from mangrove.storage.port import Store
+
+__all__ = ["EXPIRED_NAMES_MAX", "expire", "repair_hint"]
+
+EXPIRED_NAMES_MAX = 10_000
+"""How many names stay taken at least: a writer that finds its next one free slept through as many commits."""
+
+_ROOTS_AT_ONCE = 128
+
+
+def expire(effects: Effects, newest: Root, versions: Iterable[int], names_max: int = EXPIRED_NAMES_MAX) -> None:
+    """Replace the roots of these versions by roots that say that they expired, where they do not say so already."""
+    newest.revision.check_writable()
+    going = sorted(set(versions))
+    if newest.version in going:
+        raise InvalidInputError(f"version {newest.version} is the newest and cannot expire; nothing was changed")
+    unknown = [version for version in going if not 0 <= version < newest.version]
+    if unknown:
+        raise NotFoundError(f"there is no version {unknown[0]} that could expire; nothing was changed")
+    names = newest.revision.roots
+    now_millis = effects.now_millis()
+    for start in range(0, len(going), _ROOTS_AT_ONCE):
+        roots = read_kept(effects.store, names, going[start : start + _ROOTS_AT_ONCE])
+        effects.store.put_many(
+            {root.path: encode_root(expired_root(root, now_millis), ORDER_MIN, "none") for root in roots}
+        )
+    if going:
+        _free_old_names(effects.store, names, names_max)
+
+
+def _free_old_names(store: Store, names: RootNames, names_max: int) -> None:
+    """Free the names of the versions that expired long ago, but none that follows a version which is kept."""
+    old = taken_versions(store, names)[:-names_max]
+    kept = {root.version for root in read_kept(store, names, old)}
+    store.delete_many(names.path(version) for version in old if version not in kept and version - 1 not in kept)
+
+
+def repair_hint(effects: Effects, newest: Root) -> list[str]:
+    """Write the hint anew if it does not name the newest version, and say so."""
+    newest.revision.check_writable()
+    path = newest.revision.hint_path
+    (data,) = effects.store.read_many([path])
+    if data == encode_hint(newest.version):
+        return []
+    effects.store.put(path, encode_hint(newest.version))
+    if data is None:
+        return [f"{path} was missing; it says now that version {newest.version} is the newest"]
+    named = decode_hint(data)
+    before = "could not be read" if named is None else f"named version {named}"
+    return [f"{path} {before}; it says now that version {newest.version} is the newest"]

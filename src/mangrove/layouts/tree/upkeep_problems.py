@@ -1,0 +1,252 @@
+"""Checking every rule of the tree layout in one version, whatever is damaged.
+
+Everything is read from storage, whatever is held in memory. What lies below a
+table that was dropped is no problem but garbage: nothing leads to it. A root may
+be larger than other nodes, since it takes all messages of its transaction.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from mangrove.betree.node import Entry, Node
+from mangrove.betree.search import scan
+from mangrove.betree.verify import verify
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.java_dialects import revisions_named
+from mangrove.layouts.tree.node_file import decode_node
+from mangrove.layouts.tree.revision import PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
+from mangrove.layouts.tree.root import shape_of
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.layouts.tree.versions import read_root
+from mangrove.metastore import Problem
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Object, Table
+from mangrove.storage.paths import check_path
+
+__all__ = ["problems"]
+
+_OBJECTS_AT_ONCE = 512
+_NODES_AT_ONCE = 32
+_ANY_NAMESPACE_ID = "any"
+"""Tree keys below a table do not hold the id of its namespace, so whatever stands for it leads there."""
+
+
+def problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    """Yield each rule that the version breaks; damage hides only what lies below it."""
+    store = snapshot.files.store
+    try:
+        root = read_root(store, snapshot.root.revision.roots, snapshot.version)
+        if root is None or root.is_expired:
+            yield Problem(snapshot.root.path, "the version has expired, and its files may be gone")
+            return
+        fresh = TreeSnapshot(TreeFiles(store), root)
+    except FormatError as error:
+        yield Problem(snapshot.root.path, str(error))
+        return
+    yield from _root_problems(fresh)
+    nodes = _Nodes(fresh)
+    for broken in verify(root.node, shape_of(fresh.settings), nodes.read):
+        yield Problem(broken.pointer or root.path, broken.rule)
+    yield from nodes.problems
+    yield from _Objects(fresh, nodes).problems()
+
+
+def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    root, names = snapshot.root, snapshot.root.revision.roots
+    expected = names.path(root.version - 1) if root.version else None
+    previous = root.system.get(PREVIOUS_ROOT)
+    if previous != expected:
+        yield Problem(root.path, f"{PREVIOUS_ROOT} is {previous!r}, and the version before lies at {expected!r}")
+    rolled_back = root.system.get(ROLLBACK_FROM_ROOT)
+    if rolled_back not in (None, expected):
+        yield Problem(root.path, f"{ROLLBACK_FROM_ROOT} is {rolled_back!r}, and the version before is {expected!r}")
+    if expected is None:
+        return
+    try:
+        before = read_root(snapshot.files.store, names, root.version - 1)
+    except FormatError as error:
+        yield Problem(expected, str(error))
+        return
+    if before is not None and 0 < root.created_at_millis <= before.created_at_millis:
+        yield Problem(
+            root.path,
+            f"it was created at {root.created_at_millis} ms, not after version {before.version} "
+            f"({before.created_at_millis} ms)",
+        )
+
+
+class _Nodes:
+    """Reads nodes from storage, siblings together; one that cannot be read is a problem and counts as an empty leaf."""
+
+    def __init__(self, snapshot: TreeSnapshot) -> None:
+        self._store = snapshot.files.store
+        self._settings = snapshot.settings
+        self._revisions = revisions_named(snapshot.root.revision.roots)
+        self._siblings: dict[str, tuple[str, ...]] = {}
+        self._ahead: dict[str, Node] = {}
+        self._broken: set[str] = set()
+        self.problems: list[Problem] = []
+        self._announce(snapshot.root.node)
+
+    def read(self, pointers: Sequence[str]) -> list[Node]:
+        return [self._read(pointer) for pointer in pointers]
+
+    def _read(self, pointer: str) -> Node:
+        if pointer not in self._ahead:
+            wanted = self._siblings.get(pointer, (pointer,))
+            self._ahead = dict(zip(wanted, self._decoded(wanted), strict=True))
+        node = self._ahead[pointer]
+        self._announce(node)
+        return node
+
+    def _announce(self, node: Node) -> None:
+        children = [child for child in node.children if isinstance(child, str)]
+        for start in range(0, len(children), _NODES_AT_ONCE):
+            together = tuple(children[start : start + _NODES_AT_ONCE])
+            self._siblings |= dict.fromkeys(together, together)
+
+    def _decoded(self, pointers: Sequence[str]) -> Iterator[Node]:
+        sound = [pointer for pointer in pointers if self._is_path(pointer)]
+        contents = dict(zip(sound, self._store.read_many(sound), strict=True))
+        for pointer in pointers:
+            yield self._node(pointer, contents.get(pointer))
+
+    def _is_path(self, pointer: str) -> bool:
+        try:
+            check_path(pointer)
+            self._settings.check_file_path(pointer)
+        except InvalidInputError as error:
+            self._note(pointer, str(error))
+            return False
+        return True
+
+    def _node(self, pointer: str, data: bytes | None) -> Node:
+        if data is None:
+            self._note(pointer, "the node's file is missing")
+            return Node()
+        size_max = self._settings.node_file_max_size_bytes
+        if len(data) > size_max:
+            self._note(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
+        try:
+            return decode_node(data, pointer, self._revisions, order=self._settings.order).node
+        except FormatError as error:
+            self._note(pointer, str(error))
+            return Node()
+
+    def _note(self, pointer: str, rule: str) -> None:
+        if pointer not in self._broken:
+            self._broken.add(pointer)
+            self.problems.append(Problem(pointer, rule))
+
+
+class _Objects:
+    """Checks what the tree keys lead to, kind by kind, so that parents come before what lies below them."""
+
+    def __init__(self, snapshot: TreeSnapshot, nodes: _Nodes) -> None:
+        self._snapshot = snapshot
+        self._nodes = nodes
+        self._table_ids: set[str] = set()
+        self._parents: dict[Locator, bool] = {}
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._keys()
+        for kind in Kind:
+            if kind is not Kind.LAKEHOUSE:
+                yield from self._of_kind(kind)
+
+    def _keys(self) -> Iterator[Problem]:
+        try:
+            for key, pointer in scan(self._snapshot.root.node, "", None, self._nodes.read):
+                try:
+                    self._snapshot.keys.encoding.parts_of(key, self._snapshot.keys.sizes)
+                except FormatError as error:
+                    yield Problem(self._path(pointer), str(error))
+        except FormatError as error:
+            yield Problem(self._snapshot.root.path, str(error))
+
+    def _of_kind(self, kind: Kind) -> Iterator[Problem]:
+        located = self._located(kind)
+        while batch := list(islice(located, _OBJECTS_AT_ONCE)):
+            for locator, pointer in batch:
+                yield from self._place_problems(locator, pointer)
+            values, broken = self._defined(batch)
+            yield from broken
+            self._table_ids |= {value.id for value in values if isinstance(value, Table)}
+
+    def _located(self, kind: Kind) -> Iterator[tuple[Locator, str]]:
+        """Yield what the tree keys of a kind lead to, without those that `_keys` or `verify` told of."""
+        keys = self._snapshot.keys
+        first, end = keys.encoding.range_below(kind, (), keys.sizes)
+        entries = scan(self._snapshot.root.node, first, end, self._nodes.read)
+        while True:
+            try:
+                entry = next(entries, None)
+                if entry is None:
+                    return
+                if keys.encoding.is_of_kind(entry.key, kind, keys.sizes):
+                    yield self._locator(kind, entry), entry.value
+            except FormatError:
+                continue
+
+    def _locator(self, kind: Kind, entry: Entry) -> Locator:
+        _, parts = self._snapshot.keys.encoding.parts_of(entry.key, self._snapshot.keys.sizes)
+        name = None
+        if kind in (Kind.TABLE, Kind.VIEW):
+            name = self._snapshot.root.key_names.name_filed_under(str(parts[0]))
+        return self._snapshot.locator(entry.key, namespace=name, namespace_id=_ANY_NAMESPACE_ID)
+
+    def _place_problems(self, locator: Locator, pointer: str) -> Iterator[Problem]:
+        path = self._path(pointer)
+        if path == pointer:
+            try:
+                self._snapshot.settings.check_file_path(pointer)
+            except InvalidInputError as error:
+                yield Problem(path, str(error))
+        parent = self._parent_of(locator)
+        if parent is not None and not self._is_there(parent):
+            way = "|".join(map(str, locator.parts[1:] if locator.kind > Kind.SHARED_TRANSACTION else locator.parts))
+            yield Problem(path, f"the {locator.kind.word} {way} lies below a {parent.kind.word} that is not there")
+
+    def _parent_of(self, locator: Locator) -> Locator | None:
+        match locator:
+            case TableLocator() | ViewLocator():
+                return locator.parent
+            case StreamLocator() | PartitionLocator() | DeltaLocator() if locator.table_id in self._table_ids:
+                return locator.parent
+        return None
+
+    def _is_there(self, locator: Locator) -> bool:
+        if locator not in self._parents:
+            # Neighbours share a parent, so the last few suffice.
+            if len(self._parents) >= _OBJECTS_AT_ONCE:
+                self._parents.clear()
+            self._parents[locator] = self._found(locator)
+        return self._parents[locator]
+
+    def _found(self, locator: Locator) -> bool:
+        try:
+            return self._snapshot.pointer(locator) is not None
+        except FormatError:
+            return True  # unknown, since a node on the way is damaged: that has been told
+
+    def _defined(self, wanted: list[tuple[Locator, str]]) -> tuple[list[Object], list[Problem]]:
+        try:
+            return self._snapshot.defined(wanted), []
+        except FormatError as error:
+            if len(wanted) == 1:
+                return [], [Problem(self._path(wanted[0][1]), str(error))]
+        half = len(wanted) // 2
+        left, right = self._defined(wanted[:half]), self._defined(wanted[half:])
+        return [*left[0], *right[0]], [*left[1], *right[1]]
+
+    def _path(self, pointer: str) -> str:
+        return self._snapshot.root.path if pointer.startswith("data:") else pointer

@@ -1,0 +1,79 @@
+"""Rolling the whole lakehouse back: an earlier version's content becomes the next version.
+
+A rollback replaces whatever is the newest version at the moment it is committed,
+so a rival that commits first does not stop it, unless that rival is a rollback
+too: then two people want different things. What it replaced is not lost, for the
+new root says which version that was, and that one can be rolled back to.
+"""
+
+from dataclasses import replace
+
+from mangrove.betree.node import Node
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.layouts.tree.commit import ATTEMPTS_MAX, lost_too_often, pause, publish, rivals_after, rolled_back
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.paths import lakehouse_definition_path
+from mangrove.layouts.tree.rebuilding import built, entries_in
+from mangrove.layouts.tree.revision import ROLLBACK_FROM_ROOT
+from mangrove.layouts.tree.root import Root, system_after
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.layouts.tree.versions import read_root
+from mangrove.metastore import Changes
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["roll_back"]
+
+
+def roll_back(
+    effects: Effects, files: TreeFiles, newest: TreeSnapshot, to: TreeSnapshot, changes: Changes
+) -> TreeSnapshot:
+    """Publish what `to` holds as the version after the newest, of which `newest` is known."""
+    if changes.puts or changes.deletes or changes.settings is not None:
+        raise InvalidInputError("a rollback changes nothing else: commit the changes after it")
+    there = read_root(files.store, newest.root.revision.roots, to.version)
+    if there is None or there.is_expired:
+        raise NotFoundError(
+            f"version {to.version} has expired and its files may be gone: see the history for what is there"
+        )
+    rebuilt: Node | None = None
+    for attempt in range(ATTEMPTS_MAX):
+        settings = _settings_after(newest, to)
+        path = _definition_path(effects, files, newest, to, settings)
+        now_millis = effects.now_millis()
+        system = system_after(newest.root, changes, path, to.root.key_names, now_millis)
+        system[ROLLBACK_FROM_ROOT] = newest.root.path
+        root = Root(newest.version + 1, to.root.node, system, newest.root.revision, to.root.key_names)
+        if to.root.revision.keys != root.revision.keys:
+            # Rivals do not bring the older format revision back, so one rebuilding serves every attempt.
+            rebuilt = rebuilt or built(effects, files, root, settings, entries_in(root.revision, to))
+            root = replace(root, node=rebuilt)
+        if publish(effects, root, settings):
+            return TreeSnapshot(files, root)
+        for rival in rivals_after(files, newest):
+            if rival.is_rollback:
+                raise rolled_back(rival)
+            newest = TreeSnapshot(files, rival)
+        pause(effects, attempt)
+    raise lost_too_often(changes.transaction_id)
+
+
+def _settings_after(newest: TreeSnapshot, to: TreeSnapshot) -> LakehouseSettings:
+    """Return the settings of `to`, with what the newest version knows of versions: that is no content of any."""
+    return replace(
+        to.settings,
+        exported_snapshots=newest.settings.exported_snapshots,
+        maximum_version_age_millis_overrides=newest.settings.maximum_version_age_millis_overrides,
+    )
+
+
+def _definition_path(
+    effects: Effects, files: TreeFiles, newest: TreeSnapshot, to: TreeSnapshot, settings: LakehouseSettings
+) -> str:
+    for known in (to, newest):
+        if settings == known.settings:
+            return known.root.definition_path
+    path = lakehouse_definition_path(effects.new_id())
+    files.write({path: encode_definition(settings, to.carried_settings)})
+    return path
