@@ -10,6 +10,7 @@ from mangrove.maintenance.progress import Progress, unwatched
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import Entry, ObjectInfo, Prefix
+from mangrove.testing.faulty_store import Faults, FaultyStore
 
 SIZES = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.integers(0, 50), max_size=20)
 
@@ -49,10 +50,23 @@ def test_files_are_copied_as_they_are_and_progress_ends_at_the_total() -> None:
     seen: list[Progress] = []
     copy_files(source, destination, {path: len(data) for path, data in contents.items()}, seen.append)
     assert {path: destination.read(path) for path in contents} == contents
-    assert len(seen) == 3
+    assert [progress.files_done for progress in seen] == [0, 256, 512, 600]
     last = seen[-1]
     assert (last.files_done, last.bytes_done) == (last.files_total, last.bytes_total) == (600, 600 * 599 // 2)
     assert str(last) == "copying: 600 of 600 files, 175.5 KiB of 175.5 KiB"
+
+
+def test_the_file_that_counts_is_written_alone_and_last() -> None:
+    source, below = MemoryStore(), MemoryStore()
+    source.put_many({"a": b"1", "b": b"2", "c": b"3"})
+    failing = FaultyStore(below, Faults(seed=0))
+    failing.fail_next("put", "before", "a")
+    with pytest.raises(StorageError):
+        copy_files(source, failing, {"a": 1, "b": 1, "c": 1}, unwatched, last="a")
+    assert [entry.path for entry in below.list()] == ["b", "c"]
+    copy_files(source, failing, {"a": 1}, unwatched, last="a")
+    copy_files(source, failing, {}, unwatched, last="d")
+    assert [entry.path for entry in below.list()] == ["a", "b", "c"]
 
 
 def test_a_file_that_changed_since_it_was_listed_stops_the_copy() -> None:

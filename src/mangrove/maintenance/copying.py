@@ -1,6 +1,7 @@
 """Copying files from one store to another, in parallel, going on where an earlier copy stopped."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import chain
 
 from mangrove.errors import FormatError, StorageError
 from mangrove.maintenance.progress import Progress, Watch
@@ -55,11 +56,19 @@ def sizes_of(store: Store, paths: Set[str]) -> dict[str, int]:
     return found
 
 
-def copy_files(source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch) -> None:
-    """Copy the files, each of the size that is said, in bounded groups of parallel reads and writes."""
+def copy_files(
+    source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch, *, last: str | None = None
+) -> None:
+    """Copy the files, each of the size that is said, in bounded groups of parallel reads and writes.
+
+    The one at `last` is written when all others are there.
+    """
     done = bytes_done = 0
     total, bytes_total = len(sizes), sum(sizes.values())
-    for batch in batches(sizes, _FILES_AT_ONCE, _BYTES_AT_ONCE):
+    first = {path: size for path, size in sizes.items() if path != last}
+    end = [[last]] if last is not None and last in sizes else []
+    watch(Progress("copying", 0, total, 0, bytes_total))
+    for batch in chain(batches(first, _FILES_AT_ONCE, _BYTES_AT_ONCE), end):
         contents: dict[str, bytes] = {}
         for path, data in zip(batch, source.read_many(batch), strict=True):
             if data is None or len(data) != sizes[path]:

@@ -15,7 +15,7 @@ from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.model.names import check_text
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Export", "check_export_name", "export_named", "exports_of", "location_of", "root_paths"]
+__all__ = ["Export", "check_export_name", "export_named", "export_versions", "exports_of", "location_of", "root_paths"]
 
 _FRAGMENT = re.compile(r"#version=([0-9]+)")
 _NAME_CHARACTERS_MAX = 200
@@ -62,6 +62,12 @@ def exports_of(settings: LakehouseSettings) -> list[Export]:
     return [_export(name, location) for name, location in settings.exported_snapshots.items()]
 
 
+def export_versions(settings: LakehouseSettings) -> list[int]:
+    """Return the versions that have names, without those whose names do not say of which version they are."""
+    found = (_version_of(location) for location in settings.exported_snapshots.values())
+    return sorted({version for version in found if version is not None})
+
+
 def export_named(settings: LakehouseSettings, name: str) -> Export:
     """Return the export with that name: this is what a name means in time travel."""
     recorded: Mapping[str, str] = settings.exported_snapshots
@@ -72,14 +78,21 @@ def export_named(settings: LakehouseSettings, name: str) -> Export:
 
 
 def _export(name: str, location: str) -> Export:
+    version = _version_of(location)
+    if version is None:
+        raise FormatError(
+            f"the export {name!r} is recorded at {location!r}, which does not say of which version it is. "
+            "Drop its name if nobody needs it; until then no version is deleted"
+        )
+    return Export(name, version, location)
+
+
+def _version_of(location: str) -> int | None:
     fragment = _FRAGMENT.search(location)
     if fragment is not None:
-        return Export(name, int(fragment[1]), location)
+        return int(fragment[1])
     file_name = location.rpartition("/")[2]
     for digits in ROOT_DIGITS_KNOWN:
         if RootNames(digits).is_root(file_name):
-            return Export(name, RootNames(digits).version_of(file_name), location)
-    raise FormatError(
-        f"the export {name!r} is recorded at {location!r}, which does not say of which version it is. "
-        "Drop its name if nobody needs it; until then no version is deleted"
-    )
+            return RootNames(digits).version_of(file_name)
+    return None

@@ -1,0 +1,263 @@
+"""Exports: a version under a name, copied in full, in part, or by its root alone.
+
+    minimal   the root node; everything else is read from the source
+    partial   all that the layout itself needs, and the data of the tables that are named
+    full      every file that the version needs
+
+The name is recorded first. From then on expiry leaves the version alone, so that
+nothing disappears while it is copied. What is left out of a copy stays needed in
+the source for as long as the name is recorded.
+"""
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.maintenance.copying import copy_files, missing_copies, sizes_of
+from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, decode_record, encode_record
+from mangrove.maintenance.exported import Export, check_export_name, export_named, location_of, root_paths
+from mangrove.maintenance.held import held_by
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.needed import paths_below, visit_needed
+from mangrove.maintenance.progress import Watch, said_bytes, unwatched
+from mangrove.maintenance.retention import expirable
+from mangrove.metastore import Changes, Isolation, Parent, Snapshot
+from mangrove.model.locators import (
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.names import split_name
+from mangrove.model.objects import Delta, Table
+from mangrove.storage.port import Store
+from mangrove.transaction.time_limit import youngest_expirable_millis
+
+__all__ = ["ExportMode", "ExportReport", "drop_export", "export", "pin"]
+
+_ATTEMPTS_MAX = 20
+
+
+class ExportMode(enum.Enum):
+    """How much of a version is copied."""
+
+    FULL = "full"
+    MINIMAL = "minimal"
+    PARTIAL = "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export copied, and what was there already from an earlier attempt."""
+
+    export: Export
+    mode: ExportMode
+    files_copied: int
+    bytes_copied: int
+    files_there: int
+
+    def __str__(self) -> str:
+        copied = f"{self.files_copied:,} files ({said_bytes(self.bytes_copied)}) copied"
+        there = f", {self.files_there:,} were there already" if self.files_there else ""
+        return f"{self.mode.value} export {self.export}: {copied}{there}"
+
+
+def export(
+    lake: Maintained,
+    destination: Store,
+    name: str,
+    *,
+    version: int | None = None,
+    mode: ExportMode = ExportMode.FULL,
+    tables: Sequence[str] = (),
+    watch: Watch = unwatched,
+) -> ExportReport:
+    """Copy a version to another place, where it opens as a lakehouse of its own.
+
+    `tables` are for a partial export: names of tables, or of namespaces for all
+    tables in them. An export that was interrupted goes on when it is called again
+    in the same way.
+    """
+    check_export_name(name)
+    _check_place(lake, destination)
+    snapshot = _snapshot(lake, name, version)
+    if (mode is ExportMode.PARTIAL) != bool(tables):
+        raise InvalidInputError("name the tables of a partial export, and only of that")
+    root = _root_path(lake, snapshot.version)
+    chosen = _chosen_tables(snapshot, tables)
+    if mode is ExportMode.MINIMAL and root is None:
+        raise InvalidInputError(f"{lake.store.uri} has no root nodes to copy alone: make a full or a partial export")
+    if mode is not ExportMode.FULL:
+        _check_it_stays(lake, snapshot.version)
+    record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
+    _check_free(destination, record)
+    made = _recorded(lake, Export(name, snapshot.version, location_of(destination.uri, snapshot.version, root)))
+    destination.put(RECORD_PATH, encode_record(record))
+    wanted = sizes_of(lake.store, _wanted(lake, snapshot, root, mode, chosen))
+    missing = missing_copies(wanted, destination.list())
+    # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
+    copy_files(lake.store, destination, missing, watch, last=root)
+    _check_complete(destination, wanted)
+    return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing))
+
+
+def pin(lake: Maintained, name: str, version: int | None = None) -> Export:
+    """Give a version a name without copying anything, so that it is kept for as long as it has it."""
+    check_export_name(name)
+    snapshot = _snapshot(lake, name, version)
+    _check_it_stays(lake, snapshot.version)
+    root = _root_path(lake, snapshot.version)
+    return _recorded(lake, Export(name, snapshot.version, location_of("", snapshot.version, root)))
+
+
+def drop_export(lake: Maintained, name: str) -> Export:
+    """Forget an export's name, so that its version may expire; what was copied elsewhere stays there."""
+    dropped = export_named(lake.metastore.latest().settings, name)
+
+    def without(recorded: Mapping[str, str]) -> dict[str, str]:
+        return {other: location for other, location in recorded.items() if other != name}
+
+    _change_names(lake, without, f"Drop the export {name}")
+    return dropped
+
+
+def _snapshot(lake: Maintained, name: str, version: int | None) -> Snapshot:
+    """Return the version that is asked for, or that an earlier attempt recorded, or the newest."""
+    newest = lake.metastore.latest()
+    earlier = newest.settings.exported_snapshots.get(name)
+    if version is None and earlier is not None:
+        version = export_named(newest.settings, name).version
+    return newest if version is None else lake.metastore.at_version(version)
+
+
+def _check_place(lake: Maintained, destination: Store) -> None:
+    here, there = lake.store.uri, destination.uri
+    if there.startswith(here) or here.startswith(there):
+        raise InvalidInputError(f"{there} and the lakehouse {here} lie one in the other: export to another place")
+
+
+def _check_free(destination: Store, record: ExportRecord) -> None:
+    """Refuse a place that holds anything but an earlier attempt of the same export."""
+    (data,) = destination.read_many([RECORD_PATH])
+    if data is None:
+        first = next(iter(destination.list()), None)
+        if first is not None:
+            raise AlreadyExistsError(f"{destination.uri} is not empty (it has {first.path}): export to another place")
+        return
+    there = decode_record(data, f"{RECORD_PATH} in {destination.uri}")
+    if there != record:
+        raise AlreadyExistsError(
+            f"{destination.uri} holds the {there.mode} export {there.name!r} of version {there.version} of "
+            f"{there.source}: export to another place"
+        )
+
+
+def _check_it_stays(lake: Maintained, version: int) -> None:
+    """Refuse to rely on a version that an expiry which runs now may be deleting."""
+    newest = lake.metastore.latest()
+    now_millis = lake.effects.now_millis()
+    held = held_by(newest, now_millis).versions
+    safe_millis = youngest_expirable_millis(newest.settings)
+    if version in expirable(lake.upkeep.kept(), newest.settings, held, now_millis, safe_millis):
+        raise ConflictError(
+            f"version {version} is old enough to expire at any moment, so nothing can rely on it: make a full export "
+            "of it, or raise maximum_version_age_millis first"
+        )
+
+
+def _root_path(lake: Maintained, version: int) -> str | None:
+    return next((path for path in root_paths(version) if lake.store.exists(path)), None)
+
+
+def _recorded(lake: Maintained, made: Export) -> Export:
+    """Record the export in the lakehouse's definition, unless it is there already."""
+
+    def with_it(recorded: Mapping[str, str]) -> dict[str, str]:
+        there = recorded.get(made.name)
+        if there not in (None, made.location):
+            raise AlreadyExistsError(
+                f"the export {made.name!r} is recorded at {there} already: choose another name, or drop that one"
+            )
+        return {**recorded, made.name: made.location}
+
+    _change_names(lake, with_it, f"Export version {made.version} as {made.name}")
+    lake.metastore.at_version(made.version)
+    return made
+
+
+def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[str, str]], message: str) -> None:
+    for _ in range(_ATTEMPTS_MAX):
+        newest = lake.metastore.latest()
+        changed = replace(newest.settings, exported_snapshots=change(newest.settings.exported_snapshots))
+        if changed == newest.settings:
+            return
+        changes = Changes(lake.effects.new_id(), settings=changed, message=message)
+        try:
+            lake.metastore.commit(newest, changes, Isolation.SNAPSHOT)
+        except ConflictError:
+            continue
+        return
+    raise ConflictError(
+        f"others changed the definition of {lake.store.uri} {_ATTEMPTS_MAX} times while an export was being recorded. "
+        "Nothing was copied; try again"
+    )
+
+
+def _wanted(
+    lake: Maintained, snapshot: Snapshot, root: str | None, mode: ExportMode, tables: Sequence[Table]
+) -> set[str]:
+    wanted: set[str] = set()
+    if mode is ExportMode.FULL:
+        visit_needed(lake, [snapshot], wanted.add)
+    elif mode is ExportMode.PARTIAL:
+        wanted.update(lake.upkeep.files_of([snapshot]))
+        for table in tables:
+            for delta in _deltas(snapshot, TableIdentity(table.namespace_id, table.id)):
+                for file in delta.manifest.entries:
+                    wanted.update(paths_below(file.location, lake.store.uri))
+    elif root is not None:
+        wanted.add(root)
+    # The source's hint speaks of versions that the copy does not have.
+    return wanted - {NEWER.hint_path, OLDER.hint_path}
+
+
+def _chosen_tables(snapshot: Snapshot, names: Sequence[str]) -> list[Table]:
+    chosen: list[Table] = []
+    for name in names:
+        parts = split_name(name)
+        if len(parts) == 1:
+            namespace = NamespaceLocator(parts[0])
+            if snapshot.get(namespace) is None:
+                raise NotFoundError(f"version {snapshot.version} has no namespace {name}")
+            chosen += [value for _, value in snapshot.children(Kind.TABLE, namespace) if isinstance(value, Table)]
+            continue
+        table = snapshot.get(TableLocator(*parts)) if len(parts) == 2 else None
+        if not isinstance(table, Table):
+            raise NotFoundError(f"version {snapshot.version} has no table {name}")
+        chosen.append(table)
+    return chosen
+
+
+def _deltas(snapshot: Snapshot, table: TableIdentity) -> Iterator[Delta]:
+    parents: list[Parent] = [table]
+    for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION):
+        found = [way for parent in parents for way, _ in snapshot.children(kind, parent)]
+        parents = [way for way in found if isinstance(way, TableVersionLocator | StreamLocator | PartitionLocator)]
+    for parent in parents:
+        for _, delta in snapshot.children(Kind.DELTA, parent):
+            if isinstance(delta, Delta):
+                yield delta
+
+
+def _check_complete(destination: Store, wanted: Mapping[str, int]) -> None:
+    missing = missing_copies(wanted, destination.list())
+    if missing:
+        raise StorageError(
+            f"{min(missing)} and {len(missing) - 1} others are not in {destination.uri} in full, though they were "
+            "copied there. The name is recorded; export again in the same way to complete it"
+        )

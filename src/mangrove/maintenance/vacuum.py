@@ -1,0 +1,170 @@
+"""Vacuum: deleting the files that no version needs.
+
+Files are listed first, and what is needed is found out afterwards, so that a
+commit which came in between counts. Of what is not needed only that goes which
+is older than any transaction can be: see decision 0008.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.maintenance.held import held_by
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.needed import visit_needed
+from mangrove.maintenance.progress import Progress, Watch, said_bytes, unwatched
+from mangrove.maintenance.retention import GRACE_MILLIS
+from mangrove.storage.port import Entry, ObjectInfo, Store
+from mangrove.transaction.time_limit import youngest_expirable_millis
+
+__all__ = ["DATA_FOLDER", "VacuumReport", "candidates", "vacuum"]
+
+DATA_FOLDER = "data/"
+"""Where tables keep their files."""
+
+_FILES_AT_ONCE = 1000
+_ATTEMPTS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """Which files went, or would go."""
+
+    paths: tuple[str, ...]
+    size_bytes: int
+    files_listed: int
+    dry_run: bool
+
+    def __str__(self) -> str:
+        verb = "would be deleted" if self.dry_run else "were deleted"
+        return f"{len(self.paths):,} of {self.files_listed:,} files ({said_bytes(self.size_bytes)}) {verb}"
+
+
+@runtime_checkable
+class _LeavesTemporaries(Protocol):
+    """A store whose killed writers leave files that no listing shows."""
+
+    def leftovers(self) -> Iterator[ObjectInfo]: ...
+
+    def delete_leftovers(self, paths: Iterable[str]) -> None: ...
+
+
+def candidates(
+    listed: Iterable[Entry], owns: Callable[[str], bool], written_before_millis: int | None
+) -> Iterator[ObjectInfo]:
+    """Yield the files that may go if nothing needs them: ours, and old enough; None is any age."""
+    for entry in listed:
+        if (
+            isinstance(entry, ObjectInfo)
+            and (written_before_millis is None or entry.modified_at_millis < written_before_millis)
+            and (entry.path.startswith(DATA_FOLDER) or owns(entry.path))
+        ):
+            yield entry
+
+
+def vacuum(
+    lake: Maintained,
+    *,
+    dry_run: bool = False,
+    grace_millis: int | None = None,
+    alone: bool = False,
+    watch: Watch = unwatched,
+) -> VacuumReport:
+    """Delete what no version that is kept needs, and no export and no live shared transaction.
+
+    A file younger than `grace_millis` stays, since a transaction may be about to
+    commit it; unless told otherwise that is a day, or longer where transactions
+    may take longer. `alone` promises that nobody else writes meanwhile: then age does
+    not count. An interrupted vacuum is simply run again.
+    """
+    before_millis = _written_before(lake, grace_millis, alone=alone)
+    garbage: dict[str, int] = {}
+    listed = _Counted(lake.store.list(), watch)
+    for entry in candidates(listed, lake.upkeep.owns, before_millis):
+        garbage[entry.path] = entry.size
+    folders = _visit_kept(lake, lambda path: garbage.pop(path, None))
+    for path in [path for path in garbage if path.startswith(tuple(folders))]:
+        del garbage[path]
+    if not dry_run:
+        _delete(lake.store.delete_many, garbage, watch)
+    left = _leftovers(lake.store, before_millis)
+    if not dry_run and isinstance(lake.store, _LeavesTemporaries):
+        _delete(lake.store.delete_leftovers, left, watch)
+    gone = garbage | left
+    return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
+
+
+class _Counted:
+    """A listing that tells how far it has come."""
+
+    def __init__(self, entries: Iterator[Entry], watch: Watch) -> None:
+        self._entries = entries
+        self._watch = watch
+        self.files = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entry in self._entries:
+            self.files += 1
+            if self.files % _FILES_AT_ONCE == 0:
+                self._watch(Progress("listing", self.files))
+            yield entry
+
+
+def _written_before(lake: Maintained, grace_millis: int | None, *, alone: bool) -> int | None:
+    """Return the time before which a file must have been written to go, or None if any may."""
+    newest = lake.metastore.latest()
+    least_millis = youngest_expirable_millis(newest.settings)
+    if grace_millis is None:
+        grace_millis = max(GRACE_MILLIS, least_millis)
+    if not alone and grace_millis < least_millis:
+        raise InvalidInputError(
+            f"a grace time of {grace_millis} ms could take files from a transaction that is about to commit: give at "
+            f"least {least_millis} ms, or say that nobody else is at work"
+        )
+    now_millis = lake.effects.now_millis()
+    held_since = held_by(newest, now_millis).files_since_millis
+    times = [held_since, None if alone else now_millis - grace_millis]
+    return min((millis for millis in times if millis is not None), default=None)
+
+
+def _visit_kept(lake: Maintained, visit: Callable[[str], object]) -> frozenset[str]:
+    """Visit what the versions that are kept need, again if some of them expired meanwhile.
+
+    A version that is kept and cannot be read stops the vacuum: nobody knows what
+    it needs.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        versions = [commit.version for commit in lake.upkeep.kept()]
+        try:
+            return visit_needed(lake, map(lake.metastore.at_version, versions), visit)
+        except (NotFoundError, FormatError):
+            if {commit.version for commit in lake.upkeep.kept()}.issuperset(versions):
+                raise
+    raise ConflictError(
+        f"versions of {lake.store.uri} expired {_ATTEMPTS_MAX} times while vacuum looked at them. "
+        "Nothing was deleted; run it again when the expiry is done"
+    )
+
+
+def _leftovers(store: Store, written_before_millis: int | None) -> dict[str, int]:
+    """Return the temporary files that killed writers left, with their sizes."""
+    if not isinstance(store, _LeavesTemporaries):
+        return {}
+    return {
+        entry.path: entry.size
+        for entry in store.leftovers()
+        if written_before_millis is None or entry.modified_at_millis < written_before_millis
+    }
+
+
+def _delete(delete: Callable[[Iterable[str]], None], garbage: Mapping[str, int], watch: Watch) -> None:
+    waiting = iter(garbage)
+    done = bytes_done = 0
+    total, bytes_total = len(garbage), sum(garbage.values())
+    while batch := list(islice(waiting, _FILES_AT_ONCE)):
+        delete(batch)
+        done += len(batch)
+        bytes_done += sum(garbage[path] for path in batch)
+        watch(Progress("deleting", done, total, bytes_done, bytes_total))
