@@ -1,0 +1,353 @@
+"""Exports of a tree to other stores, and what they hold in the source."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.maintenance.expiry import expire
+from mangrove.maintenance.export import ExportMode, drop_export, export, pin
+from mangrove.maintenance.exported import export_named, exports_of
+from mangrove.maintenance.layered import opened_export
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.needed import visit_needed
+from mangrove.maintenance.progress import Progress
+from mangrove.maintenance.vacuum import vacuum
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.locators import Kind, NamespaceLocator, PartitionLocator, TableLocator
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.testing.contract_objects import delta_locator, namespace, put, table
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.testing.s3_server import S3Server
+
+AGE_MILLIS = 100_000_000
+SETTINGS = LakehouseSettings(
+    order=4,
+    properties={"tree.inline-definition-max-bytes": "0"},
+    maximum_version_age_millis=AGE_MILLIS,
+    minimum_versions_to_keep=1,
+)
+TABLES = ("sales.orders", "sales.returns", "hr.people")
+
+
+class Lake:
+    """A lakehouse of three tables in two namespaces, each with data files of a few bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.clock = Clock()
+        effects = repeatable_effects(store, self.clock)
+        self.metastore = create_tree(effects, SETTINGS, Changes("made"))
+        self.maintained = Maintained(effects, self.metastore, self.metastore)
+        self.partitions: dict[str, PartitionLocator] = {}
+        put(self.metastore, self.metastore.latest(), namespace("sales"), namespace("hr"))
+        for name in TABLES:
+            way, value = table(*name.split("."))
+            below = PartitionLocator("home", value.id, 1, "stream-id", "partition-id")
+            self.partitions[name] = below
+            put(
+                self.metastore,
+                self.metastore.latest(),
+                (way, value),
+                (below.parent.parent, TableVersion(1, None)),
+                (below.parent, Stream("stream-id")),
+                (below, Partition("partition-id")),
+            )
+        for position in (1, 2):
+            for name in TABLES:
+                self.append(name, position)
+
+    def append(self, name: str, position: int) -> int:
+        path = f"data/{name}/{position}.parquet"
+        self.store.put(path, path.encode())
+        delta = Delta(DeltaType.APPEND, Manifest((DataFile(path, len(path), row_count=1),)))
+        way = delta_locator(self.partitions[name], position)
+        return put(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
+
+    def needed(self, version: int) -> set[str]:
+        found: set[str] = set()
+        visit_needed(self.maintained, [self.metastore.at_version(version)], found.add)
+        return found
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake(MemoryStore("memory://source/"))
+
+
+def destination(name: str = "copy") -> MemoryStore:
+    return MemoryStore(f"memory://{name}/")
+
+
+def paths(store: Store) -> set[str]:
+    return {entry.path for entry in store.list() if isinstance(entry, ObjectInfo)}
+
+
+def opened(store: Store) -> TreeMetastore:
+    return open_tree(repeatable_effects(store, first_id=10**9))
+
+
+def rows(snapshot: Snapshot, store: Store, lake: Lake) -> dict[str, list[bytes | None]]:
+    """Return what each table's files hold."""
+    return {
+        name: [
+            store.read_many([file.location])[0]
+            for _, delta in snapshot.children(Kind.DELTA, below)
+            if isinstance(delta, Delta)
+            for file in delta.manifest.entries
+        ]
+        for name, below in lake.partitions.items()
+    }
+
+
+@contextmanager
+def in_memory(_: Path) -> Iterator[Store]:
+    yield destination()
+
+
+@contextmanager
+def in_folder(folder: Path) -> Iterator[Store]:
+    yield open_store(folder / "copy")
+
+
+@contextmanager
+def in_bucket(_: Path) -> Iterator[Store]:
+    with S3Server() as server:
+        yield open_store(f"s3://{server.bucket}/copy", server.options)
+
+
+@pytest.mark.parametrize("place", [in_memory, in_folder, in_bucket])
+def test_a_full_export_opens_as_a_lakehouse_of_its_own_on_any_store(
+    lake: Lake, place: Callable[[Path], AbstractContextManager[Store]], tmp_path: Path
+) -> None:
+    version = lake.metastore.latest().version
+    with place(tmp_path) as store:
+        report = export(lake.maintained, store, "year-end")
+        lake.append("hr.people", 3)
+        copy = opened(store)
+        assert copy.latest().version == report.export.version == version
+        assert rows(copy.latest(), store, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
+        assert [commit.version for commit in copy.history()] == [version]
+        put(copy, copy.latest(), namespace("own"))
+        assert opened(store).latest().version == version + 1
+        assert lake.metastore.latest().get(NamespaceLocator("own")) is None
+
+
+def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake) -> None:
+    lake.store.put("data/orphan.parquet", b"")
+    old = lake.metastore.latest().version
+    lake.append("hr.people", 3)
+    store = destination()
+    report = export(lake.maintained, store, "year-end", version=old)
+    assert paths(store) - {"_mangrove_export.json"} == lake.needed(old) - {"_latest_hint.txt"}
+    assert report.files_copied == len(paths(store)) - 1
+    assert report.bytes_copied == sum(len(store.read(path)) for path in paths(store) - {"_mangrove_export.json"})
+    assert f"version {old} at memory://copy/_" in str(report)
+
+
+def test_an_export_is_recorded_under_its_name_with_the_location_of_its_root(lake: Lake) -> None:
+    version = lake.metastore.latest().version
+    export(lake.maintained, destination(), "year-end")
+    settings = lake.metastore.latest().settings
+    root = RootNames(digits=32).path(version)
+    assert settings.exported_snapshots == {"year-end": f"memory://copy/{root}"}
+    assert export_named(settings, "year-end").version == version
+    assert lake.metastore.latest().commit.message == f"Export version {version} as year-end"
+
+
+def test_an_exported_version_stays_in_the_source_until_its_name_is_dropped(lake: Lake) -> None:
+    version = lake.metastore.latest().version
+    export(lake.maintained, destination(), "year-end")
+    lake.append("hr.people", 3)
+    lake.clock.now_millis += 2 * AGE_MILLIS
+    expire(lake.maintained)
+    vacuum(lake.maintained, alone=True)
+    assert rows(lake.metastore.at_version(version), lake.store, lake)["hr.people"][0] is not None
+    assert drop_export(lake.maintained, "year-end").version == version
+    assert exports_of(lake.metastore.latest().settings) == []
+    expire(lake.maintained, alone=True)
+    with pytest.raises(NotFoundError):
+        lake.metastore.at_version(version)
+
+
+def test_a_minimal_export_copies_the_root_alone_and_is_read_through_its_source(lake: Lake) -> None:
+    version = lake.metastore.latest().version
+    store = destination()
+    export(lake.maintained, store, "now", mode=ExportMode.MINIMAL)
+    assert paths(store) == {RootNames(digits=32).path(version), "_mangrove_export.json"}
+    lake.append("hr.people", 3)
+    layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
+    copy = opened(layered)
+    assert copy.latest().version == version
+    assert rows(copy.latest(), layered, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
+    put(copy, copy.latest(), namespace("own"))
+    assert opened(layered).latest().get(NamespaceLocator("own")) is not None
+    assert lake.metastore.latest().get(NamespaceLocator("own")) is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "held"),
+    [
+        (["sales.orders"], {"sales.orders"}),
+        (["sales"], {"sales.orders", "sales.returns"}),
+        (["hr", "sales.returns"], {"hr.people", "sales.returns"}),
+    ],
+)
+def test_a_partial_export_shows_every_table_and_holds_the_rows_of_those_chosen(
+    lake: Lake, chosen: list[str], held: set[str]
+) -> None:
+    store = destination()
+    export(lake.maintained, store, "some", mode=ExportMode.PARTIAL, tables=chosen)
+    copy = opened(store).latest()
+    assert all(copy.get(TableLocator(*name.split("."))) is not None for name in TABLES)
+    for name, found in rows(copy, store, lake).items():
+        assert len(found) == 2
+        assert all((data is not None) == (name in held) for data in found)
+    layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
+    assert all(None not in found for found in rows(opened(layered).latest(), layered, lake).values())
+
+
+def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
+    lake.store.put_many({f"data/many/{number}": b"x" * number for number in range(600)})
+    files = tuple(DataFile(f"data/many/{number}", number, row_count=0) for number in range(600))
+    way = delta_locator(lake.partitions["hr.people"], 3)
+    put(lake.metastore, lake.metastore.latest(), (way, Delta(DeltaType.APPEND, Manifest(files))))
+    version = lake.metastore.latest().version
+    below = destination()
+    failing = FaultyStore(below, Faults(seed=7))
+    failing.fail_next("put", "crash", "data/many/500")
+    with pytest.raises(Crashed):
+        export(lake.maintained, failing, "year-end")
+    there = len(paths(below)) - 1
+    assert there > 0
+    with pytest.raises(NotFoundError):
+        opened(below)
+    lake.append("hr.people", 4)
+    seen: list[Progress] = []
+    report = export(lake.maintained, below, "year-end", watch=seen.append)
+    assert report.export.version == version
+    assert report.files_there == there
+    assert report.files_copied == len(paths(below)) - 1 - there
+    assert seen[0].files_done == 0
+    assert seen[-1].bytes_total == report.bytes_copied
+    assert opened(below).latest().version == version
+    assert export(lake.maintained, below, "year-end").files_copied == 0
+
+
+def test_a_file_that_arrived_with_another_size_is_copied_again(lake: Lake) -> None:
+    store = destination()
+    export(lake.maintained, store, "year-end")
+    store.put("data/hr.people/1.parquet", b"half")
+    report = export(lake.maintained, store, "year-end")
+    assert (report.files_copied, store.read("data/hr.people/1.parquet")) == (1, b"data/hr.people/1.parquet")
+
+
+class Shortening(MemoryStore):
+    """A store that says that it wrote what it did not."""
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write nothing."""
+
+
+def test_a_destination_that_lost_files_is_noticed(lake: Lake) -> None:
+    with pytest.raises(StorageError, match="not in memory://bad/ in full"):
+        export(lake.maintained, Shortening("memory://bad/"), "year-end")
+
+
+def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(lake: Lake) -> None:
+    used = destination()
+    used.put("something", b"")
+    with pytest.raises(AlreadyExistsError, match="something"):
+        export(lake.maintained, used, "year-end")
+    for place in ("memory://source/", "memory://source/data/copy/"):
+        with pytest.raises(InvalidInputError, match="one in the other"):
+            export(lake.maintained, MemoryStore(place), "year-end")
+    assert lake.metastore.latest().settings.exported_snapshots == {}
+    other = destination("other")
+    export(lake.maintained, other, "first")
+    with pytest.raises(AlreadyExistsError, match="'first'"):
+        export(lake.maintained, other, "second")
+    with pytest.raises(AlreadyExistsError, match="recorded"):
+        export(lake.maintained, destination("third"), "first")
+
+
+@pytest.mark.parametrize(
+    ("mode", "tables", "error"),
+    [
+        (ExportMode.FULL, ["sales"], InvalidInputError),
+        (ExportMode.PARTIAL, [], InvalidInputError),
+        (ExportMode.PARTIAL, ["nowhere"], NotFoundError),
+        (ExportMode.PARTIAL, ["sales.nothing"], NotFoundError),
+        (ExportMode.PARTIAL, ["a.b.c"], NotFoundError),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(
+    lake: Lake, mode: ExportMode, tables: list[str], error: type[Exception]
+) -> None:
+    store = destination()
+    with pytest.raises(error):
+        export(lake.maintained, store, "some", mode=mode, tables=tables)
+    assert paths(store) == set()
+    assert lake.metastore.latest().settings.exported_snapshots == {}
+
+
+def test_a_version_that_may_be_expiring_cannot_be_relied_on_but_copied_in_full(lake: Lake) -> None:
+    old = lake.append("hr.people", 3)
+    lake.append("hr.people", 4)
+    lake.clock.now_millis += 2 * AGE_MILLIS
+    with pytest.raises(ConflictError, match="at any moment"):
+        pin(lake.maintained, "old", old)
+    with pytest.raises(ConflictError, match="at any moment"):
+        export(lake.maintained, destination(), "old", version=old, mode=ExportMode.MINIMAL)
+    store = destination()
+    export(lake.maintained, store, "old", version=old)
+    assert opened(store).latest().version == old
+
+
+class Racing(MemoryStore):
+    """A store on which a rival comes first, once, when a root is about to be created."""
+
+    rival: Callable[[], object] | None = None
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self.rival is not None:
+            task, self.rival = self.rival, None
+            task()
+        return super().create(path, data)
+
+
+def test_two_exports_at_the_same_time_are_both_recorded() -> None:
+    store = Racing("memory://source/")
+    lake = Lake(store)
+    effects = repeatable_effects(store, first_id=10**8)
+    other = open_tree(effects)
+    store.rival = lambda: pin(Maintained(effects, other, other), "first")
+    pin(lake.maintained, "second")
+    assert [one.name for one in exports_of(opened(store).latest().settings)] == ["first", "second"]
+
+
+def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> None:
+    store = CountingStore(MemoryStore("memory://source/"))
+    lake = Lake(store)
+    small = lake.metastore.latest().version
+    before = store.requests
+    export(lake.maintained, destination("a"), "small", version=small, mode=ExportMode.MINIMAL)
+    first = store.requests - before
+    for position in range(3, 23):
+        lake.append("hr.people", position)
+    before = store.requests
+    export(lake.maintained, destination("b"), "large", mode=ExportMode.MINIMAL)
+    more = store.requests - before
+    assert more.total - first.total <= 20 + 5
+    assert more.lists == first.lists
