@@ -1,0 +1,70 @@
+"""Comparing the files that versions name with the files that are there, by one listing."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from mangrove.errors import FormatError
+from mangrove.maintenance.needed import paths_below
+from mangrove.metastore import Problem
+from mangrove.model.manifests import DataFile
+from mangrove.storage.port import ObjectInfo, Store
+
+__all__ = ["CheckedFiles", "CountRows"]
+
+CountRows: TypeAlias = Callable[[DataFile], int]
+"""Reads from a data file itself how many rows it has."""
+
+
+class CheckedFiles:
+    """The files that are there, and the data files that have been looked at, each of them once."""
+
+    def __init__(self, store: Store, count_rows: CountRows | None) -> None:
+        self._store = store
+        self._count_rows = count_rows
+        self._sizes: dict[str, int] | None = None
+        self._seen: set[str] = set()
+        self.elsewhere = 0
+        """How many data files lie outside the lakehouse's root, where nobody looks."""
+
+    @property
+    def data_files(self) -> int:
+        """How many data files below the root have been looked at."""
+        return len(self._seen) - self.elsewhere
+
+    def problems_of_path(self, path: str) -> Iterator[Problem]:
+        """Yield what is wrong with one of the layout's own files."""
+        if self._size(path) is None:
+            yield Problem(path, "a file that a version needs is missing")
+
+    def problems_of_data(self, file: DataFile) -> Iterator[Problem]:
+        """Yield what is wrong with a data file, the first time that it is met."""
+        if file.location in self._seen:
+            return
+        self._seen.add(file.location)
+        paths = paths_below(file.location, self._store.uri)
+        if not paths:
+            self.elsewhere += 1
+            return
+        size = next((size for path in paths if (size := self._size(path)) is not None), None)
+        if size is None:
+            yield Problem(file.location, "a data file that a version needs is missing")
+        elif size != file.size_bytes:
+            yield Problem(file.location, f"a data file has {size} bytes, its manifest says {file.size_bytes}")
+        elif self._count_rows is not None:
+            yield from self._problems_of_rows(file, self._count_rows)
+
+    def _problems_of_rows(self, file: DataFile, count_rows: CountRows) -> Iterator[Problem]:
+        try:
+            rows = count_rows(file)
+        except FormatError as error:
+            yield Problem(file.location, str(error))
+            return
+        if rows != file.row_count:
+            yield Problem(file.location, f"a data file has {rows} rows, its manifest says {file.row_count}")
+
+    def _size(self, path: str) -> int | None:
+        if self._sizes is None:
+            listed = self._store.list()
+            self._sizes = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+        # What was committed after the listing is asked for by itself.
+        return self._sizes[path] if path in self._sizes else self._store.size(path)
