@@ -27,7 +27,7 @@ def delta(name: str, kind: DeltaType = DeltaType.APPEND, rows: int = 10) -> Delt
 @pytest.fixture
 def sales(lake: Lakehouse) -> Lakehouse:
     lake.create_namespace("sales")
-    lake.create_table("sales.orders", "id bigint, ts timestamp", keys=["id"], partition_by=["days(ts)"])
+    lake.create_table("sales.orders", "id bigint, ts timestamp", keys=["id", "ts"], partition_by=["days(ts)"])
     lake.create_table("sales.plain", "id bigint")
     return lake
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.new_tables import new_table
+from mangrove.lakehouse.table_rows import Engines
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,
@@ -39,6 +40,8 @@ class Catalog(ABC):
 
     clients: Mapping[str, CatalogClient]
     """The other catalogs whose tables are federated here, by name."""
+    engines: Engines | None = None
+    """What reads and writes rows; without it there are only definitions."""
 
     @abstractmethod
     def reading(self) -> Reading:

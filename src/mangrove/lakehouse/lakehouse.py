@@ -12,6 +12,7 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.table_rows import Engines
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.exported import export_named
 from mangrove.metastore import Isolation, Snapshot
@@ -31,12 +32,19 @@ _PAUSE_SECONDS_MAX: Final = 1.0
 class Lakehouse(Catalog):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
-    def __init__(self, effects: Effects, laid_out: LaidOut, clients: Mapping[str, CatalogClient]) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        laid_out: LaidOut,
+        clients: Mapping[str, CatalogClient],
+        engines: Callable[[Effects], Engines] | None = None,
+    ) -> None:
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
+        self.engines = None if engines is None else engines(effects)
 
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
@@ -96,7 +104,7 @@ class Lakehouse(Catalog):
             properties=properties,
             limit_millis=None if time_limit is None else millis_of_duration(time_limit),
         )
-        return LakeTransaction(core, self.effects.new_id, self.clients)
+        return LakeTransaction(core, self.effects.new_id, self.clients, self.engines)
 
     def run(
         self,
@@ -128,7 +136,7 @@ class Lakehouse(Catalog):
 
     def at(self, where: int | str | datetime) -> PastLakehouse:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
-        return PastLakehouse(self.snapshot_at(where), self.clients)
+        return PastLakehouse(self.snapshot_at(where), self.clients, self.engines)
 
     def snapshot_at(self, where: int | str | datetime) -> Snapshot:
         """Return the version of a moment."""

@@ -11,8 +11,9 @@ from mangrove.model.names import quoted_name
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_schema
+from mangrove.tables.table_state import keys_decide_partition
 from mangrove.transaction.tables import NewTable
 
 __all__ = ["FEDERATED_CATALOG", "FEDERATED_TABLE", "new_table", "schema_of"]
@@ -78,12 +79,18 @@ def new_table(
         )
     if columns is None:
         raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
-    stream = Stream(new_id())
+    scheme = parse_partition_scheme(partition_by, columns)
+    is_one_log = not keys_decide_partition(key_ids, scheme) and bool(key_ids)
+    if is_one_log:
+        # A row may move to another partition, and only deltas of one log know their order among each other.
+        scheme = replace(scheme, id="1")
+    stream = Stream(new_id(), partition_scheme_id=UNPARTITIONED.id if is_one_log else scheme.id)
     version = TableVersion(
         1,
         columns,
         keys=key_ids,
-        partition_scheme=parse_partition_scheme(partition_by, columns),
+        partition_scheme=scheme,
+        earlier_partition_schemes=(UNPARTITIONED,) if is_one_log else (),
         sort_scheme=parse_sort_scheme(sort_by, columns),
         latest_stream_id=stream.id,
     )

@@ -1,22 +1,26 @@
 """Making lakehouses and opening them, by their URI."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from mangrove.effects import Effects, real_effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
+from mangrove.lakehouse.table_rows import Engines
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 
-__all__ = ["create", "create_on", "open", "open_on"]
+__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on"]
 
-_NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
+EnginesMaker: TypeAlias = Callable[[Effects], Engines]
+"""What makes the engines of a lakehouse from its store, clock and ids."""
+NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
 
 
 def create(
@@ -26,7 +30,8 @@ def create(
     settings: LakehouseSettings | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    clients: Mapping[str, CatalogClient] = _NO_CLIENTS,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
+    engines: EnginesMaker | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse in a folder or bucket that holds none.
 
@@ -37,17 +42,18 @@ def create(
     chosen = settings or LakehouseSettings()
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
-    return create_on(effects, layout=layout, settings=chosen, clients=clients)
+    return create_on(effects, layout=layout, settings=chosen, clients=clients, engines=engines)
 
 
 def open(  # noqa: A001 - the product's word: mangrove.open
     uri: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
-    clients: Mapping[str, CatalogClient] = _NO_CLIENTS,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
+    engines: EnginesMaker | None = None,
 ) -> Lakehouse:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
-    return open_on(real_effects(open_store(uri, storage_options)), clients=clients)
+    return open_on(real_effects(open_store(uri, storage_options)), clients=clients, engines=engines)
 
 
 def create_on(
@@ -55,15 +61,22 @@ def create_on(
     *,
     layout: str = "tree",
     settings: LakehouseSettings | None = None,
-    clients: Mapping[str, CatalogClient] = _NO_CLIENTS,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
+    engines: EnginesMaker | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse on a store, with a clock and ids of the caller's."""
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
     changes = Changes(effects.new_id(), message="create lakehouse")
-    return Lakehouse(effects, create_laid_out(effects, layout, settings or LakehouseSettings(), changes), clients)
+    laid_out = create_laid_out(effects, layout, settings or LakehouseSettings(), changes)
+    return Lakehouse(effects, laid_out, clients, engines)
 
 
-def open_on(effects: Effects, *, clients: Mapping[str, CatalogClient] = _NO_CLIENTS) -> Lakehouse:
+def open_on(
+    effects: Effects,
+    *,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
+    engines: EnginesMaker | None = None,
+) -> Lakehouse:
     """Open the lakehouse on a store, with a clock and ids of the caller's."""
-    return Lakehouse(effects, open_laid_out(effects), clients)
+    return Lakehouse(effects, open_laid_out(effects), clients, engines)

@@ -7,6 +7,7 @@ from typing import TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.table_rows import Engines
 from mangrove.metastore import Snapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.history import HistoryLine, line_of
@@ -20,9 +21,12 @@ T = TypeVar("T")
 class PastLakehouse(Catalog):
     """The whole lakehouse as one version has it; it never changes."""
 
-    def __init__(self, snapshot: Snapshot, clients: Mapping[str, CatalogClient]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, clients: Mapping[str, CatalogClient], engines: Engines | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.clients = clients
+        self.engines = engines
 
     def __repr__(self) -> str:
         return f"<lakehouse at version {self.version}>"

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog, parsed_table
 from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.table_rows import Engines
 from mangrove.metastore import Committed, Isolation
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, TableVersion
@@ -33,10 +34,15 @@ class LakeTransaction(Catalog):
     """
 
     def __init__(
-        self, transaction: Transaction, new_id: Callable[[], str], clients: Mapping[str, CatalogClient]
+        self,
+        transaction: Transaction,
+        new_id: Callable[[], str],
+        clients: Mapping[str, CatalogClient],
+        engines: Engines | None = None,
     ) -> None:
         self.core = transaction
         self.clients = clients
+        self.engines = engines
         self.committed_as: Committed | None = None
         self._new_id = new_id
         self._is_entered = False

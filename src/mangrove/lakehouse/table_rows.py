@@ -1,0 +1,188 @@
+"""A table's rows in the hands of a user: what to write and read, planned by an engine and staged in a transaction."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mangrove.errors import InvalidInputError
+from mangrove.metastore import Scan
+from mangrove.model.locators import DeltaLocator, Kind, TableLocator
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.tables.predicate_text import bound_predicate
+from mangrove.tables.predicates import Predicate
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import PlannedWrite
+from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_id_of, partitions_of
+from mangrove.transaction.names import Reading
+from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    # The catalog makes the handles of tables and these call it back.
+    from mangrove.lakehouse.catalog import Catalog
+
+__all__ = ["Engine", "Engines", "TableRows", "stage_write", "table_state"]
+
+
+class Engine(Protocol):
+    """What reads and writes rows; a write is planned and not yet committed."""
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Any:
+        """Return the rows of a table, or those that `where` means."""
+        ...
+
+    def append(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows."""
+        ...
+
+    def upsert(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows in the place of those with the same keys."""
+        ...
+
+    def delete(self, state: TableState, what: object) -> PlannedWrite:
+        """Delete the rows that a predicate means, or those with the keys of a frame."""
+        ...
+
+    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+        """Put rows in the place of all, or of those that `where` means."""
+        ...
+
+    def compact(self, state: TableState) -> PlannedWrite:
+        """Merge the deltas of each log."""
+        ...
+
+
+class Engines(Protocol):
+    """The engines of a lakehouse, each started when it is first needed."""
+
+    def local(self) -> Engine:
+        """Return the engine in this process."""
+        ...
+
+    def spark(self) -> Engine:
+        """Return the engine on Spark."""
+        ...
+
+
+def table_state(
+    reading: Reading, locator: TableLocator, *, with_logs: bool = True, with_deltas: bool = True
+) -> TableState:
+    """Return the table as engines take it.
+
+    A write that does not depend on what is there reads no logs, so that it meets
+    nobody else's write at any isolation.
+    """
+    opened = open_table(reading, locator)
+    logs: list[Log] = []
+    if with_logs:
+        for way, partition in partitions_of(reading, opened):
+            deltas = tuple(delta for _, delta in deltas_of(reading, way)) if with_deltas else ()
+            logs.append(Log(partition.values, deltas))
+    return TableState(str(locator), opened.table.id, opened.version, opened.partition_scheme, tuple(logs))
+
+
+def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
+    """Add the deltas of a write, and guard the logs that it read."""
+    opened = open_table(workspace, locator)
+    for values in write.read_logs:
+        workspace.guard(Scan(Kind.DELTA, opened.partition_locator(_partition_id(opened, values))))
+    for planned in write.deltas:
+        _drop_replaced(workspace, opened, planned.log_values, planned.delta)
+        add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
+
+
+def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any], delta: Delta) -> None:
+    """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
+    if delta.type is not DeltaType.REPLACE or delta.replaced_locations:
+        return
+    way = opened.partition_locator(_partition_id(opened, values))
+    for there, _ in list(workspace.snapshot.children(Kind.DELTA, way)):
+        assert isinstance(there, DeltaLocator)
+        if delta.replaces_through is None or there.position <= delta.replaces_through:
+            workspace.delete(there)
+
+
+def _partition_id(opened: OpenTable, values: Sequence[Any]) -> str:
+    return partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, values)
+
+
+class TableRows:
+    """What can be done with the rows of a table; the rows are as they are now, or as of the version or transaction."""
+
+    catalog: "Catalog"
+    locator: TableLocator
+
+    def append(self, rows: object) -> None:
+        """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts."""
+        self._write("append to", lambda state: self._engine_for(rows).append(state, rows), with_logs=False)
+
+    def upsert(self, rows: object) -> None:
+        """Add rows in the place of those with the same keys."""
+        self._write("upsert into", lambda state: self._engine_for(rows).upsert(state, rows), with_logs=False)
+
+    def delete(self, what: object) -> None:
+        """Delete the rows that a predicate such as "amount < 0" means, or those with the keys of a frame."""
+        reads = isinstance(what, str | Predicate)
+        self._write("delete from", lambda state: self._engine_for(what).delete(state, what), with_logs=reads)
+
+    def overwrite(self, rows: object, where: str | Predicate | None = None) -> None:
+        """Put rows in the place of all, or of those that `where` means."""
+        self._write(
+            "overwrite",
+            lambda state: self._engine_for(rows).overwrite(state, rows, where),
+            with_deltas=where is not None,
+        )
+
+    def compact(self) -> None:
+        """Merge what was written into files that need no merging; others may write meanwhile."""
+        self._write("compact", lambda state: self._engines().local().compact(state))
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+        """Return the rows as a pyarrow Table, without a JVM."""
+        return self._engines().local().read(self.state(), columns, where)
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        return self.to_arrow(columns, where).to_pandas()
+
+    def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+        """Return the rows as a Spark DataFrame that Spark's own reader scans."""
+        return self._engines().spark().read(self.state(), columns, where)
+
+    def scan(self, where: str | Predicate | None = None) -> ScanPlan:
+        """Return what would be read, and why the rest is skipped."""
+        state = self.state()
+        return plan_scan(state, bound_predicate(where, state.schema))
+
+    def state(self) -> TableState:
+        """Return the table as engines take it."""
+        return table_state(self.catalog.reading(), self.locator)
+
+    def _write(
+        self,
+        verb: str,
+        plan: Callable[[TableState], PlannedWrite],
+        *,
+        with_logs: bool = True,
+        with_deltas: bool = True,
+    ) -> None:
+        def statement(transaction: Transaction) -> None:
+            workspace = transaction.workspace
+            state = table_state(workspace, self.locator, with_logs=with_logs, with_deltas=with_deltas)
+            stage_write(workspace, self.locator, plan(state), transaction.id)
+
+        self.catalog.change(statement, f"{verb} {self.locator}")
+
+    def _engine_for(self, rows: object) -> Engine:
+        is_spark = type(rows).__module__.partition(".")[0] == "pyspark"
+        return self._engines().spark() if is_spark else self._engines().local()
+
+    def _engines(self) -> Engines:
+        engines = self.catalog.engines
+        if engines is None:
+            raise InvalidInputError(
+                f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
+            )
+        return engines

@@ -1,0 +1,194 @@
+"""Rows in a whole lakehouse, in either layout: transactions, time travel, rivals, compaction."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.table_rows import Engine
+from mangrove.local.engine import LocalEngine
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+
+DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+ORDERS = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
+
+
+class OnlyLocal:
+    """The engine in this process, and no other."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._engine = LocalEngine(effects.store, effects.new_id)
+
+    def local(self) -> Engine:
+        return self._engine
+
+    def spark(self) -> Engine:
+        raise AssertionError("no test here needs Spark")
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest) -> Lakehouse:
+    effects = repeatable_effects(MemoryStore())
+    lake = create_on(effects, layout=request.param, engines=OnlyLocal)
+    lake.create_namespace("sales")
+    return lake
+
+
+def ids(table: Any, **asked: Any) -> list[int]:
+    return sorted(row["order_id"] for row in table.to_arrow(**asked).to_pylist())
+
+
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    return sorted(table.to_arrow().to_pylist(), key=lambda row: int(row["order_id"]))
+
+
+def orders(*numbers: int, day: int = 0, customer: str = "x") -> list[dict[str, Any]]:
+    ts = DAY + datetime.timedelta(days=day)
+    return [{"order_id": number, "customer": customer, "amount": number, "ts": ts} for number in numbers]
+
+
+def test_a_row_is_found_by_its_key_whichever_partition_it_moves_to(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"], partition_by=["days(ts)"])
+    table.append(orders(1, 2, day=0))
+    table.upsert(orders(2, 3, day=1, customer="moved"))
+    assert ids(table) == [1, 2, 3]
+    assert ids(table, where="days(ts) = '2026-01-01'") == [1]
+    assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").scans] == [
+        (datetime.date(2026, 1, 2),)
+    ]
+    table.delete([{"order_id": 3}])
+    table.delete("customer = 'x'")
+    assert table.to_arrow(["order_id", "customer"]).to_pylist() == [{"order_id": 2, "customer": "moved"}]
+    table.overwrite(orders(7))
+    assert ids(table) == [7]
+
+
+def test_rows_without_keys_are_divided_by_partition(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.events", "day date, n int", partition_by=["day"])
+    days = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
+    table.append([{"day": day, "n": number} for number, day in enumerate(days)])
+    assert sorted((partition.values for _, partition in table.partitions()), key=str) == [
+        (None,),
+        (days[0],),
+        (days[1],),
+    ]
+    table.delete("n = 1")
+    table.overwrite([{"day": days[0], "n": 10}], where="day = '2026-01-01'")
+    assert sorted(row["n"] for row in table.to_arrow().to_pylist()) == [2, 10]
+    table.overwrite([])
+    assert table.to_arrow().num_rows == 0
+
+
+def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    other = lake.create_table("sales.other", ORDERS)
+    with lake.transaction() as transaction:
+        inside = transaction.table("sales.orders")
+        inside.append(orders(1, 2))
+        inside.upsert(orders(2, 3))
+        inside.delete("order_id = 1")
+        transaction.table("sales.other").append(orders(9))
+        assert ids(inside) == [2, 3]
+        assert ids(table) == ids(other) == []
+    assert (ids(table), ids(other)) == ([2, 3], [9])
+
+
+def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    wanted = {lake.version: list[int]()}
+    steps: list[Callable[[], None]] = [
+        lambda: table.append(orders(1, 2, 3)),
+        lambda: table.upsert(orders(3, 4)),
+        lambda: table.delete([{"order_id": 1}]),
+        table.compact,
+        lambda: table.append(orders(5)),
+        lambda: table.overwrite(orders(6)),
+    ]
+    for step in steps:
+        step()
+        wanted[lake.version] = ids(table)
+    assert list(wanted.values()) == [[], [1, 2, 3], [1, 2, 3, 4], [2, 3, 4], [2, 3, 4], [2, 3, 4, 5], [6]]
+    reopened = open_on(lake.effects, engines=OnlyLocal)
+    assert {version: ids(reopened.at(version).table("sales.orders")) for version in wanted} == wanted
+    with pytest.raises(InvalidInputError, match="past"):
+        lake.at(lake.version).table("sales.orders").append(orders(1))
+
+
+def test_upserts_of_rivals_both_land_and_the_later_one_wins(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    first, second = lake.transaction(), lake.transaction()
+    first.table("sales.orders").upsert(orders(1, 2, customer="first"))
+    second.table("sales.orders").upsert(orders(2, 3, customer="second"))
+    second.commit()
+    first.commit()
+    rows = {row["order_id"]: row["customer"] for row in table.to_arrow().to_pylist()}
+    assert rows == {1: "first", 2: "first", 3: "second"}
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_blind_writes_never_conflict(lake: Lakehouse, isolation: str) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    table.append(orders(1))
+    first, second = lake.transaction(isolation), lake.transaction(isolation)
+    for number, rival in ((2, first), (3, second)):
+        rival.table("sales.orders").append(orders(number))
+        rival.table("sales.orders").delete([{"order_id": 1}])
+    first.commit()
+    second.commit()
+    assert ids(table) == [2, 3]
+
+
+def test_a_delete_that_read_first_conflicts_with_a_row_that_came_meanwhile(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    table.append(orders(1))
+    late = lake.transaction()
+    late.table("sales.orders").delete("customer = 'x'")
+    table.upsert(orders(1, customer="saved"))
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert ids(table, where="customer = 'saved'") == [1]
+
+
+def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    for number in range(4):
+        table.upsert(orders(number, number + 1, customer=str(number)))
+    before = [row for row in rows_of(table) if row["order_id"] != 2]
+    compaction = lake.transaction()
+    compaction.table("sales.orders").compact()
+    table.upsert(orders(2, customer="meanwhile"))
+    compaction.commit()
+    assert ids(table) == [0, 1, 2, 3, 4]
+    assert ids(table, where="customer = 'meanwhile'") == [2]
+    table.compact()
+    assert len(list(table.deltas())) == 1
+    assert [row for row in rows_of(table) if row["order_id"] != 2] == before
+    version = lake.version
+    table.compact()
+    assert lake.version == version
+
+
+def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    for number in range(3):
+        table.append(orders(number))
+    first, second = lake.transaction(), lake.transaction()
+    first.table("sales.orders").compact()
+    second.table("sales.orders").compact()
+    first.commit()
+    with pytest.raises(ConflictError):
+        second.commit()
+    assert ids(table) == [0, 1, 2]
+
+
+def test_a_lakehouse_without_engines_says_how_to_get_them() -> None:
+    lake = create_on(repeatable_effects(MemoryStore()))
+    lake.create_namespace("s")
+    with pytest.raises(InvalidInputError, match=r"mangrove\.open"):
+        lake.create_table("s.t", "id int").append([])
