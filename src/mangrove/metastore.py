@@ -72,6 +72,9 @@ class Changes:
     both levels of isolation: the parent of what is created, and a scan of what
     lies below whatever is dropped.
 
+    Where a namespace is renamed too, what lies in it is put under its new name, and
+    deleted, read and guarded under the one that the base has.
+
     New deltas commute: two transactions that add to one partition never contest
     it, the later one takes the positions after the earlier one's.
     """

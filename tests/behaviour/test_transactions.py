@@ -380,3 +380,14 @@ def test_a_time_names_the_version_that_was_newest_then(sales: Lakehouse, clock: 
     assert sales.at("4").version == sales.at(4).version == 4
     with pytest.raises(NotFoundError, match="later time"):
         sales.at("1999-01-01T00:00:00Z")
+
+
+def test_a_namespace_that_gets_its_old_name_back_is_written_in_the_same_transaction(sales: Lakehouse) -> None:
+    sales.rename_namespace("sales", "shop")
+    with sales.transaction() as transaction:
+        transaction.rename_namespace("shop", "sales")
+        transaction.alter_table("sales.orders", {"a": "b"})
+        transaction.drop_table("sales.users")
+        transaction.create_table("sales.new", "id int")
+    assert [table.name for table in sales.tables("sales")] == ["new", "orders"]
+    assert sales.table("sales.orders").properties == {"a": "b"}

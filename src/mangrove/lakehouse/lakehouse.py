@@ -1,6 +1,7 @@
 """The lakehouse: its newest version as a catalog, its transactions, its history."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, TypeVar
@@ -8,6 +9,7 @@ from typing import Final, TypeVar
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
@@ -15,12 +17,15 @@ from mangrove.lakehouse.past import PastLakehouse
 from mangrove.lakehouse.table_rows import Engines
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.exported import export_named
-from mangrove.metastore import Isolation, Snapshot
+from mangrove.metastore import Changes, Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.comparing import RollsBack, differences_of, restoring
 from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
+from mangrove.transaction.names import table_names
 from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.undo import check_undoable, taken_back
 
 __all__ = ["Lakehouse"]
 
@@ -153,6 +158,57 @@ class Lakehouse(Catalog):
         if limit is not None and limit < 0:
             raise InvalidInputError(f"{limit} lines of history were asked for: a limit is a number from 0")
         return (line_of(commit) for commit in islice(self.metastore.history(before=before), limit))
+
+    def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
+        """Return what changed between two moments; without the second, until now."""
+        was = self.snapshot_at(before)
+        now = self.metastore.latest() if after is None else self.snapshot_at(after)
+        found = differences_of(self.metastore, was, now)
+        return Diff(was.version, now.version, summarised(found, lambda wanted: table_names(wanted, now, was)))
+
+    def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
+        """Commit what an earlier version holds as the newest; what lies between stays in the history."""
+        target = self.snapshot_at(to)
+        text = message or f"roll back to version {target.version}"
+        if isinstance(self.metastore, RollsBack):
+            changes = Changes(self.effects.new_id(), message=text, author=author)
+            return self.metastore.roll_back(target, changes).version
+        return self._repeated(lambda: self._restore(target, self.metastore.latest(), text, author))
+
+    def undo(self, version: int, *, message: str = "", author: str = "") -> int:
+        """Take back what one version changed, if nothing later touched the same; return the version that does so."""
+        if version < 1:
+            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
+        text = message or f"undo version {version}"
+        return self._repeated(lambda: self._undone(version, text, author))
+
+    def _undone(self, version: int, message: str, author: str) -> int:
+        before, after = self.metastore.at_version(version - 1), self.metastore.at_version(version)
+        newest = self.metastore.latest()
+        changed = taken_back(differences_of(self.metastore, before, after))
+        check_undoable(changed, differences_of(self.metastore, after, newest), version)
+        if before.settings != after.settings:
+            raise InvalidInputError(
+                f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"
+            )
+        changes = replace(restoring(changed, self.effects.new_id(), message), author=author)
+        return self.metastore.commit(newest, changes, Isolation.SNAPSHOT).snapshot.version
+
+    def _restore(self, target: Snapshot, newest: Snapshot, message: str, author: str) -> int:
+        found = differences_of(self.metastore, target, newest)
+        changes = replace(restoring(found, self.effects.new_id(), message), author=author)
+        return self.metastore.commit(newest, changes, Isolation.SNAPSHOT).snapshot.version
+
+    def _repeated(self, attempt: Callable[[], int]) -> int:
+        """Return what the attempt gives, and try again on the newest version where a rival was faster."""
+        for tries_left in reversed(range(_ATTEMPTS)):
+            newest = self.metastore.latest().version
+            try:
+                return attempt()
+            except ConflictError:
+                if not tries_left or self.metastore.latest().version == newest:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

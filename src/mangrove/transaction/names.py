@@ -7,12 +7,12 @@ from typing import Final
 
 from mangrove.errors import AlreadyExistsError, NotFoundError
 from mangrove.metastore import Snapshot
-from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator, ViewLocator
 from mangrove.model.names import joined_name
 from mangrove.model.objects import Namespace, Table, View
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["Reading", "check_free", "found_namespace", "found_table", "found_view", "with_properties"]
+__all__ = ["Reading", "check_free", "found_namespace", "found_table", "found_view", "table_names", "with_properties"]
 
 Reading = Snapshot | Workspace
 """Where objects are read: a version, or a transaction on one."""
@@ -66,6 +66,24 @@ def check_free(workspace: Workspace, locator: NamespaceLocator | TableLocator | 
             raise AlreadyExistsError(f"there is a {taken.kind.word} {taken} already: choose another name")
         if taken.kind is not locator.kind:
             workspace.guard(taken)
+
+
+def table_names(wanted: set[TableIdentity], *snapshots: Snapshot) -> dict[TableIdentity, str]:
+    """Return the names of tables by their ids, from the first version that has them.
+
+    Nothing leads from an id to a name, so this lists tables until all are found.
+    """
+    names: dict[TableIdentity, str] = {}
+    for snapshot in snapshots:
+        for space, _ in snapshot.children(Kind.NAMESPACE, None):
+            if len(names) == len(wanted):
+                return names
+            assert isinstance(space, NamespaceLocator)
+            for locator, table in snapshot.children(Kind.TABLE, space):
+                identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, Table) else None
+                if identity in wanted:
+                    names.setdefault(identity, str(locator))
+    return names
 
 
 def with_properties(properties: Mapping[str, str], put: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:

@@ -146,44 +146,27 @@ class Workspace:
     ) -> Changes:
         """Return what this transaction wants to be committed, and what must not have changed for that."""
         puts = self.staged.puts
-        there = {self._there(locator) for locator in puts}
+        replaced = {there for locator in puts if (there := self._there(locator)) is not None}
+        deletes = self.staged.deletes - replaced
+        for locator in deletes & puts.keys():
+            raise InvalidInputError(
+                f"{locator} was dropped, and its name was taken by something in another namespace of that name in the "
+                "same transaction: do the one in a transaction before the other"
+            )
+        # A rival knows what lies in a renamed namespace by its former name only.
+        guards = self.guards | replaced if self.origins else self.guards
         return Changes(
             transaction_id,
             puts=dict(puts),
-            deletes=frozenset(self._deletes_now()) - puts.keys(),
+            deletes=frozenset(deletes),
             reads=frozenset(self.reads),
             scans=frozenset(self.scans),
-            guards=frozenset(self.guards | self.staged.deletes | {locator for locator in there if locator is not None})
-            if self.origins
-            else frozenset(self.guards),
+            guards=frozenset(guards),
             settings=None if self.settings == self.snapshot.settings else self.settings,
             message=message,
             author=author,
             properties=properties,
         )
-
-    def _deletes_now(self) -> Iterator[Locator]:
-        """Yield what was deleted, where its namespace has another name now under that."""
-        names = {origin: namespace_id for namespace_id, origin in self.origins.items()}
-        now = {
-            value.id: locator
-            for locator, value in self.staged.puts.items()
-            if isinstance(locator, NamespaceLocator) and isinstance(value, Namespace)
-        }
-        for locator in self.staged.deletes:
-            if not isinstance(locator, TableLocator | ViewLocator):
-                yield locator
-            elif (renamed := now.get(names.get(locator.namespace, ""))) is not None:
-                yield _at(locator, renamed)
-            elif any(
-                current == locator.parent and namespace_id in self.origins for namespace_id, current in now.items()
-            ):
-                raise InvalidInputError(
-                    f"{locator} was dropped with its namespace, whose name another namespace took in the same "
-                    "transaction: do the one in a transaction before the other"
-                )
-            else:
-                yield locator
 
     def _there(self, locator: Locator) -> Locator | None:
         """Return the version's own locator of what is called `locator` here; None if the version cannot have it."""

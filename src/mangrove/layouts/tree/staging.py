@@ -110,7 +110,7 @@ def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, now_millis: 
     names, keys = _names_after(base, staged.changes)
     transaction = staged.changes.transaction_id
     messages = [
-        *(Message(keys.key_of(locator), None, transaction) for locator in sorted(staged.changes.deletes)),
+        *(Message(base.keys.key_of(locator), None, transaction) for locator in sorted(staged.changes.deletes)),
         *(Message(keys.key_of(locator), staged.pointers[locator], transaction) for locator in staged.changes.puts),
     ]
     for message in messages:
@@ -140,4 +140,6 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Keys]:
     before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, Namespace)}
     names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
     former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
-    return names, replace(base.keys, names=KeyNames(former | dict(names.renamed)))
+    # Also those that go by their key name again, under which a former name may be filed here.
+    again = {name: names.key_name_of(name) or name for name in now}
+    return names, replace(base.keys, names=KeyNames(former | again | dict(names.renamed)))

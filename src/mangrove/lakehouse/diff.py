@@ -1,0 +1,145 @@
+"""What changed between two versions, told by object, with the rows and bytes that came and went."""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from mangrove.metastore import Difference
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator
+from mangrove.model.manifests import FileKind
+from mangrove.model.objects import Delta, Namespace, Table, View
+
+__all__ = ["Change", "Diff", "ObjectChange", "RowChange", "summarised"]
+
+
+class Change(enum.Enum):
+    """What became of an object."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What came to a table and went from it: deltas, the rows in their data files, the bytes of all their files."""
+
+    deltas_added: int = 0
+    deltas_removed: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+
+    def __add__(self, other: "RowChange") -> "RowChange":
+        return RowChange(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def __bool__(self) -> bool:
+        return self != _NO_ROWS
+
+    def __str__(self) -> str:
+        rows = f"+{self.rows_added:,} −{self.rows_removed:,} rows"
+        return f"{rows}, +{self.bytes_added:,} −{self.bytes_removed:,} bytes"
+
+
+_NO_ROWS = RowChange()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What became of a namespace, table, view or shared transaction; of a table also what became of its rows."""
+
+    kind: Kind
+    name: str
+    change: Change
+    name_before: str | None = None
+    rows: RowChange = _NO_ROWS
+
+    def __str__(self) -> str:
+        was = f" (was {self.name_before})" if self.change is Change.RENAMED else ""
+        return f"{self.change.value} {self.kind.word} {self.name}{was}{f': {self.rows}' if self.rows else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between two versions, in order of kinds and names."""
+
+    before: int
+    after: int
+    changes: tuple[ObjectChange, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"from version {self.before} to version {self.after}:", *(f"  {change}" for change in self.changes)]
+        return "\n".join(lines if self.changes else [*lines, "  nothing"])
+
+
+def summarised(
+    differences: Iterable[Difference], names_of: Callable[[set[TableIdentity]], Mapping[TableIdentity, str]]
+) -> tuple[ObjectChange, ...]:
+    """Return what became of each object that has a name.
+
+    A table whose entry is the same while something below it is not is found by its
+    ids, so `names_of` is asked once for the names of all of these.
+    """
+    named: dict[tuple[Kind, str], list[Difference]] = {}
+    below: dict[TableIdentity, RowChange] = {}
+    for difference in differences:
+        locator = difference.locator
+        if locator.kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION):
+            named.setdefault((locator.kind, _id_of(difference)), []).append(difference)
+            continue
+        identity = _identity_of(locator)
+        below[identity] = below.get(identity, _NO_ROWS) + _row_change(difference)
+    changes = []
+    for (kind, _), both in named.items():
+        table = _table_identity(both[0])
+        rows = _NO_ROWS if table is None else below.pop(table, _NO_ROWS)
+        changes.append(replace(_change(kind, both), rows=rows))
+    names = names_of(set(below)) if below else {}
+    changes += [
+        ObjectChange(Kind.TABLE, names.get(identity, str(identity)), Change.CHANGED, rows=rows)
+        for identity, rows in below.items()
+    ]
+    return tuple(sorted(changes, key=lambda change: (change.kind, change.name)))
+
+
+def _row_change(difference: Difference) -> RowChange:
+    added, removed = _counts(difference.after), _counts(difference.before)
+    return RowChange(added[0], removed[0], added[1], removed[1], added[2], removed[2])
+
+
+def _counts(delta: object) -> tuple[int, int, int]:
+    if not isinstance(delta, Delta):
+        return 0, 0, 0
+    rows = sum(entry.row_count for entry in delta.manifest.entries if entry.kind is FileKind.DATA)
+    return 1, rows, delta.manifest.size_bytes
+
+
+def _change(kind: Kind, both: list[Difference]) -> ObjectChange:
+    before = next((one.locator for one in both if one.before is not None), None)
+    after = next((one.locator for one in both if one.after is not None), None)
+    if before is None or after is None:
+        return ObjectChange(kind, str(after or before), Change.ADDED if before is None else Change.DROPPED)
+    if before == after:
+        return ObjectChange(kind, str(after), Change.CHANGED)
+    return ObjectChange(kind, str(after), Change.RENAMED, str(before))
+
+
+def _id_of(difference: Difference) -> str:
+    """Return what stays when an object is renamed; what replaced another under one name is told apart by it."""
+    if difference.before is not None and difference.after is not None:
+        return f"at {difference.locator}"
+    value = difference.before or difference.after
+    return value.id if isinstance(value, Namespace | Table | View) else str(difference.locator)
+
+
+def _table_identity(difference: Difference) -> TableIdentity | None:
+    value = difference.after or difference.before
+    return TableIdentity(value.namespace_id, value.id) if isinstance(value, Table) else None
+
+
+def _identity_of(locator: Locator) -> TableIdentity:
+    assert not isinstance(locator, NamespaceLocator | TableLocator)
+    namespace_id, table_id = locator.parts[:2]
+    return TableIdentity(str(namespace_id), str(table_id))

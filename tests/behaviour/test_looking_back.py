@@ -1,0 +1,183 @@
+"""Looking back: what changed between versions, rolling back, undoing one version."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.diff import Change
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.manifests import DataFile, FileKind, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.transaction.comparing import everything_in
+
+
+@pytest.fixture
+def sales(lake: Lakehouse) -> Lakehouse:
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    lake.create_view("sales.daily", "select 1")
+    return lake
+
+
+def append(lake: Lakehouse, name: str, rows: int = 10, kind: DeltaType = DeltaType.APPEND) -> int:
+    files = (DataFile(f"data/{name}.parquet", 100 * rows, rows), DataFile(f"data/{name}.x", 7, 3, FileKind.KEY_DELETES))
+    transaction = lake.transaction()
+    transaction.add_delta("sales.orders", (), Delta(kind, Manifest(files)))
+    return transaction.commit()
+
+
+def told(lake: Lakehouse, before: int, after: int | None = None) -> list[str]:
+    return [str(change) for change in lake.diff(before, after).changes]
+
+
+def files(lake: Lakehouse) -> list[str]:
+    return [value.manifest.entries[0].location for _, value in lake.table("sales.orders").deltas()]
+
+
+def test_a_diff_tells_what_was_added_changed_renamed_and_dropped(sales: Lakehouse) -> None:
+    base = sales.version
+    with sales.transaction() as transaction:
+        transaction.create_namespace("finance")
+        transaction.create_table("finance.ledger", "id int")
+        transaction.alter_view("sales.daily", {"a": "b"})
+        transaction.rename_table("sales.orders", "finance.orders")
+    assert told(sales, base) == [
+        "added namespace finance",
+        "added table finance.ledger",
+        "renamed table finance.orders (was sales.orders)",
+        "changed view sales.daily",
+    ]
+    assert told(sales, sales.version, base) == [
+        "dropped namespace finance",
+        "dropped table finance.ledger",
+        "renamed table sales.orders (was finance.orders)",
+        "changed view sales.daily",
+    ]
+    assert told(sales, base, base) == []
+    assert str(sales.diff(base, base)) == f"from version {base} to version {base}:\n  nothing"
+
+
+def test_a_diff_counts_the_rows_and_bytes_that_came_and_went(sales: Lakehouse) -> None:
+    base = sales.version
+    append(sales, "one", 10)
+    append(sales, "two", 5)
+    (change,) = sales.diff(base).changes
+    assert (change.name, change.change) == ("sales.orders", Change.CHANGED)
+    assert (change.rows.deltas_added, change.rows.rows_added, change.rows.bytes_added) == (2, 15, 1514)
+    (change,) = sales.diff(sales.version, base + 1).changes
+    assert (change.rows.deltas_removed, change.rows.rows_removed, change.rows.bytes_removed) == (1, 5, 507)
+    assert told(sales, base) == ["changed table sales.orders: +15 −0 rows, +1,514 −0 bytes"]
+
+
+def test_a_table_made_anew_under_one_name_is_a_change_of_that_name(sales: Lakehouse) -> None:
+    base = sales.version
+    append(sales, "one")
+    sales.drop_table("sales.orders")
+    sales.create_table("sales.orders", "id int")
+    assert [change.name for change in sales.diff(base).changes if change.change is Change.CHANGED][:1] == [
+        "sales.orders"
+    ]
+
+
+def test_rolling_back_brings_back_all_of_a_version_as_the_newest(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    append(sales, "one")
+    good = sales.version
+    append(sales, "two")
+    with sales.transaction() as transaction:
+        transaction.drop_view("sales.daily")
+        transaction.create_namespace("oops")
+        transaction.rename_table("sales.orders", "oops.orders")
+    sales.drop_namespace("oops", cascade=True)
+    version = sales.rollback(to=good, author="ana")
+    assert version == good + 4
+    other = opened_again()
+    assert dict(everything_in(other.reading())) == dict(everything_in(other.at(good).reading()))
+    assert files(other) == ["data/one.parquet"]
+    newest = next(other.history())
+    assert (newest.message, newest.author) == (f"roll back to version {good}", "ana")
+    assert [table.name for table in other.at(good + 1).tables("sales")] == ["orders"]
+    append(other, "three")
+    assert files(other) == ["data/one.parquet", "data/three.parquet"]
+
+
+def test_what_was_begun_before_a_rollback_does_not_slip_past_it(sales: Lakehouse) -> None:
+    before = sales.version
+    append(sales, "one")
+    append(sales, "two")
+    late = sales.transaction()
+    late.add_delta("sales.orders", (), Delta(DeltaType.UPSERT))
+    late.alter_view("sales.daily", {"a": "b"})
+    sales.alter_view("sales.daily", {"c": "d"})
+    sales.rollback(to=before)
+    with pytest.raises(ConflictError):
+        late.commit()
+
+
+def test_rolling_back_to_what_is_not_there_changes_nothing(sales: Lakehouse) -> None:
+    before = sales.version
+    with pytest.raises(NotFoundError):
+        sales.rollback(to=before + 5)
+    assert sales.version == before
+
+
+def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
+    unwanted = append(sales, "unwanted")
+    append(sales, "wanted")
+    sales.alter_view("sales.daily", {"a": "b"})
+    assert sales.undo(unwanted) == unwanted + 3
+    assert files(sales) == ["data/wanted.parquet"]
+    assert sales.view("sales.daily").properties == {"a": "b"}
+    assert next(sales.history()).message == f"undo version {unwanted}"
+
+
+def test_undoing_brings_back_what_was_dropped(sales: Lakehouse) -> None:
+    append(sales, "one")
+    append(sales, "two")
+    before = dict(everything_in(sales.reading()))
+    sales.drop_namespace("sales", cascade=True)
+    dropped = sales.version
+    sales.create_namespace("other")
+    sales.undo(dropped)
+    sales.drop_namespace("other")
+    assert dict(everything_in(sales.reading())) == before
+    assert files(sales) == ["data/one.parquet", "data/two.parquet"]
+
+
+def test_undoing_a_renamed_namespace_keeps_what_is_in_it(sales: Lakehouse) -> None:
+    before = dict(everything_in(sales.reading()))
+    sales.rename_namespace("sales", "shop")
+    sales.undo(sales.version)
+    assert dict(everything_in(sales.reading())) == before
+
+
+def test_what_later_versions_touched_is_not_undone(sales: Lakehouse) -> None:
+    altered = sales.view("sales.daily").alter({"a": "1"}).catalog.reading()
+    version = sales.version
+    sales.view("sales.daily").alter({"a": "2"})
+    with pytest.raises(ConflictError, match=r"view sales\.daily"):
+        sales.undo(version)
+    assert altered is not None
+
+
+def test_a_table_to_which_rows_came_later_is_not_undone(sales: Lakehouse) -> None:
+    append(sales, "rows")
+    with pytest.raises(ConflictError, match="later one touched"):
+        sales.undo(2)
+
+
+def test_an_append_that_was_compacted_later_is_not_undone(sales: Lakehouse) -> None:
+    version = append(sales, "one")
+    append(sales, "compacted", kind=DeltaType.REPLACE)
+    with pytest.raises(ConflictError, match="partition"):
+        sales.undo(version)
+
+
+def test_the_first_version_and_settings_are_not_undone(sales: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be undone"):
+        sales.undo(0)
+    sales.alter({"a": "b"})
+    with pytest.raises(InvalidInputError, match="settings"):
+        sales.undo(sales.version)
