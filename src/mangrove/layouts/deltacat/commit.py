@@ -36,12 +36,12 @@ from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
 from mangrove.metastore import Changes, Commit, Committed, Isolation, positioned
 
-__all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish"]
+__all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
 
 _ATTEMPTS_MAX: Final = 100
 _RIVALS_MAX: Final = 10_000
 _ANSWERS_LOST_MAX: Final = 3
-_PAUSE_SECONDS_MAX: Final = 1.0
+_PAUSE_SECONDS_MAX: Final = 0.2
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -77,36 +77,72 @@ def commit(
     on_storage: dict[str, bytes] = {}
     for attempt in range(_ATTEMPTS_MAX):
         finish_log(files, base.guard)
-        guard = _attempt(effects, base, changes, started, on_storage)
+        guard = _attempt(effects, base, changes, stage(base, changes, started.id), started, on_storage)
         if guard is not None:
             return Committed(CatalogSnapshot(files, guard), changes)
+        # First wait, then look: whoever looked before waiting would try a version that is long taken.
+        _pause(effects, attempt)
         try:
             base, changes = follow(base, _rivals(files, base), changes, isolation)
         except ConflictError:
             _delete(effects, on_storage)
             raise
-        _pause(effects, attempt)
     _delete(effects, on_storage)
-    raise ConflictError(
-        f"transaction {changes.transaction_id} lost the race for the next version {_ATTEMPTS_MAX} times in a row. "
-        "Nothing was committed; try again when fewer writers are at work"
-    )
+    raise _lost_too_often(changes.transaction_id)
 
 
 def commit_first(effects: Effects, files: CatalogFiles, changes: Changes) -> Guard | None:
     """Publish version 0 of a new catalog, and return its guard, or None if somebody else just did so."""
     nothing = CatalogSnapshot(files, nothing_yet(files.revision))
-    return _attempt(effects, nothing, changes, _start(effects, files, changes), {})
+    started = _start(effects, files, changes)
+    return _attempt(effects, nothing, changes, stage(nothing, changes, started.id), started, {})
+
+
+def replace_newest(
+    effects: Effects,
+    files: CatalogFiles,
+    newest: CatalogSnapshot,
+    changes: Changes,
+    stage_on: Callable[[CatalogSnapshot, str], Staged],
+) -> CatalogSnapshot:
+    """Publish what `stage_on` makes of the newest version, whichever that is by then, as a rollback from there.
+
+    Only a rival that is a rollback, too, stops it: then two people want different things.
+    """
+    started = _start(effects, files, changes)
+    on_storage: dict[str, bytes] = {}
+    for attempt in range(_ATTEMPTS_MAX):
+        finish_log(files, newest.guard)
+        staged = stage_on(newest, started.id)
+        guard = _attempt(effects, newest, changes, staged, started, on_storage, rolls_back=True)
+        if guard is not None:
+            return CatalogSnapshot(files, guard)
+        _pause(effects, attempt)
+        for rival in _rivals(files, newest):
+            if rival.commit.rolled_back_from is not None:
+                _delete(effects, on_storage)
+                raise _rolled_back(rival)
+            newest = CatalogSnapshot(files, rival)
+    _delete(effects, on_storage)
+    raise _lost_too_often(changes.transaction_id)
 
 
 def _attempt(
-    effects: Effects, base: CatalogSnapshot, changes: Changes, started: _Started, on_storage: dict[str, bytes]
+    effects: Effects,
+    base: CatalogSnapshot,
+    changes: Changes,
+    staged: Staged,
+    started: _Started,
+    on_storage: dict[str, bytes],
+    *,
+    rolls_back: bool = False,
 ) -> Guard | None:
-    """Try to publish the changes right after `base`; what this transaction wrote so far is in `on_storage`."""
+    """Try to publish what is staged right after `base`; what this transaction wrote so far is in `on_storage`."""
     files = base.files
-    staged = stage(base, changes, started.id)
     nodes = NodeFiles(effects.new_id)
     guard = _next_guard(effects, base, staged, changes, nodes, started)
+    if rolls_back:
+        guard = replace(guard, commit=replace(guard.commit, rolled_back_from=base.version))
     needed = {**staged.files, **nodes.files}
     files.write({path: data for path, data in needed.items() if on_storage.get(path) != data})
     on_storage |= needed
@@ -229,6 +265,11 @@ def follow(
     changes = _without_repetition(changes, rivals, newest)
     footprint = footprint_of(changes, isolation, base)
     for rival in rivals:
+        if rival.is_expired:
+            raise ConflictError(
+                f"version {rival.version} was committed and has expired since this transaction began on version "
+                f"{base.version}. Nothing was committed; begin it again on the newest"
+            )
         if rival.commit.rolled_back_from is not None:
             raise _rolled_back(rival)
         touched = footprint.touched_by(rival.written)
@@ -280,4 +321,11 @@ def _rolled_back(rival: Guard) -> ConflictError:
     return ConflictError(
         f"the whole lakehouse was rolled back by transaction {rival.commit.transaction_id} in version "
         f"{rival.version}, which contests everything. Nothing was committed; read again and repeat the transaction"
+    )
+
+
+def _lost_too_often(transaction: str) -> ConflictError:
+    return ConflictError(
+        f"transaction {transaction} lost the race for the next version {_ATTEMPTS_MAX} times in a row. "
+        "Nothing was committed; try again when fewer writers are at work"
     )

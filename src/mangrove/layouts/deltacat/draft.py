@@ -73,7 +73,7 @@ class Draft:
         gone = None if current is not None else self.value_of(deleted_key(folder))
         number = current.number if current is not None else int(gone or 0)
         operation = DELETE if value is None else CREATE if current is None else UPDATE
-        stored = Stored(number + 1, operation, self.transaction, current.names if current else 0)
+        stored = Stored(number + 1, operation, self.transaction)
         if value is None:
             self.set(deleted_key(folder), str(stored.number))
         elif gone is not None:
@@ -90,6 +90,11 @@ class Draft:
             object_id = folder.rpartition("/")[2]
             revision_path = self.path_of(stored.file(folder))
             self._operations.append(Operation(stored.operation, object_id, fields, [revision_path], mapping_paths))
+
+    def note_mapping(self, target: str, paths: Sequence[str]) -> None:
+        """Enter mappings into the transaction's log that no revision comes with."""
+        if paths:
+            self._operations.append(Operation(UPDATE, target, {}, [], paths))
 
     def map(self, folder: str, target: str) -> list[str]:
         """Let a mapping folder lead to an id, and return the paths of the files for that."""

@@ -22,7 +22,7 @@ from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.metastore import Commit
 from mangrove.storage.port import ObjectInfo, Prefix, Store
 
-__all__ = ["ForeignHistory", "foreign_revision", "logged_transactions", "read_foreign"]
+__all__ = ["ForeignHistory", "foreign_revision", "logged_transactions", "numbered_files", "read_foreign"]
 
 _NOT_OBJECTS: Final = frozenset({OURS, FLAT_LOG, "compute/", "data/", "version/"})
 
@@ -56,7 +56,7 @@ def read_foreign(files: CatalogFiles, only: Sequence[ForeignTransaction] | None 
     logged = _logged(files)
     ends = _ends(files, logged) if only is None else {one.id: one.end for one in only}
     by_transaction: dict[str, list[NumberedFile]] = {}
-    for file in _numbered_files(files.store):
+    for _, file in numbered_files(files.store):
         if file.transaction in ends:
             by_transaction.setdefault(file.transaction, []).append(file)
     if only is None:
@@ -117,9 +117,10 @@ def _log_lines(files: CatalogFiles, places: Sequence[tuple[LoggedTransaction, st
     return lines
 
 
-def _numbered_files(store: Store) -> Iterator[NumberedFile]:
+def numbered_files(store: Store) -> Iterator[tuple[str, NumberedFile]]:
+    """Yield the revisions and mappings that DeltaCAT knows, whether they count or not, with their paths."""
     for entry in store.list("", delimiter=True):
         if isinstance(entry, Prefix) and entry.path not in _NOT_OBJECTS:
             for found in store.list(entry.path):
                 if isinstance(found, ObjectInfo):
-                    yield numbered_file(found.path)
+                    yield found.path, numbered_file(found.path)

@@ -51,6 +51,8 @@ class Guard:
     """The first version that has a guard of its own; those before it were made by another program."""
     absorbed: Sequence[str] = ()
     """Transactions of another program that became versions, as long as the log is searched where they lie."""
+    is_expired: bool = False
+    """Whether the version is forgotten; its name stays taken, so that a writer who slept does not take it."""
     foreign: Sequence[ForeignTransaction] = ()
     """Where another program's versions are taken over: its transactions, one for each of them."""
 
@@ -97,6 +99,7 @@ def encode_guard(guard: Guard) -> bytes:
         "log": guard.log,
         "first": guard.first,
         "absorbed": list(guard.absorbed),
+        "expired": guard.is_expired,
         "foreign": [[foreign.id, foreign.end] for foreign in guard.foreign],
     }
     return pack(fields)
@@ -131,6 +134,7 @@ def decode_guard(data: bytes, path: str) -> Guard:
             log=fields["log"],
             first=fields["first"],
             absorbed=tuple(fields["absorbed"]),
+            is_expired=fields["expired"],
             foreign=tuple(ForeignTransaction(*pair) for pair in fields["foreign"]),
         )
     except (KeyError, TypeError) as error:

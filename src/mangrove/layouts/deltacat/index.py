@@ -29,17 +29,18 @@ SHAPE: Final = Shape(order=128, root_buffer_max=96, buffer_max=768, writes_max=3
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The newest revision of an object, and how many names lead to it."""
+    """The newest revision of an object, how many names lead to it, and the key of the name that was given last."""
 
     number: int
     operation: str
     transaction: str
     names: int = 0
+    name: str = ""
 
     @property
     def text(self) -> str:
         """The value in the index."""
-        return f"{self.number} {self.operation} {self.transaction} {self.names}"
+        return f"{self.number} {self.operation} {self.transaction} {self.names} {self.name}"
 
     def file(self, folder: str) -> NumberedFile:
         """Return the file of this revision of the object in `folder`."""
@@ -84,8 +85,8 @@ def read_named(text: str) -> Named:
 
 def read_stored(text: str) -> Stored:
     """Return the revision that a value of the index tells of."""
-    number, operation, transaction, names = _words(text, 4)
-    return Stored(int(number), operation, transaction, int(names))
+    number, operation, transaction, names, name = _words(text, 5)
+    return Stored(int(number), operation, transaction, int(names), name)
 
 
 def read_mapped(text: str | None) -> Mapped:

@@ -34,14 +34,18 @@ __all__ = [
     "KeyRange",
     "below_of",
     "deleted_key",
+    "folder_in",
     "folder_of",
     "key_of_below",
     "locator_of_below",
     "mapping_key",
     "name_key",
     "name_of",
+    "namespace_id_of",
     "object_key",
     "range_below",
+    "range_of_kind",
+    "sort_of",
 ]
 
 Below: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
@@ -73,6 +77,17 @@ def name_key(kind: Kind, namespace_id: str, name: str) -> str:
 def name_of(key: str) -> str:
     """Return the name whose key this is."""
     return key.rpartition(_SEPARATOR)[2]
+
+
+def namespace_id_of(key: str) -> str:
+    """Return the id of the namespace in which a table's or view's name lies."""
+    return key.split(_SEPARATOR)[1]
+
+
+def range_of_kind(kind: Kind, *parts: str) -> KeyRange:
+    """Return where the keys of all objects of a kind lie, or of those that begin with some parts."""
+    start = _joined(str(int(kind)), *parts, "")
+    return KeyRange(start, _end_of(start))
 
 
 def key_of_below(locator: Below) -> str:
@@ -111,6 +126,16 @@ def object_key(folder: str) -> str:
 def deleted_key(folder: str) -> str:
     """Return the key under which a deleted object's last revision number is kept."""
     return _joined("x", folder)
+
+
+def sort_of(key: str) -> str:
+    """Return which sort of key it is: the digit of a kind, or a letter."""
+    return key[0]
+
+
+def folder_in(key: str) -> str:
+    """Return the folder whose key this is, of an object that has a name or of a mapping."""
+    return key.partition(_SEPARATOR)[2]
 
 
 def mapping_key(folder: str) -> str:

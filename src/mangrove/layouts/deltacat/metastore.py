@@ -1,7 +1,7 @@
 """The metastore of the DeltaCAT layout: all versions of a catalog under one root URI."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mangrove.effects import Effects
@@ -15,8 +15,25 @@ from mangrove.layouts.deltacat.guard import Guard
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import SEED, Revision
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.layouts.deltacat.versions import find_newest, kept_versions, read_guard, read_guards
-from mangrove.metastore import Changes, Commit, Committed, Isolation, Snapshot, newest_version, version_at
+from mangrove.layouts.deltacat.upkeep_differences import differences, objects
+from mangrove.layouts.deltacat.upkeep_expiry import expire, repair
+from mangrove.layouts.deltacat.upkeep_files import files_of, owns
+from mangrove.layouts.deltacat.upkeep_problems import problems
+from mangrove.layouts.deltacat.upkeep_rollback import roll_back
+from mangrove.layouts.deltacat.versions import find_newest, read_guard, read_kept, taken_versions
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    Committed,
+    Difference,
+    Isolation,
+    Problem,
+    Snapshot,
+    newest_version,
+    version_at,
+)
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.port import Store
 
@@ -26,7 +43,7 @@ _HISTORY_PAGE = 32
 
 
 class CatalogMetastore:
-    """All versions of one catalog; one of these may be shared by threads."""
+    """All versions of one catalog, and their upkeep; one of these may be shared by threads."""
 
     def __init__(self, effects: Effects, files: CatalogFiles, known: Guard | None) -> None:
         """Take the newest guard that is known, or None for a catalog of another program that has none."""
@@ -85,27 +102,25 @@ class CatalogMetastore:
         first = newest.guard.first
         while following > first:
             versions = range(following - 1, max(first - 1, following - 1 - _HISTORY_PAGE), -1)
-            guards = [guard for guard in read_guards(self._files.store, versions) if guard is not None]
+            guards = read_kept(self._files.store, versions)
             yield from (guard.commit for guard in guards)
             following = versions[-1]
             if len(guards) < len(versions):
                 # Versions have expired here; what is left below lies far apart.
-                older = [version for version in kept_versions(self._files.store) if version < following]
-                kept = read_guards(self._files.store, older[::-1])
-                yield from (guard.commit for guard in kept if guard is not None)
+                older = [version for version in taken_versions(self._files.store) if version < following]
+                yield from (guard.commit for guard in read_kept(self._files.store, older[::-1]))
                 return
         if first > 0:
             yield from (guard.commit for guard in reversed(self._foreign.guards()[:following]))
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
-        if not isinstance(base, CatalogSnapshot) or base.files is not self._files:
-            raise InvalidInputError("the base of a commit must be a snapshot of this very metastore")
+        own = self._own(base)
         if changes.is_empty:
-            return Committed(base, changes)
-        if base.guard.is_foreign:
-            base, changes = self._foreign.adopt(base, changes, isolation)
-        committed = commit(self._effects, self._files, base, changes, isolation)
+            return Committed(own, changes)
+        if own.guard.is_foreign:
+            own, changes = self._foreign.adopt(own, changes, isolation)
+        committed = commit(self._effects, self._files, own, changes, isolation)
         assert isinstance(committed.snapshot, CatalogSnapshot)
         self._seen(committed.snapshot)
         return committed
@@ -119,6 +134,51 @@ class CatalogMetastore:
         for snapshot in absorbed:
             self._seen(snapshot)
         return absorbed
+
+    def kept(self) -> list[Commit]:
+        """Return the versions that are kept, oldest first."""
+        return list(self.history())[::-1]
+
+    def roll_back(self, to: Snapshot, changes: Changes) -> CatalogSnapshot:
+        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        target = self._own(to)
+        newest = self.latest()
+        if newest.guard.is_foreign:
+            newest, _ = self._foreign.adopt(newest, changes, Isolation.SNAPSHOT)
+        return self._seen(roll_back(self._effects, newest, target, changes))
+
+    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        return differences(self._own(before), self._own(after))
+
+    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+        """Yield every object of a kind in the whole version."""
+        return objects(self._own(snapshot), kind)
+
+    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        return files_of(map(self._own, snapshots))
+
+    def owns(self, path: str) -> bool:
+        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
+        return owns(path)
+
+    def expire(self, versions: Iterable[int]) -> None:
+        """Forget these versions; what only they needed becomes garbage."""
+        expire(self.latest(), versions)
+
+    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        return problems(self._own(snapshot))
+
+    def repair(self) -> list[str]:
+        """Write the newest version's log and the hint where they are missing or wrong, and say so."""
+        return repair(self.latest())
+
+    def _own(self, snapshot: Snapshot) -> CatalogSnapshot:
+        if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
+            raise InvalidInputError("it must be a snapshot of this very metastore")
+        return snapshot
 
     def _guard(self, version: int) -> Guard:
         guard = self._guard_or_none(version)
@@ -136,7 +196,8 @@ class CatalogMetastore:
         if first is None or version < first:
             guards = self._foreign.guards()
             return guards[version] if version < len(guards) else None
-        return read_guard(self._files.store, version)
+        guard = read_guard(self._files.store, version)
+        return None if guard is None or guard.is_expired else guard
 
     def _seen(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         with self._lock:

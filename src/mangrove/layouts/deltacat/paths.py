@@ -19,6 +19,7 @@ from mangrove.errors import FormatError
 __all__ = [
     "ADOPTED_PATH",
     "HINT_PATH",
+    "NODE_FOLDER",
     "OURS",
     "REVISION_FOLDER",
     "SETTINGS_FOLDER",
@@ -34,6 +35,7 @@ __all__ = [
 
 OURS: Final = "mangrove/"
 VERSION_FOLDER: Final = f"{OURS}version/"
+NODE_FOLDER: Final = f"{OURS}node/"
 ADOPTED_PATH: Final = f"{OURS}adopted.mpk"
 HINT_PATH: Final = f"{OURS}latest"
 SETTINGS_FOLDER: Final = f"{OURS}settings"
@@ -105,7 +107,7 @@ def version_of(path: str) -> int:
 
 def node_path(node_id: str) -> str:
     """Return where a node of the index lies."""
-    return f"{OURS}node/{node_id}.{_EXTENSION}"
+    return f"{NODE_FOLDER}{node_id}.{_EXTENSION}"
 
 
 def view_folder(view_id: str) -> str:

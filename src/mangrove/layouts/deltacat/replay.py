@@ -118,8 +118,10 @@ def _values(
     stored = Stored(file.number, file.operation, file.transaction)
     if kind in _NAMED:
         names = 1 if current is None else current.names
-        yield from _name_values(base, file, folder, kind, values)
-        yield object_key(folder), None if is_gone else replace(stored, names=names).text
+        named = dict(_name_values(base, file, folder, kind, values))
+        yield from named.items()
+        name = next((key for key, value in named.items() if value is not None), "")
+        yield object_key(folder), None if is_gone else replace(stored, names=names, name=name).text
     else:
         yield key_of_below(below_of(kind, folder.split("/"))), None if is_gone else stored.text
     yield deleted_key(folder), str(file.number) if is_gone else None

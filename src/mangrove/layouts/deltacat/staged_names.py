@@ -52,6 +52,7 @@ class _Names:
     _gained: Counter[str] = field(default_factory=Counter)
     _left: dict[str, _Locator] = field(default_factory=dict)
     _put: dict[str, tuple[_Locator, Object]] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
     _mapping_paths: dict[str, list[str]] = field(default_factory=dict)
 
     def leave(self, locator: _Locator) -> None:
@@ -73,6 +74,7 @@ class _Names:
         self.draft.touch(locator, key)
         folder = _folder(value)
         self._put[folder] = (locator, value)
+        self._keys[folder] = key
         text = self.draft.value_of(key)
         there = None if text is None else read_named(text)
         if there is not None and there.folder == folder:
@@ -96,14 +98,18 @@ class _Names:
             stored = self._stored(folder)
             if folder in self._put or stored is None:
                 continue
-            if stored.names + self._gained[folder] > 0:
-                self.draft.set(object_key(folder), replace(stored, names=stored.names + self._gained[folder]).text)
+            names = stored.names + self._gained[folder]
+            if names > 0:
+                is_led_to = stored.name and self.draft.value_of(stored.name) is not None
+                kept = replace(stored, names=names, name=stored.name if is_led_to else "")
+                self.draft.set(object_key(folder), kept.text)
             else:
                 self._write(folder, stored, None, named_fields(_last_words(locator, folder), None))
 
     def _write(self, folder: str, current: Stored | None, value: Object | None, fields: Packed) -> None:
         stored = self.draft.put(folder, current, value, fields)
-        stored = replace(stored, names=stored.names + self._gained[folder])
+        names = (0 if current is None else current.names) + self._gained[folder]
+        stored = replace(stored, names=names, name=self._keys.get(folder, ""))
         self.draft.set(object_key(folder), None if value is None else stored.text)
         self.draft.note(folder, stored, fields, self._mapping_paths.get(folder, []))
 

@@ -15,7 +15,7 @@ from mangrove.metastore import Changes
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["SETTINGS_WRITTEN", "stage"]
+__all__ = ["SETTINGS_WRITTEN", "stage", "stage_settings"]
 
 SETTINGS_WRITTEN: Final = Written(object_key(SETTINGS_FOLDER), "the lakehouse's own definition")
 
@@ -29,11 +29,12 @@ def stage(base: CatalogSnapshot, changes: Changes, transaction: str) -> Staged:
     stage_names(draft, changes)
     stage_below(draft, changes)
     if changes.settings is not None:
-        _stage_settings(draft, changes.settings)
+        stage_settings(draft, changes.settings)
     return draft.staged()
 
 
-def _stage_settings(draft: Draft, settings: LakehouseSettings) -> None:
+def stage_settings(draft: Draft, settings: LakehouseSettings) -> None:
+    """Draft a change of the lakehouse's own definition."""
     key = SETTINGS_WRITTEN.key
     current = draft.base.stored_at(key)
     wanted = [] if current is None else [Wanted(Kind.LAKEHOUSE, SETTINGS_FOLDER, current)]

@@ -7,7 +7,7 @@ from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOL
 from mangrove.metastore import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["encode_hint", "find_newest", "kept_versions", "read_adopted", "read_guard", "read_guards"]
+__all__ = ["encode_hint", "find_newest", "read_adopted", "read_guard", "read_guards", "read_kept", "taken_versions"]
 
 _HINT_DIGITS_MAX = 20
 
@@ -17,8 +17,13 @@ def read_guard(store: Store, version: int) -> Guard | None:
     return read_guards(store, [version])[0]
 
 
+def read_kept(store: Store, versions: Sequence[int]) -> list[Guard]:
+    """Return the guards of those of the versions that are there and have not expired."""
+    return [guard for guard in read_guards(store, versions) if guard is not None and not guard.is_expired]
+
+
 def read_guards(store: Store, versions: Sequence[int]) -> list[Guard | None]:
-    """Return the guards of several versions, None where there is none."""
+    """Return the guards of several versions, None where there is none; those that have expired are there."""
     paths = [guard_path(version) for version in versions]
     return [
         None if data is None else decode_guard(data, path)
@@ -52,13 +57,13 @@ def find_newest(store: Store) -> Guard | None:
     first = 0 if adopted is None else adopted.version + 1
     newest = _newest_after(store, first)
     if newest is None and adopted is None:
-        kept = kept_versions(store)
-        newest = _newest_after(store, kept[-1]) if kept else None
+        taken = taken_versions(store)
+        newest = _newest_after(store, taken[-1]) if taken else None
     return newest or adopted
 
 
-def kept_versions(store: Store) -> list[int]:
-    """Return all versions that have a guard of their own, oldest first, from a listing."""
+def taken_versions(store: Store) -> list[int]:
+    """Return all versions whose names are taken, those that have expired too, oldest first, from a listing."""
     entries = store.list(VERSION_FOLDER)
     return [version_of(entry.path) for entry in entries if isinstance(entry, ObjectInfo)]
 

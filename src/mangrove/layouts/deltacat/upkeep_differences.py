@@ -1,0 +1,102 @@
+"""What two versions of a catalog hold differently, and everything of one kind that a version holds."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from mangrove.betree.difference import differences as index_differences
+from mangrove.betree.search import scan
+from mangrove.layouts.deltacat.index import read_named, read_stored
+from mangrove.layouts.deltacat.keys import KeyRange, locator_of_below, name_of, namespace_id_of, range_of_kind
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.metastore import Difference
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    SharedTransactionLocator,
+    TableLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Object
+
+__all__ = ["differences", "namespace_names", "objects"]
+
+_OBJECTS_AT_ONCE = 512
+_NAMED = "1234"
+_OBJECT = "o"
+_BELOW = "5678"
+
+
+def objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    """Yield every object of a kind in the whole version, in the order of the index."""
+    names = namespace_names(snapshot) if kind in (Kind.TABLE, Kind.VIEW) else {}
+    keys = _keys_in(snapshot, range_of_kind(kind))
+    ways = (way for key in keys if (way := _locator(key, names)) is not None)
+    while batch := list(islice(ways, _OBJECTS_AT_ONCE)):
+        for way, value in zip(batch, snapshot.get_many(batch), strict=True):
+            assert value is not None, f"{way} is in the index and is not found"
+            yield way, value
+
+
+def differences(before: CatalogSnapshot, after: CatalogSnapshot) -> Iterator[Difference]:
+    """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+    ordered = iter(sorted(_changed(before, after)))
+    while batch := list(islice(ordered, _OBJECTS_AT_ONCE)):
+        pairs = zip(batch, before.get_many(batch), after.get_many(batch), strict=True)
+        yield from (Difference(way, old, new) for way, old, new in pairs if old != new)
+
+
+def namespace_names(snapshot: CatalogSnapshot) -> dict[str, str]:
+    """Return what the namespaces of a version are called, by their ids."""
+    first, end = range_of_kind(Kind.NAMESPACE)
+    entries = scan(snapshot.guard.root, first, end, snapshot.read_nodes)
+    return {read_named(entry.value).folder: name_of(entry.key) for entry in entries}
+
+
+def _changed(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Locator]:
+    """Return the locators under which the two versions may have something different."""
+    names = namespace_names(before), namespace_names(after)
+    found: set[Locator] = set()
+    for key, old, new in index_differences(before.guard.root, after.guard.root, after.read_nodes):
+        for text, known in ((old, names[0]), (new, names[1])):
+            if text is None:
+                continue
+            if key[0] == _OBJECT:
+                # The name stayed and the object behind it changed.
+                found |= _located(read_stored(text).name, known)
+            elif key[0] in _NAMED + _BELOW:
+                found |= _located(key, known)
+    for folder in names[0].keys() & names[1].keys():
+        if names[0][folder] != names[1][folder]:
+            # All that lies in a namespace is found in another way once the namespace is renamed.
+            for snapshot, known in ((before, names[0]), (after, names[1])):
+                for kind in (Kind.TABLE, Kind.VIEW):
+                    for key in _keys_in(snapshot, range_of_kind(kind, folder)):
+                        found |= _located(key, known)
+    return found
+
+
+def _keys_in(snapshot: CatalogSnapshot, wanted: KeyRange) -> Iterator[str]:
+    return (entry.key for entry in scan(snapshot.guard.root, wanted.first, wanted.end, snapshot.read_nodes))
+
+
+def _located(key: str, names: dict[str, str]) -> set[Locator]:
+    way = _locator(key, names) if key else None
+    return set() if way is None else {way}
+
+
+def _locator(key: str, names: dict[str, str]) -> Locator | None:
+    """Return the way to what has this key; None if it was left behind by a namespace that is gone."""
+    kind = Kind(int(key[0]))
+    match kind:
+        case Kind.NAMESPACE:
+            return NamespaceLocator(name_of(key))
+        case Kind.SHARED_TRANSACTION:
+            return SharedTransactionLocator(name_of(key))
+        case Kind.TABLE | Kind.VIEW:
+            namespace = names.get(namespace_id_of(key))
+            if namespace is None:
+                return None
+            return TableLocator(namespace, name_of(key)) if kind is Kind.TABLE else ViewLocator(namespace, name_of(key))
+        case _:
+            return locator_of_below(key)

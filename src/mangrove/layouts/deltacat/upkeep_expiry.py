@@ -1,0 +1,53 @@
+"""Expiry and repair of a catalog: which versions are forgotten, and what a crash left undone."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mangrove.betree.node import Node
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.layouts.deltacat.commit import finish_log
+from mangrove.layouts.deltacat.guard import Guard, encode_guard
+from mangrove.layouts.deltacat.paths import HINT_PATH
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.versions import encode_hint, read_kept
+
+__all__ = ["expire", "repair"]
+
+_GUARDS_AT_ONCE = 128
+
+
+def expire(newest: CatalogSnapshot, versions: Iterable[int]) -> None:
+    """Replace the guards of these versions by ones that say that they expired; their names stay taken for ever."""
+    going = sorted(set(versions))
+    first = newest.guard.first
+    if newest.version in going:
+        raise InvalidInputError(f"version {newest.version} is the newest and cannot expire; nothing was changed")
+    unknown = [version for version in going if not first <= version < newest.version]
+    if unknown:
+        raise NotFoundError(
+            f"version {unknown[0]} cannot expire: there is none, or another program made it, whose files stay. "
+            "Nothing was changed"
+        )
+    for start in range(0, len(going), _GUARDS_AT_ONCE):
+        guards = read_kept(newest.files.store, going[start : start + _GUARDS_AT_ONCE])
+        newest.files.write({guard.path: encode_guard(_expired(guard)) for guard in guards})
+
+
+def repair(newest: CatalogSnapshot) -> list[str]:
+    """Write the newest version's log and the hint where they are missing or wrong, and say so."""
+    files, guard = newest.files, newest.guard
+    done: list[str] = []
+    if guard.log is not None and not files.store.exists(guard.log_path):
+        files.logged = ""
+        finish_log(files, guard)
+        done.append(f"{guard.log_path} was missing; DeltaCAT sees version {guard.version} now")
+    (hint,) = files.store.read_many([HINT_PATH])
+    if not guard.is_foreign and hint != encode_hint(guard.version):
+        files.store.put(HINT_PATH, encode_hint(guard.version))
+        before = "was missing" if hint is None else "named another version"
+        done.append(f"{HINT_PATH} {before}; it says now that version {guard.version} is the newest")
+    return done
+
+
+def _expired(guard: Guard) -> Guard:
+    return replace(guard, root=Node(), written=(), log=None, is_expired=True)

@@ -1,0 +1,70 @@
+"""Every rule that a version of a catalog can break, checked in every file that it reaches."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from mangrove.betree.search import scan
+from mangrove.betree.verify import verify
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
+from mangrove.layouts.deltacat.foreign import logged_transactions
+from mangrove.layouts.deltacat.index import SHAPE, read_named, read_stored
+from mangrove.layouts.deltacat.keys import folder_of, locator_of_below, object_key, range_of_kind
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.metastore import Problem
+from mangrove.model.locators import Kind
+
+__all__ = ["problems"]
+
+_BODIES_AT_ONCE = 256
+_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
+
+
+def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield each rule that the version breaks; damage hides only what lies below it."""
+    files = CatalogFiles(snapshot.files.store, snapshot.files.revision)
+    fresh = CatalogSnapshot(files, snapshot.guard)
+    path = snapshot.guard.path
+    try:
+        for broken in verify(fresh.guard.root, SHAPE, fresh.read_nodes):
+            yield Problem(broken.pointer or path, broken.rule)
+        wanted = list(_wanted(fresh))
+    except FormatError as error:
+        yield Problem(path, str(error))
+        return
+    logged = logged_transactions(files)
+    for one in wanted:
+        if one.stored.transaction not in logged:
+            yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
+    bodies = iter(wanted)
+    while batch := list(islice(bodies, _BODIES_AT_ONCE)):
+        yield from _body_problems(files, batch)
+
+
+def _wanted(snapshot: CatalogSnapshot) -> Iterator[Wanted]:
+    """Yield every revision that the index leads to."""
+    for kind in Kind:
+        if kind is Kind.LAKEHOUSE:
+            continue
+        first, end = range_of_kind(kind)
+        for key, value in scan(snapshot.guard.root, first, end, snapshot.read_nodes):
+            if kind not in _NAMED:
+                yield Wanted(kind, folder_of(locator_of_below(key)), read_stored(value))
+                continue
+            folder = read_named(value).folder
+            stored = snapshot.stored_at(object_key(folder))
+            if stored is None:
+                raise FormatError(f"the index leads from a name to {folder}, of which it has no revision")
+            yield Wanted(kind, folder, stored)
+
+
+def _body_problems(files: CatalogFiles, wanted: list[Wanted]) -> Iterator[Problem]:
+    try:
+        files.bodies(wanted)
+    except FormatError as error:
+        if len(wanted) == 1:
+            yield Problem(files.path_of(wanted[0]), str(error))
+            return
+        half = len(wanted) // 2
+        yield from _body_problems(files, wanted[:half])
+        yield from _body_problems(files, wanted[half:])

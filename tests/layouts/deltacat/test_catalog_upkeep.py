@@ -1,0 +1,227 @@
+"""What maintenance needs of the DeltaCAT layout: rollback, differences, expiry, garbage, problems and repair."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.paths import HINT_PATH, OURS, guard_path
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.staging import stage
+from mangrove.metastore import Changes, Isolation, Snapshot, Upkeep
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.metastore_contract import delta_at, put
+
+PARTITION = PartitionLocator("n", "t", 1, "s", "p")
+ORDERS = TableLocator("sales", "orders")
+SALES = NamespaceLocator("sales")
+
+
+@pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
+def revision(request: pytest.FixtureRequest) -> Revision:
+    assert isinstance(request.param, Revision)
+    return request.param
+
+
+@pytest.fixture
+def effects() -> Effects:
+    return repeatable_effects(MemoryStore())
+
+
+@pytest.fixture
+def catalog(effects: Effects, revision: Revision) -> CatalogMetastore:
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
+    put(
+        catalog,
+        catalog.latest(),
+        (SALES, Namespace("n", "sales")),
+        (ORDERS, Table("t", "n", "orders")),
+        (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
+        (StreamLocator("n", "t", 1, "s"), Stream("s")),
+        (PARTITION, Partition("p")),
+        (ViewLocator("sales", "daily"), View("v", "daily", "select 1")),
+    )
+    return catalog
+
+
+def _everything(catalog: CatalogMetastore, snapshot: Snapshot) -> dict[Locator, Object]:
+    return {way: value for kind in Kind if kind is not Kind.LAKEHOUSE for way, value in catalog.objects(snapshot, kind)}
+
+
+def _changed(catalog: CatalogMetastore, before: int, after: int) -> dict[Locator, tuple[Object | None, Object | None]]:
+    found = catalog.differences(catalog.at_version(before), catalog.at_version(after))
+    return {one.locator: (one.before, one.after) for one in found}
+
+
+def test_it_offers_what_maintenance_needs(catalog: CatalogMetastore) -> None:
+    upkeep: Upkeep = catalog
+    assert [line.version for line in upkeep.kept()] == [0, 1]
+
+
+def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMetastore) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1), (TableLocator("sales", "x"), Table("x", "n", "x")))
+    put(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description="new")))
+    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("sales", "x")]))
+    versions = range(catalog.latest().version + 1)
+    for before in versions:
+        for after in versions:
+            old = _everything(catalog, catalog.at_version(before))
+            new = _everything(catalog, catalog.at_version(after))
+            expected = {
+                way: (old.get(way), new.get(way)) for way in old.keys() | new.keys() if old.get(way) != new.get(way)
+            }
+            assert _changed(catalog, before, after) == expected
+            assert list(_changed(catalog, before, after)) == sorted(expected)
+
+
+def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMetastore) -> None:
+    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES]))
+    changed = _changed(catalog, 1, 2)
+    assert set(changed) == {
+        SALES,
+        ORDERS,
+        ViewLocator("sales", "daily"),
+        NamespaceLocator("shop"),
+        TableLocator("shop", "orders"),
+        ViewLocator("shop", "daily"),
+    }
+    assert changed[ORDERS] == (Table("t", "n", "orders"), None)
+
+
+def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1), delta_at(PARTITION, 2))
+    target = catalog.latest()
+    wanted = _everything(catalog, target)
+    put(catalog, catalog.latest(), deletes=frozenset([ORDERS, delta_at(PARTITION, 1)[0]]))
+    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES]))
+    put(catalog, catalog.latest(), (ORDERS.parent, Namespace("m", "sales")), (ORDERS, Table("u", "m", "orders")))
+    put(catalog, catalog.latest(), delta_at(PARTITION, 3), settings=LakehouseSettings(name="changed"))
+    before = catalog.latest()
+    after = catalog.roll_back(target, Changes("undo", message="undo"))
+    assert _everything(catalog, after) == wanted
+    assert after.settings == target.settings
+    assert (after.version, after.commit.rolled_back_from) == (before.version + 1, before.version)
+    bare = MemoryStore()
+    for entry in effects.store.list():
+        if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+            bare.put(entry.path, effects.store.read(entry.path))
+    seen = open_catalog(repeatable_effects(bare))
+    views = {way for way in wanted if way.kind is Kind.VIEW}
+    assert _everything(seen, seen.latest()) == {way: value for way, value in wanted.items() if way not in views}
+    assert _everything(catalog, catalog.roll_back(before, Changes("redo"))) == _everything(catalog, before)
+
+
+def test_a_rollback_contests_whatever_is_being_committed(catalog: CatalogMetastore) -> None:
+    base = catalog.latest()
+    catalog.roll_back(catalog.at_version(0), Changes("undo"))
+    with pytest.raises(ConflictError, match="rolled back"):
+        put(catalog, base, (NamespaceLocator("other"), Namespace("o", "other")))
+    with pytest.raises(InvalidInputError, match="nothing else"):
+        catalog.roll_back(base, Changes("undo", deletes=frozenset([SALES])))
+
+
+def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    old = catalog.at_version(1)
+    for position in range(1, 6):
+        put(catalog, catalog.latest(), delta_at(PARTITION, position))
+    newest = _everything(catalog, catalog.latest())
+    catalog.expire([0, 2, 3])
+    for found in (catalog, open_catalog(repeatable_effects(effects.store, first_id=10**6))):
+        assert [line.version for line in found.kept()] == [1, 4, 5, 6]
+        assert _everything(found, found.latest()) == newest
+        with pytest.raises(NotFoundError, match="version 2"):
+            found.at_version(2)
+    with pytest.raises(ConflictError, match="expired"):
+        put(catalog, old, delta_at(PARTITION, 1))
+    assert effects.store.exists(guard_path(2))
+    with pytest.raises(InvalidInputError, match="newest"):
+        catalog.expire([6])
+    with pytest.raises(NotFoundError, match="99"):
+        catalog.expire([99])
+
+
+def _vacuum(catalog: CatalogMetastore, effects: Effects, versions: Iterable[int]) -> list[str]:
+    """Delete the garbage, as maintenance does when its grace time is over."""
+    needed = set(catalog.files_of([catalog.at_version(version) for version in versions]))
+    garbage = [entry.path for entry in effects.store.list() if catalog.owns(entry.path) and entry.path not in needed]
+    effects.store.delete_many(garbage)
+    return garbage
+
+
+def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: CatalogMetastore, effects: Effects) -> None:
+    crashed = Changes("x", puts=dict([delta_at(PARTITION, 1)]), deletes=frozenset([ORDERS]))
+    staged = stage(catalog.latest(), crashed, "1800000009999_crashed")
+    effects.store.put_many(staged.files)
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    before = _everything(catalog, catalog.latest())
+    kept = [line.version for line in catalog.kept()]
+    assert set(_vacuum(catalog, effects, kept)) == set(staged.files)
+    reopened = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    assert _everything(reopened, reopened.latest()) == before
+    assert list(reopened.problems(reopened.latest())) == []
+    assert _vacuum(reopened, effects, kept) == []
+
+
+def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    for position in range(1, 400):
+        put(catalog, catalog.latest(), delta_at(PARTITION, position))
+    newest = catalog.latest()
+    catalog.expire(range(newest.version))
+    garbage = _vacuum(catalog, effects, [newest.version])
+    assert garbage
+    assert all(path.startswith("mangrove/node/") for path in garbage)
+    reopened = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    assert len(list(reopened.latest().children(Kind.DELTA, PARTITION))) == 399
+    assert list(reopened.problems(reopened.latest())) == []
+
+
+def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: CatalogMetastore, effects: Effects) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    newest = catalog.latest()
+    assert list(catalog.problems(newest)) == []
+    (path,) = [entry.path for entry in effects.store.list("n/t/1/s/p/1/")]
+    data = effects.store.read(path)
+    effects.store.put(path, data[:-5])
+    assert [problem.path for problem in catalog.problems(newest)] == [path]
+    effects.store.delete_many([path])
+    assert [problem.path for problem in catalog.problems(newest)] == [path]
+    fresh = open_catalog(repeatable_effects(effects.store, first_id=10**6)).latest()
+    with pytest.raises(FormatError, match="missing"):
+        list(fresh.children(Kind.DELTA, PARTITION))
+    effects.store.put(path, data)
+    effects.store.delete_many([newest.guard.log_path])
+    assert {problem.rule.split(" is ")[-1] for problem in catalog.problems(newest)} == {"not in the log"}
+
+
+def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetastore, effects: Effects) -> None:
+    assert catalog.repair() == []
+    newest = catalog.latest()
+    effects.store.delete_many([newest.guard.log_path])
+    effects.store.put(HINT_PATH, b"77")
+    assert len(catalog.repair()) == 2
+    assert catalog.repair() == []
+    assert list(catalog.problems(newest)) == []
+    assert effects.store.read(HINT_PATH) == b"1"
+    catalog.commit(newest, Changes("x", deletes=frozenset([ORDERS])), Isolation.SNAPSHOT)
