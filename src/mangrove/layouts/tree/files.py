@@ -9,7 +9,8 @@ from mangrove.layouts.tree.definition_codec import DefinitionCodec, ObjectRead, 
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import Revision
-from mangrove.model.locators import Locator
+from mangrove.layouts.tree.seal import unsealed
+from mangrove.model.locators import Kind, Locator
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
 from mangrove.storage.recent import Recent
@@ -71,7 +72,7 @@ class TreeFiles:
         settings = self._settings.get(path)
         if settings is None:
             (data,) = self._read([path])
-            settings = codec.settings_of(data, path)
+            settings = codec.settings_of(unsealed(data, Kind.LAKEHOUSE, path), path)
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
 
@@ -95,7 +96,7 @@ class TreeFiles:
             return held.read
         data = data if held is None else held.data
         assert data is not None
-        definition = _Definition(data, locator, codec.read(locator, data, pointer))
+        definition = _Definition(data, locator, codec.read(locator, unsealed(data, locator.kind, pointer), pointer))
         self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
         return definition.read
 

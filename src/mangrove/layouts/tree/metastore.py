@@ -17,6 +17,7 @@ from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
 from mangrove.layouts.tree.rebuilding import built, entries_in
 from mangrove.layouts.tree.revision import NEWER, Revision
 from mangrove.layouts.tree.root import Root, shape_of, system_after
+from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles
 from mangrove.layouts.tree.upkeep_differences import Birthplaces, differences, objects
@@ -227,7 +228,7 @@ def create_tree(
         raise _already_there(effects)
     files = TreeFiles(effects.store)
     path = lakehouse_definition_path(effects.new_id())
-    effects.store.put(path, encode_definition(settings))
+    effects.store.put(path, sealed(encode_definition(settings), Kind.LAKEHOUSE))
     system = system_after(None, changes, path, KeyNames(), effects.now_millis())
     empty = Root(0, Node(), system, revision, KeyNames())
     root = replace(empty, node=built(effects, files, empty, settings, entries))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from mangrove.betree.build import stored
 from mangrove.betree.edit import apply
 from mangrove.betree.node import Message, Node
-from mangrove.errors import NotFoundError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.contest import Keys
+from mangrove.layouts.tree.definition_codec import own_name_of
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.key_names import KeyNames
 from mangrove.layouts.tree.node_file import encode_node
@@ -15,10 +16,11 @@ from mangrove.layouts.tree.paths import definition_path, lakehouse_definition_pa
 from mangrove.layouts.tree.pointers import inline_pointer
 from mangrove.layouts.tree.revision import CREATED_AT_MILLIS
 from mangrove.layouts.tree.root import Root, shape_of, system_after
+from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
-from mangrove.model.objects import Delta, Namespace
+from mangrove.model.objects import Delta, Namespace, Object
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["NodeFiles", "Staged", "compression_of", "next_root", "stage"]
@@ -52,7 +54,7 @@ def stage(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> St
     pointers: dict[Locator, str] = {}
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
-        _check_names(locator, settings)
+        _check_names(locator, value, settings)
         # A delta's tree key says its position, and a rebase may change it.
         placeless = replace(value, position=None) if isinstance(value, Delta) else value
         data = encode_definition(placeless, base.carried(locator))
@@ -62,12 +64,12 @@ def stage(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> St
             pointer = definition_path(
                 locator.kind, [str(name) for name in names], new_id(), settings.file_path_max_size_bytes
             )
-            files[pointer] = data
+            files[pointer] = sealed(data, locator.kind)
         pointers[locator] = pointer
     settings_path = None
     if changes.settings is not None:
         settings_path = lakehouse_definition_path(new_id())
-        files[settings_path] = encode_definition(changes.settings, base.carried_settings)
+        files[settings_path] = sealed(encode_definition(changes.settings, base.carried_settings), Kind.LAKEHOUSE)
     return Staged(changes, pointers, settings_path, files)
 
 
@@ -80,7 +82,10 @@ def _inline_bytes_max(settings: LakehouseSettings) -> int:
     return int(text) if text.isdecimal() else settings.file_path_max_size_bytes
 
 
-def _check_names(locator: Locator, settings: LakehouseSettings) -> None:
+def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -> None:
+    name = own_name_of(value)
+    if name is not None and name != locator.parts[-1]:
+        raise InvalidInputError(f"{name!r} is the name or id of what is put at {locator}: both must say the same")
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
 

@@ -43,19 +43,22 @@ _ANY_NAMESPACE_ID = "any"
 def problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
     """Yield each rule that the version breaks; damage hides only what lies below it."""
     store = snapshot.files.store
+    path = snapshot.root.path
     try:
         root = read_root(store, snapshot.root.revision.roots, snapshot.version)
         if root is None or root.is_expired:
-            yield Problem(snapshot.root.path, "the version has expired, and its files may be gone")
+            yield Problem(path, "the version has expired, and its files may be gone")
             return
+        path = root.definition_path or path
         fresh = TreeSnapshot(TreeFiles(store), root)
     except FormatError as error:
-        yield Problem(snapshot.root.path, str(error))
+        yield Problem(path, str(error))
         return
     yield from _root_problems(fresh)
     nodes = _Nodes(fresh)
-    for broken in verify(root.node, shape_of(fresh.settings), nodes.read):
-        yield Problem(broken.pointer or root.path, broken.rule)
+    for broken in verify(root.node, shape_of(fresh.settings), nodes.read_or_loop):
+        if broken.pointer not in nodes.broken:
+            yield Problem(broken.pointer or root.path, broken.rule)
     yield from nodes.problems
     yield from _Objects(fresh, nodes).problems()
 
@@ -85,7 +88,7 @@ def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
 
 
 class _Nodes:
-    """Reads nodes from storage, siblings together; one that cannot be read is a problem and counts as an empty leaf."""
+    """Reads nodes from storage, siblings together; a broken one is a problem, and counts as an empty leaf."""
 
     def __init__(self, snapshot: TreeSnapshot) -> None:
         self._store = snapshot.files.store
@@ -93,12 +96,21 @@ class _Nodes:
         self._revisions = revisions_named(snapshot.root.revision.roots)
         self._siblings: dict[str, tuple[str, ...]] = {}
         self._ahead: dict[str, Node] = {}
-        self._broken: set[str] = set()
+        self._root_path = snapshot.root.path
+        self.broken: set[str] = set()
         self.problems: list[Problem] = []
         self._announce(snapshot.root.node)
 
     def read(self, pointers: Sequence[str]) -> list[Node]:
         return [self._read(pointer) for pointer in pointers]
+
+    def read_or_loop(self, pointers: Sequence[str]) -> list[Node]:
+        """Return the nodes, with one that leads to itself for a broken one: `verify` must not take it for a leaf."""
+        nodes = self.read(pointers)
+        return [
+            Node((), (), (pointer,)) if pointer in self.broken else node
+            for pointer, node in zip(pointers, nodes, strict=True)
+        ]
 
     def _read(self, pointer: str) -> Node:
         if pointer not in self._ahead:
@@ -135,7 +147,9 @@ class _Nodes:
             return Node()
         size_max = self._settings.node_file_max_size_bytes
         if len(data) > size_max:
-            self._note(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
+            self.problems.append(
+                Problem(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
+            )
         try:
             return decode_node(data, pointer, self._revisions, order=self._settings.order).node
         except FormatError as error:
@@ -143,9 +157,9 @@ class _Nodes:
             return Node()
 
     def _note(self, pointer: str, rule: str) -> None:
-        if pointer not in self._broken:
-            self._broken.add(pointer)
-            self.problems.append(Problem(pointer, rule))
+        if pointer not in self.broken:
+            self.broken.add(pointer)
+            self.problems.append(Problem(pointer or self._root_path, rule))
 
 
 class _Objects:
@@ -206,7 +220,7 @@ class _Objects:
 
     def _place_problems(self, locator: Locator, pointer: str) -> Iterator[Problem]:
         path = self._path(pointer)
-        if path == pointer:
+        if not pointer.startswith("data:"):
             try:
                 self._snapshot.settings.check_file_path(pointer)
             except InvalidInputError as error:
@@ -249,4 +263,4 @@ class _Objects:
         return [*left[0], *right[0]], [*left[1], *right[1]]
 
     def _path(self, pointer: str) -> str:
-        return self._snapshot.root.path if pointer.startswith("data:") else pointer
+        return self._snapshot.root.path if not pointer or pointer.startswith("data:") else pointer

@@ -18,9 +18,11 @@ from mangrove.layouts.tree.paths import lakehouse_definition_path
 from mangrove.layouts.tree.rebuilding import built, entries_in
 from mangrove.layouts.tree.revision import ROLLBACK_FROM_ROOT
 from mangrove.layouts.tree.root import Root, system_after
+from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
 from mangrove.metastore import Changes
+from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["roll_back"]
@@ -75,5 +77,5 @@ def _definition_path(
         if settings == known.settings:
             return known.root.definition_path
     path = lakehouse_definition_path(effects.new_id())
-    files.write({path: encode_definition(settings, to.carried_settings)})
+    files.write({path: sealed(encode_definition(settings, to.carried_settings), Kind.LAKEHOUSE)})
     return path
