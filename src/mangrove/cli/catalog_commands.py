@@ -111,8 +111,8 @@ def show_command(session: Session, lake: str, name: str | None, at: str | None) 
     "create",
     "mangrove create ./lake sales --property owner=ana\n"
     "mangrove create ./lake sales.orders --key id --partition-by 'days(ts)' \\\n"
-    "    --schema 'id bigint not null, amount decimal(10,2), ts timestamp'\n"
-    "mangrove create ./lake sales.daily --view 'select count(*) from sales.orders'",
+    "    --schema 'id bigint, amount decimal(10,2), ts timestamp'\n"
+    "mangrove create ./lake sales.daily --view 'select 1 as one'",
 )
 @click.argument("name")
 @click.option("--schema", help="The columns of a table as SQL text, or @FILE that holds it.")

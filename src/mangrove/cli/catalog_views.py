@@ -69,20 +69,16 @@ def namespaces_view(namespaces: Sequence[NamespaceFacts]) -> RenderableType:
     """Return a list of namespaces."""
     if not namespaces:
         return Text("no namespaces: make one with `mangrove create LAKE NAMESPACE`", style="dim")
-    table = list_table("namespace", "description", "properties")
-    for namespace in namespaces:
-        table.add_row(Text(namespace.name, style="cyan"), namespace.description or "", _pairs(namespace.properties))
-    return table
+    rows = [(one.name, one.description or "", _pairs(one.properties)) for one in namespaces]
+    return _listed(("namespace", "description", "properties"), rows)
 
 
 def entries_view(namespace: str, entries: Sequence[EntryFacts]) -> RenderableType:
     """Return a list of tables and views."""
     if not entries:
         return Text(f"no tables or views in {namespace}", style="dim")
-    table = list_table("name", "kind", "format", "description")
-    for entry in entries:
-        table.add_row(Text(entry.name, style="cyan"), entry.kind, entry.format, entry.description or "")
-    return table
+    rows = [(one.name, one.kind, one.format, one.description or "") for one in entries]
+    return _listed(("name", "kind", "format", "description"), rows)
 
 
 def lake_view(lake: LakeFacts) -> RenderableType:
@@ -147,6 +143,15 @@ def view_view(view: ViewFacts) -> RenderableType:
         ("dialect", view.dialect),
     ]
     return Group(facts_table(facts), Text(""), Text(view.sql))
+
+
+def _listed(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return rows under their headings, without the columns in which nothing stands."""
+    used = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    table = list_table(*(headings[place] for place in used))
+    for row in rows:
+        table.add_row(*(Text(row[place], style="cyan" if place == 0 else "") for place in used))
+    return table
 
 
 def _columns_table(columns: Sequence[ColumnFacts]) -> Table:

@@ -25,7 +25,18 @@ COMMANDS = {
     "create": ("catalog_commands", "Make a namespace, a table (its name has a dot) or a view."),
     "rename": ("catalog_commands", "Give a namespace, a table or a view another name."),
     "drop": ("catalog_commands", "Drop a namespace, a table or a view."),
-    "completion": ("completion_command", "Print the script that completes commands in a shell."),
+    "log": ("history_commands", "Show the versions, newest first."),
+    "diff": ("history_commands", "Show what changed between two versions."),
+    "rollback": ("history_commands", "Make an earlier version the newest."),
+    "export": ("history_commands", "Give a version a name that keeps it."),
+    "expire": ("upkeep_commands", "Forget versions that are older than the lakehouse keeps them."),
+    "vacuum": ("upkeep_commands", "Delete the files that no version needs."),
+    "compact": ("upkeep_commands", "Write the catalog's tree anew."),
+    "check": ("upkeep_commands", "Look for broken rules in every file that the versions reach."),
+    "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
+    "inspect": ("file_commands", "Print any file of either layout as text."),
+    "tree": ("file_commands", "Draw the tree that holds the catalog."),
+    "completion": ("completion_command", "Print the script that completes commands and options in a shell."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 

@@ -29,4 +29,5 @@ def console_on(stream: TextIO) -> Console:
 
 def draw(drawing: RenderableType) -> None:
     """Show an answer to a person."""
-    console_on(sys.stdout).print(drawing)
+    # A sentence is left to the terminal to break, so that a path in it can be copied whole.
+    console_on(sys.stdout).print(drawing, soft_wrap=isinstance(drawing, str))

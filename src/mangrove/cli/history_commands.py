@@ -1,0 +1,157 @@
+"""The commands about versions: log, diff, rollback, export."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from mangrove.cli.changed import ChangedFacts, changed_facts, table_ids_below
+from mangrove.cli.command import lake_command
+from mangrove.cli.facts import as_json, time_text
+from mangrove.cli.history_views import changed_view, graph_view, log_view
+from mangrove.cli.session import Session
+from mangrove.cli.timeline import ROLLED_BACK_TO, target_of
+from mangrove.cli.upkeep import maintained
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.export import ExportMode, drop_export, export, pin
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.json_form import Json
+from mangrove.model.locators import Kind
+from mangrove.model.objects import Table
+from mangrove.transaction.history import HistoryLine
+
+__all__ = ["diff_command", "export_command", "log_command", "rollback_command"]
+
+
+@lake_command("log", "mangrove log ./lake --limit 5\nmangrove log ./lake --graph")
+@click.option("--graph", is_flag=True, help="Draw the timeline, with what rollbacks took back beside it.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many versions.")
+@click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="Only versions before this one.")
+def log_command(session: Session, lake: str, graph: bool, limit: int, before: int | None) -> None:
+    """Show the versions, newest first: when each was committed, by whom and why."""
+    lines = list(session.open(lake).history(before=before, limit=limit))
+    session.answer([_line_json(line) for line in lines], lambda: (graph_view if graph else log_view)(lines))
+
+
+@lake_command("diff", "mangrove diff ./lake 41 45\nmangrove diff ./lake 2026-11-01")
+@click.argument("before", metavar="FROM")
+@click.argument("after", required=False, metavar="[TO]")
+def diff_command(session: Session, lake: str, before: str, after: str | None) -> None:
+    """Show what changed between two versions: tables, columns, rows and bytes.
+
+    FROM and TO are versions, times or names of exports; TO is the newest version
+    unless it is given.
+    """
+    opened = session.open(lake)
+    newer = opened.reading() if after is None else opened.snapshot_at(after)
+    with session.watching("comparing versions"):
+        found = _changed(opened, opened.snapshot_at(before), newer)
+    session.answer(as_json(found), lambda: changed_view(found))
+
+
+@lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
+@click.argument("to")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--message", help="What the history shall say about it.")
+def rollback_command(session: Session, lake: str, to: str, dry_run: bool, message: str | None) -> None:
+    """Make an earlier version the newest: a version, a time or the name of an export.
+
+    Nothing is lost by it: what is taken back stays in the history, and can be
+    rolled back to in turn.
+    """
+    opened = session.open(lake)
+    target, newest = opened.snapshot_at(to), opened.reading()
+    if dry_run:
+        found = _changed(opened, newest, target)
+        session.answer({"dry_run": True, "changes": as_json(found)}, lambda: changed_view(found))
+        return
+    if target.version == newest.version:
+        raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")
+    changes = Changes(
+        opened.new_id(),
+        message=message or f"roll back to version {target.version}",
+        properties={ROLLED_BACK_TO: str(target.version)},
+    )
+    made = maintained(opened).upkeep.roll_back(target, changes)
+    session.answer(
+        {"version": made.version, "to": target.version, "rolled_back_from": made.commit.rolled_back_from},
+        lambda: (
+            f"version {made.version} holds what version {target.version} held; "
+            f"what was taken back is version {made.commit.rolled_back_from}"
+        ),
+    )
+
+
+@lake_command(
+    "export",
+    "mangrove export ./lake year-end --to s3://archive/lake\n"
+    "mangrove export ./lake before-migration --at 41     # only a name\n"
+    "mangrove export ./lake year-end --drop",
+)
+@click.argument("name")
+@click.option(
+    "--to", "destination", metavar="URI", help="Where the copy goes; without it the version only gets a name."
+)
+@click.option("--at", metavar="WHEN", help="Which version: a number or a time.  [default: the newest]")
+@click.option(
+    "--mode", type=click.Choice([mode.value for mode in ExportMode]), default="full", show_default=True,
+    help="How much is copied.",
+)  # fmt: skip
+@click.option("--table", "tables", multiple=True, help="A table or namespace of a partial export.")
+@click.option("--drop", is_flag=True, help="Forget the name, so that its version may expire.")
+def export_command(
+    session: Session, lake: str, name: str, destination: str | None, at: str | None, mode: str, tables: Sequence[str],
+    drop: bool,
+) -> None:  # fmt: skip
+    """Give a version a name that keeps it, and copy it to another place with --to."""
+    if drop and (destination or at or tables):
+        raise InvalidInputError("--drop forgets a name and copies nothing: give the name alone")
+    opened = session.open(lake)
+    kept = maintained(opened)
+    if drop:
+        dropped = drop_export(kept, name)
+        session.answer({"dropped": asdict(dropped)}, lambda: f"the export {dropped} is forgotten")
+        return
+    version = None if at is None else opened.snapshot_at(at).version
+    if destination is None:
+        pinned = pin(kept, name, version)
+        session.answer(
+            {"export": asdict(pinned)}, lambda: f"version {pinned.version} is called {name} and will be kept"
+        )
+        return
+    with session.watching("exporting") as watch:
+        report = export(
+            kept, session.store(destination), name, version=version, mode=ExportMode(mode), tables=tables, watch=watch
+        )
+    session.answer({**asdict(report), "mode": report.mode.value}, lambda: str(report))
+
+
+def _changed(lake: Lakehouse, before: Snapshot, after: Snapshot) -> ChangedFacts:
+    upkeep = maintained(lake).upkeep
+    differences = list(upkeep.differences(before, after))
+    wanted = table_ids_below(differences)
+    names: dict[str, str] = {}
+    if wanted:
+        for locator, value in upkeep.objects(after, Kind.TABLE):
+            if isinstance(value, Table) and value.id in wanted:
+                names[value.id] = str(locator)
+                if len(names) == len(wanted):
+                    break
+    is_changed = before.settings != after.settings
+    return changed_facts(before.version, after.version, differences, names, settings_changed=is_changed)
+
+
+def _line_json(line: HistoryLine) -> Json:
+    return {
+        "version": line.version,
+        "created_at": time_text(line.created_at_millis),
+        "message": line.message,
+        "author": line.author,
+        "rolled_back_from": line.rolled_back_from,
+        "rolled_back_to": target_of(line),
+        "transactions": [
+            {"id": one.id, "message": one.message, "author": one.author, "properties": dict(one.properties)}
+            for one in line.transactions
+        ],
+    }

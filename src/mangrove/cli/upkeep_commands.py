@@ -1,0 +1,131 @@
+"""The commands that keep a lakehouse in order: expire, vacuum, compact, check, upgrade."""
+
+from dataclasses import asdict
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mangrove.cli.command import lake_command
+from mangrove.cli.session import Session
+from mangrove.cli.upkeep import maintained
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.moments import millis_of_duration
+from mangrove.maintenance.check import CheckReport, check
+from mangrove.maintenance.expiry import expire
+from mangrove.maintenance.vacuum import VacuumReport, vacuum
+from mangrove.metastore import Changes
+from mangrove.storage.probe import ProbedCreates, probe_creates
+
+__all__ = ["check_command", "compact_command", "expire_command", "upgrade_command", "vacuum_command"]
+
+_PATHS_SHOWN = 20
+_PROBE_THREADS, _PROBE_KEYS = 16, 50
+
+
+@lake_command("expire", "mangrove expire ./lake --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only say which versions would go.")
+@click.option("--alone", is_flag=True, help="Promise that nobody else reads or writes meanwhile.")
+def expire_command(session: Session, lake: str, dry_run: bool, alone: bool) -> None:
+    """Forget versions that are older than the lakehouse keeps them; exports stay.
+
+    What only they needed becomes garbage, which `mangrove vacuum` deletes.
+    """
+    kept = maintained(session.open(lake))
+    with session.watching("expiring versions") as watch:
+        report = expire(kept, dry_run=dry_run, alone=alone, watch=watch)
+    session.answer({**asdict(report), "versions": list(report.versions)}, lambda: str(report))
+
+
+@lake_command("vacuum", "mangrove vacuum ./lake --dry-run\nmangrove vacuum ./lake --grace 3d")
+@click.option("--dry-run", is_flag=True, help="Only say which files would go.")
+@click.option("--grace", metavar="DURATION", help="Leave files that are younger than this.  [default: 1d]")
+@click.option("--alone", is_flag=True, help="Promise that nobody else writes meanwhile: then age does not count.")
+def vacuum_command(session: Session, lake: str, dry_run: bool, grace: str | None, alone: bool) -> None:
+    """Delete the files that no version needs."""
+    grace_millis = None if grace is None else millis_of_duration(grace)
+    kept = maintained(session.open(lake))
+    with session.watching("looking for garbage") as watch:
+        report = vacuum(kept, dry_run=dry_run, grace_millis=grace_millis, alone=alone, watch=watch)
+    session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
+
+
+@lake_command("compact", "mangrove compact ./lake --stats")
+def compact_command(session: Session, lake: str) -> None:
+    """Write the catalog's tree anew: full nodes, empty write buffers, the same content."""
+    opened = session.open(lake)
+    compact = getattr(opened.metastore, "compact", None)
+    if compact is None:
+        raise InvalidInputError(f"{opened.uri} is in the {opened.layout} layout, whose tree needs no compaction")
+    with session.watching("compacting the tree"):
+        version = compact(Changes(opened.new_id(), message="compact the tree")).version
+    session.answer({"version": version}, lambda: f"version {version} holds the same in a compact tree")
+
+
+@lake_command("check", "mangrove check ./lake\nmangrove check s3://bucket/lake --store")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Look at N of the versions only.")
+@click.option("--repair", is_flag=True, help="Mend what cannot be wrong to mend, then check.")
+@click.option("--store", "probes", is_flag=True, help="Race on the store: does exactly one of many writers win?")
+def check_command(session: Session, lake: str, sample: int | None, repair: bool, probes: bool) -> None:
+    """Look for broken rules in every file that the versions reach.
+
+    The exit code is 1 if any is found. With --store the store itself is tested
+    instead, in a folder of its own that is deleted afterwards.
+    """
+    if probes:
+        _probe(session, lake)
+        return
+    kept = maintained(session.open(lake))
+    with session.watching("checking") as watch:
+        report = check(kept, sample=sample, repair=repair, watch=watch)
+    session.answer(
+        {**asdict(report), "versions": list(report.versions), "is_sound": report.is_sound}, lambda: _check_view(report)
+    )
+    if not report.is_sound:
+        raise click.exceptions.Exit(1)
+
+
+@lake_command("upgrade", "mangrove upgrade ./lake")
+def upgrade_command(session: Session, lake: str) -> None:
+    """Bring a lakehouse to the newer format revision, by an ordinary commit."""
+    opened = session.open(lake)
+    upgrade = getattr(opened.metastore, "upgrade", None)
+    before = opened.version
+    if upgrade is None:
+        raise InvalidInputError(f"{opened.uri} is in the {opened.layout} layout, which has nothing to be upgraded to")
+    with session.watching("upgrading"):
+        version = upgrade(Changes(opened.new_id(), message="upgrade to the newer format revision")).version
+    said = (
+        f"version {version} is in the newer format revision"
+        if version > before
+        else "the lakehouse is in the newer format revision already"
+    )
+    session.answer({"version": version, "upgraded": version > before}, lambda: said)
+
+
+def _probe(session: Session, lake: str) -> None:
+    folder = f"mangrove-probe-{session.effects(lake).new_id()}"
+    with session.watching("racing for keys"):
+        probed = probe_creates(session.store(lake), _PROBE_THREADS, _PROBE_KEYS, folder)
+    session.answer({**asdict(probed), "is_sound": probed.is_sound}, lambda: _probe_text(probed))
+    if not probed.is_sound:
+        raise click.exceptions.Exit(1)
+
+
+def _probe_text(probed: ProbedCreates) -> str:
+    race = f"{probed.threads} writers raced for each of {probed.keys} keys"
+    if probed.is_sound:
+        return f"{race}: exactly one won each time, so the store is fit for commits"
+    wrong = f"{len(probed.unfair)} had no winner or several, {len(probed.misread)} hold what their winner did not write"
+    return f"{race}: {wrong}. Commits can be lost on this store: do not keep a lakehouse there"
+
+
+def _vacuum_view(report: VacuumReport) -> RenderableType:
+    shown = [Text(path, style="dim") for path in report.paths[:_PATHS_SHOWN]]
+    left = len(report.paths) - len(shown)
+    more = [Text(f"… and {left:,} more: --json has them all", style="dim")] if left > 0 else []
+    return Group(*shown, *more, Text(str(report)))
+
+
+def _check_view(report: CheckReport) -> RenderableType:
+    return Text(str(report), style="green" if report.is_sound else "red")

@@ -1,0 +1,243 @@
+"""What holds for every command: help, JSON, statistics, errors, colours, start-up."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import mangrove
+from mangrove.cli.main import COMMANDS
+from mangrove.cli.main import mangrove as group
+from mangrove.storage.paths import TEMPORARY_PREFIX
+
+CONTEXT = click.Context(group)
+
+
+def spawn(words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    """Start the command as people do."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from mangrove.cli.main import main; main()", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**{name: value for name, value in os.environ.items() if name != "MANGROVE_LAKE"}, **environment},
+    )
+
+
+def ended(words: Sequence[str], **environment: str) -> tuple[int, str, str]:
+    process = spawn(words, **environment)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_shows_an_example_that_fits(run: Any, name: str) -> None:
+    done = run(name, "--help")
+    assert done.code == 0
+    example = done.out.partition("Example:")[2]
+    assert f"mangrove {name}" in example
+    assert "--json" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_says_of_each_command_what_its_help_says(name: str) -> None:
+    command = group.get_command(CONTEXT, name)
+    assert command is not None
+    assert command.name == name
+    sentence = COMMANDS[name][1].rstrip(".")
+    assert (command.help or "").startswith(sentence), (sentence, command.help)
+
+
+def test_the_overview_names_every_command_and_the_version(run: Any) -> None:
+    shown = run("--help").out
+    assert all(f"  {name} " in shown for name in COMMANDS)
+    assert "mangrove, version" in run("--version").out
+    assert (run().code, run("nosuch").code) == (2, 2)
+
+
+def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
+    return {
+        "init": [str(tmp_path / "new")],
+        "ls": [lake],
+        "show": [lake, "sales.orders"],
+        "create": [lake, "more"],
+        "rename": [lake, "more", "moved"],
+        "drop": [lake, "moved"],
+        "log": [lake],
+        "diff": [lake, "1"],
+        "rollback": [lake, "2"],
+        "export": [lake, "kept"],
+        "expire": [lake],
+        "vacuum": [lake],
+        "compact": [lake],
+        "check": [lake],
+        "upgrade": [lake],
+        "inspect": [f"{lake}/_00000000000000000000000000000000.ipc"],
+        "tree": [lake],
+        "completion": ["zsh"],
+    }
+
+
+def test_every_command_answers_in_json_alone_and_counts_its_requests(run: Any, lake: str, tmp_path: Path) -> None:
+    every = every_command(lake, tmp_path)
+    assert set(every) == set(COMMANDS)
+    for name, words in every.items():
+        done = run(name, *words, "--json", "--stats")
+        assert done.code == 0, (name, done.err)
+        assert done.json is not None
+        counted = json.loads(done.err)["storage"]
+        assert (counted["total"] > 0) == (name != "completion"), name
+
+
+def test_every_command_answers_a_person_within_80_columns_and_without_colours(
+    run: Any, lake: str, tmp_path: Path
+) -> None:
+    for name, words in every_command(lake, tmp_path).items():
+        done = run(name, *words)
+        assert (done.code, done.err) == (0, ""), name
+        assert "\x1b" not in done.out
+        if name not in ("completion", "init", "export"):
+            assert max(map(len, done.out.splitlines())) <= 80, name
+
+
+def test_statistics_are_one_line_for_people(run: Any, lake: str) -> None:
+    done = run("ls", lake, "--stats")
+    assert done.err.startswith("storage: ")
+    assert "requests (" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_what_a_killed_writer_left_is_seen_whether_requests_are_counted_or_not(run: Any, lake: str) -> None:
+    (Path(lake) / f"{TEMPORARY_PREFIX}left").write_bytes(b"half")
+    for words in ([], ["--stats"]):
+        found = run("vacuum", lake, "--alone", "--dry-run", "--json", *words).json["paths"]
+        assert found == [f"{TEMPORARY_PREFIX}left"]
+    assert run("vacuum", lake, "--alone", "--stats").code == 0
+    assert not (Path(lake) / f"{TEMPORARY_PREFIX}left").exists()
+
+
+def test_a_missing_lakehouse_is_one_sentence_with_what_to_do(run: Any, tmp_path: Path) -> None:
+    done = run("ls", str(tmp_path / "none"))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+    assert "create one" in done.err
+
+
+def test_an_error_is_a_json_object_for_programs(run: Any, tmp_path: Path) -> None:
+    done = run("ls", str(tmp_path / "none"), "--json")
+    assert json.loads(done.err)["error"] == "NotFoundError"
+    usage = run("ls", "--json", "--nosuch")
+    assert json.loads(usage.err)["exit_code"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("ls",), "MANGROVE_LAKE"),
+        (("ls", "nosuch://x/y"), "scheme"),
+        (("ls", "/tmp/x", "--option", "region"), "key=value"),
+        (("ls", "/tmp/x", "--option", "region=eu"), "no options"),
+        (("log", "/tmp/x", "--limit", "many"), "--help"),
+        (("completion", "tcsh"), "tcsh"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_to_do(run: Any, words: tuple[str, ...], told: str) -> None:
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_environment_can_name_the_lakehouse(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANGROVE_LAKE", lake)
+    assert run("ls", "sales", "--limit", "1", "--json").json[0]["name"] == "sales.orders"
+    assert run("diff", "1", "2", "--json").json["version_after"] == 2
+    assert run("ls", lake, "sales", "--json").json == run("ls", "sales", "--json").json
+    monkeypatch.chdir(lake)
+    assert run("ls", ".", "sales", "--json").json == run("ls", "sales", "--json").json
+
+
+def test_a_relative_folder_is_seen_from_here(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(lake).parent)
+    for place in ("lake", "./lake", "../" + Path(lake).parent.name + "/lake"):
+        assert run("show", place, "--json").json["uri"] == Path(lake).as_uri() + "/"
+
+
+def test_an_error_that_nobody_foresaw_is_a_sentence_too(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("mangrove.cli.session.open_store", broken)
+    done = run("ls", lake)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "ZeroDivisionError: by nothing" in done.err
+
+
+def test_an_interrupted_command_says_so(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mangrove.cli.session.open_store", interrupted)
+    done = run("ls", lake)
+    assert (done.code, "interrupted" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_commands(run: Any, shell: str) -> None:
+    assert "_MANGROVE_COMPLETE" in run("completion", shell).out
+
+
+def test_a_shell_is_offered_the_commands_that_begin_like_that() -> None:
+    code, out, _ = ended([], _MANGROVE_COMPLETE="bash_complete", COMP_WORDS="mangrove ro", COMP_CWORD="1")
+    assert (code, out.split()) == (0, ["plain,rollback"])
+
+
+def imported_by(words: Sequence[str]) -> set[str]:
+    """Return which of the heavy modules a command imports."""
+    code = (
+        "import sys\nfrom mangrove.cli.main import main\n"
+        f"try:\n    main({list(words)!r})\nexcept SystemExit as ended:\n    assert ended.code == 0\n"
+        "heavy = {'obstore', 'pyarrow', 'pyspark', 'google.protobuf', 'rich'}\n"
+        "print('imported:', *sorted(heavy & set(sys.modules)))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return set(answer.stdout.rpartition("imported:")[2].split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert imported_by(["--help"]) == set()
+
+
+def test_a_local_lakehouse_needs_neither_a_cloud_client_nor_spark(lake: str) -> None:
+    assert imported_by(["ls", lake]) & {"obstore", "pyspark"} == set()
+
+
+def test_two_commands_at_once_both_do_their_work(lake: str) -> None:
+    started = [spawn(["create", lake, f"at_once_{number}"]) for number in range(2)]
+    assert [process.communicate(timeout=120) and process.returncode for process in started] == [0, 0]
+    assert {"at_once_0", "at_once_1"} <= {one.name for one in mangrove.open(lake).namespaces()}
+
+
+def test_of_two_commands_that_make_the_same_thing_one_is_told(lake: str) -> None:
+    started = [spawn(["create", lake, "same"]) for _ in range(2)]
+    told = [process.communicate(timeout=120)[1] for process in started]
+    assert sorted(process.returncode for process in started) == [0, 1]
+    assert sum("already" in one for one in told) == 1
+
+
+def test_a_reader_that_has_seen_enough_causes_no_complaint(lake: str) -> None:
+    process = spawn(["log", lake, "--limit", "1"])
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    complaint = process.stderr.read()
+    process.wait(timeout=120)
+    process.stderr.close()
+    assert complaint == ""

@@ -1,0 +1,137 @@
+"""The commands about versions, on a real lakehouse in a folder."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+from mangrove.cli.timeline import ROLLED_BACK_TO, graph_rows
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.transaction.history import HistoryLine, TransactionRecord
+
+
+def line(version: int, to: int | None = None) -> HistoryLine:
+    properties = {} if to is None else {ROLLED_BACK_TO: str(to)}
+    record = TransactionRecord(f"t{version}", properties=properties)
+    return HistoryLine(version, version + 1, (record,), None if to is None else version - 1)
+
+
+def drawn(lines: list[HistoryLine]) -> list[str]:
+    return [f"{row.marks} {'' if row.line is None else row.line.version}".rstrip() for row in graph_rows(lines)]
+
+
+def test_a_timeline_without_rollbacks_is_one_line() -> None:
+    assert drawn([line(2), line(1), line(0)]) == ["● 2", "● 1", "● 0"]
+
+
+def test_what_a_rollback_took_back_stands_beside_the_line() -> None:
+    found = drawn([line(5), line(4, to=1), line(3), line(2), line(1), line(0)])
+    assert found == ["● 5", "● 4", "├─╮", "│ ● 3", "│ ● 2", "├─╯", "● 1", "● 0"]
+
+
+def test_a_rollback_that_was_itself_taken_back_stands_two_lanes_away_and_ends_with_its_lane() -> None:
+    found = drawn([line(5, to=2), line(4, to=0), line(3), line(2), line(1), line(0)])
+    assert found == ["● 5", "├─╮", "│ ● 4", "│ ├─╮", "│ │ ● 3", "│ ├─╯", "├─╯", "● 2", "● 1", "● 0"]
+
+
+def test_the_log_shows_every_version_newest_first(run: Any, lake: str) -> None:
+    found = run("log", lake, "--json").json
+    assert [one["version"] for one in found] == [3, 2, 1, 0]
+    assert found[1]["message"] == "create table sales.orders"
+    assert found[0]["created_at"].endswith("Z")
+    assert "create table sales.orders" in run("log", lake).out
+
+
+def test_the_log_can_be_cut(run: Any, lake: str) -> None:
+    assert [one["version"] for one in run("log", lake, "--limit", "2", "--json").json] == [3, 2]
+    assert [one["version"] for one in run("log", lake, "--before", "2", "--json").json] == [1, 0]
+    assert run("log", lake, "--limit", "0").code == 2
+
+
+def test_a_rollback_brings_back_what_was_dropped_and_shows_in_the_graph(run: Any, lake: str) -> None:
+    run("drop", lake, "sales", "--cascade")
+    done = run("rollback", lake, "3", "--json")
+    assert done.json == {"version": 5, "to": 3, "rolled_back_from": 4}
+    assert run("show", lake, "sales.orders").code == 0
+    graph = run("log", lake, "--graph").out
+    assert "├─╮" in graph
+    assert "│ ●" in graph
+
+
+def test_a_rollback_can_be_looked_at_before(run: Any, lake: str) -> None:
+    done = run("rollback", lake, "1", "--dry-run", "--json")
+    removed = [table["name"] for table in done.json["changes"]["tables"] if table["change"] == "removed"]
+    assert removed == ["sales.orders"]
+    assert mangrove.open(lake).version == 3
+
+
+def test_a_rollback_to_the_newest_version_is_refused(run: Any, lake: str) -> None:
+    assert run("rollback", lake, "3").code == 2
+    assert mangrove.open(lake).version == 3
+
+
+def test_a_diff_shows_namespaces_tables_columns_and_views_that_came(run: Any, lake: str) -> None:
+    found = run("diff", lake, "0", "--json").json
+    assert [(entry["kind"], entry["change"], entry["name"]) for entry in found["entries"]] == [
+        ("namespace", "added", "sales"),
+        ("view", "added", "sales.daily"),
+    ]
+    (table,) = found["tables"]
+    assert (table["change"], table["name"]) == ("added", "sales.orders")
+    assert table["columns"][0]["after"] == "id bigint not null"
+
+
+def test_a_diff_counts_rows_files_and_bytes(run: Any, lake: str) -> None:
+    opened = mangrove.open(lake)
+    opened.create_table("sales.plain", "a int")
+    file = DataFile("data/x.parquet", size_bytes=2048, row_count=7)
+    with opened.transaction() as transaction:
+        transaction.add_delta("sales.plain", [], Delta(DeltaType.APPEND, Manifest((file,))))
+    (table,) = run("diff", lake, "4", "5", "--json").json["tables"]
+    assert (table["name"], table["change"], table["deltas_added"]) == ("sales.plain", "changed", {"append": 1})
+    assert (table["rows_added"], table["files_added"], table["bytes_added"]) == (7, 1, 2048)
+    assert "+ 7 rows, 1 files, 2.0 KiB" in run("diff", lake, "4", "5").out
+    (back,) = run("diff", lake, "5", "4", "--json").json["tables"]
+    assert (back["rows_removed"], back["rows_added"]) == (7, 0)
+    assert run("show", lake, "sales.plain", "--json").json["data"]["rows_written"] == 7
+
+
+def test_a_renamed_table_is_one_change(run: Any, lake: str) -> None:
+    run("rename", lake, "sales.orders", "sales.purchases")
+    (table,) = run("diff", lake, "3", "--json").json["tables"]
+    assert (table["change"], table["name_before"], table["name"]) == ("renamed", "sales.orders", "sales.purchases")
+
+
+def test_a_diff_of_one_version_with_itself_says_that_nothing_differs(run: Any, lake: str) -> None:
+    assert "nothing differs" in run("diff", lake, "2", "2").out
+
+
+@pytest.mark.parametrize("words", [("diff", "99"), ("diff", "1", "99"), ("rollback", "99"), ("ls", "--at", "99")])
+def test_a_version_that_is_not_there_is_named(run: Any, lake: str, words: tuple[str, ...]) -> None:
+    done = run(words[0], lake, *words[1:])
+    assert (done.code, done.out) == (1, "")
+    assert "version 99" in done.err
+
+
+def test_a_time_that_is_none_is_refused(run: Any, lake: str) -> None:
+    done = run("show", lake, "--at", "2026-13-45")
+    assert (done.code, "2026-13-45" in done.err) == (2, True)
+
+
+def test_an_export_opens_as_a_lakehouse_and_keeps_its_version(run: Any, lake: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    done = run("export", lake, "year-end", "--to", copy, "--at", "2", "--json")
+    assert (done.json["export"]["version"], done.json["mode"]) == (2, "full")
+    assert [entry["name"] for entry in run("ls", copy, "sales", "--json").json] == ["sales.orders"]
+    assert run("show", lake, "--json").json["exports"] == {"year-end": 2}
+    assert run("ls", lake, "sales", "--at", "year-end", "--json").json == run("ls", copy, "sales", "--json").json
+
+
+def test_a_version_can_be_named_without_a_copy_and_the_name_forgotten(run: Any, lake: str) -> None:
+    assert run("export", lake, "before", "--at", "1").code == 0
+    assert run("show", lake, "--at", "before", "--json").json["version"] == 1
+    assert run("export", lake, "before", "--drop").code == 0
+    assert run("show", lake, "--at", "before").code == 1
+    assert run("export", lake, "before", "--drop", "--at", "1").code == 2

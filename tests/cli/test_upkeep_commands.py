@@ -1,0 +1,78 @@
+"""The commands that keep a lakehouse in order, on a real lakehouse in a folder."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import mangrove
+
+
+def test_a_sound_lakehouse_passes_the_check(run: Any, lake: str) -> None:
+    done = run("check", lake, "--json")
+    assert (done.code, done.json["is_sound"], done.json["versions_kept"]) == (0, True, 4)
+    assert "no problem" in run("check", lake, "--sample", "2").out
+
+
+def test_a_missing_file_is_found_and_the_exit_code_says_so(run: Any, lake: str) -> None:
+    definitions = [path for path in Path(lake).rglob("*.binpb") if not path.name.startswith("_lakehouse_def")]
+    assert definitions
+    definitions[0].unlink()
+    done = run("check", lake)
+    assert done.code == 1
+    assert definitions[0].name in done.out
+    assert run("check", lake, "--json").json["problems"]
+
+
+def test_a_wrong_hint_is_repaired(run: Any, lake: str, tmp_path: Path) -> None:
+    # A copy, because the last command may still be writing its hint in the background.
+    copy = tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    hint = copy / "_latest_hint.txt"
+    hint.write_text("not a number")
+    done = run("check", str(copy), "--repair")
+    assert done.code == 0
+    assert "repaired" in done.out
+    assert hint.read_text() == "3"
+
+
+def test_a_store_can_be_raced(run: Any, lake: str) -> None:
+    before = sorted(Path(lake).rglob("*"))
+    done = run("check", lake, "--store", "--json")
+    assert (done.code, done.json["is_sound"]) == (0, True)
+    assert [path for path in sorted(Path(lake).rglob("*")) if path.is_file() and path not in before] == []
+
+
+def test_old_versions_expire_and_vacuum_deletes_what_only_they_needed(run: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "lake")
+    assert run("init", place, "--keep", "1ms").code == 0
+    for number in range(6):
+        assert run("create", place, f"n{number}").code == 0
+    assert run("expire", place, "--json").json["versions"] == []
+    told = run("expire", place, "--alone", "--dry-run", "--json")
+    assert told.json["dry_run"] is True
+    assert run("expire", place, "--alone", "--json").json["versions"] == told.json["versions"] == [0, 1, 2, 3]
+    (tmp_path / "lake" / "data").mkdir()
+    (tmp_path / "lake" / "data" / "left.parquet").write_bytes(b"left behind")
+    assert run("vacuum", place, "--json").json["paths"] == []
+    assert "data/left.parquet" in run("vacuum", place, "--alone", "--dry-run").out
+    assert run("vacuum", place, "--alone", "--json").json["paths"] == ["data/left.parquet"]
+    assert run("vacuum", place, "--grace", "soon").code == 2
+    assert mangrove.open(place).version == 6
+
+
+def test_a_compact_tree_holds_the_same_without_messages(run: Any, lake: str) -> None:
+    before = run("ls", lake, "sales", "--json").json
+    assert run("tree", lake, "--json").json["root"]["messages"] > 0
+    assert run("compact", lake, "--json").json == {"version": 4}
+    assert run("ls", lake, "sales", "--json").json == before
+    root = run("tree", lake, "--json").json["root"]
+    assert (root["messages"], root["keys"] > 0) == (0, True)
+
+
+def test_an_older_lakehouse_is_upgraded_once(run: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "lake")
+    run("init", place, "--layout", "tree-older")
+    run("create", place, "sales")
+    assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": True}
+    assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": False}
+    assert [one["name"] for one in run("ls", place, "--json").json] == ["sales"]
