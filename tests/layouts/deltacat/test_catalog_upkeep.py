@@ -225,3 +225,26 @@ def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetast
     assert list(catalog.problems(newest)) == []
     assert effects.store.read(HINT_PATH) == b"1"
     catalog.commit(newest, Changes("x", deletes=frozenset([ORDERS])), Isolation.SNAPSHOT)
+
+
+def test_every_object_has_its_history(catalog: CatalogMetastore, effects: Effects) -> None:
+    for number in range(3):
+        put(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description=f"{number}")))
+    then = catalog.latest()
+    new = TableLocator("sales", "purchases")
+    put(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    for entry in list(effects.store.list("n/t/rev/")):
+        transaction = entry.path.rpartition("_")[0].rpartition("_")[2]
+        effects.store.put(entry.path.replace(f"{transaction}_", "1799999999999999983_"), b"an orphan")
+    newest = catalog.latest()
+    found = catalog.revisions_of(newest, new)
+    assert [(one.number, one.operation) for one in found] == [
+        (1, "create"),
+        *((number, "update") for number in range(2, 6)),
+    ]
+    assert [one.value.name for one in found if isinstance(one.value, Table)] == ["orders"] * 4 + ["purchases"]
+    assert catalog.revisions_of(then, ORDERS) == found[:4]
+    assert catalog.revisions_of(newest, ORDERS) == []
+    put(catalog, newest, delta_at(PARTITION, 1))
+    (only,) = catalog.revisions_of(catalog.latest(), delta_at(PARTITION, 1)[0])
+    assert only.operation == "create"

@@ -12,6 +12,7 @@ from mangrove.layouts.deltacat.commit import commit, commit_first
 from mangrove.layouts.deltacat.files import CatalogFiles
 from mangrove.layouts.deltacat.foreign import foreign_revision
 from mangrove.layouts.deltacat.guard import Guard
+from mangrove.layouts.deltacat.object_history import ObjectRevision, revisions_of
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import SEED, Revision
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
@@ -134,6 +135,10 @@ class CatalogMetastore:
         for snapshot in absorbed:
             self._seen(snapshot)
         return absorbed
+
+    def revisions_of(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
+        """Return the history of one object up to a version, oldest first."""
+        return revisions_of(self._own(snapshot), locator)
 
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""

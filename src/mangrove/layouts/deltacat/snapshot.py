@@ -85,7 +85,7 @@ class CatalogSnapshot:
 
     def bodies(self, locators: Sequence[Locator]) -> list[Body | None]:
         """Return the objects with all fields that their bodies have."""
-        places = [self._wanted(locator) for locator in locators]
+        places = [self.wanted(locator) for locator in locators]
         found = iter(self.files.bodies([place for place in places if place is not None]))
         return [None if place is None else next(found) for place in places]
 
@@ -150,7 +150,8 @@ class CatalogSnapshot:
         found = self.range_of(scan, after)
         return iter(()) if found is None else search.scan(self.guard.root, found.first, found.end, self.read_nodes)
 
-    def _wanted(self, locator: Locator) -> Wanted | None:
+    def wanted(self, locator: Locator) -> Wanted | None:
+        """Return which revision of an object this version has, or None if it has none."""
         key = self.key_of(locator)
         value = None if key is None else self.value_of(key)
         return None if key is None or value is None else self._wanted_at(locator.kind, locator, Entry(key, value))
