@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pytest
 
+from mangrove.effects import Effects
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError, StorageError
+from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.layouts.tree.paths import RootNames
 from mangrove.maintenance.expiry import expire
 from mangrove.maintenance.export import drop_export, pin
 from mangrove.maintenance.maintained import Maintained
@@ -16,7 +18,8 @@ from mangrove.maintenance.needed import visit_needed
 from mangrove.maintenance.progress import Progress
 from mangrove.maintenance.retention import GRACE_MILLIS
 from mangrove.maintenance.vacuum import vacuum
-from mangrove.metastore import Changes
+from mangrove.maintenance.version_files import names_a_version
+from mangrove.metastore import Changes, Metastore, Upkeep
 from mangrove.model.locators import SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, SharedTransaction, Stream, TableType, TableVersion
@@ -42,14 +45,33 @@ SETTINGS = LakehouseSettings(
 SAFE_MILLIS = youngest_expirable_millis(SETTINGS)
 
 
+class Kept(Metastore, Upkeep, Protocol):
+    """A metastore that is its own upkeep, as those of both layouts are."""
+
+
+class Layout(NamedTuple):
+    """How a lakehouse of a layout is made and opened."""
+
+    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
+    open: Callable[[Effects], Kept]
+
+
+TREE = Layout(create_tree, open_tree)
+CATALOG = Layout(create_catalog, open_catalog)
+LAYOUTS = {"tree": TREE, "deltacat": CATALOG}
+
+
 class Lake:
     """A lakehouse of one table, whose deltas have data files of a few bytes."""
 
-    def __init__(self, store: Store, clock: Clock, settings: LakehouseSettings = SETTINGS) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: LakehouseSettings = SETTINGS, layout: Layout = TREE
+    ) -> None:
+        self.layout = layout
         self.store = store
         self.clock = clock
         effects = repeatable_effects(store, clock)
-        self.metastore = create_tree(effects, settings, Changes("made"))
+        self.metastore = layout.create(effects, settings, Changes("made"))
         self.maintained = Maintained(effects, self.metastore, self.metastore)
         self.position = 0
         sales = namespace("sales")
@@ -89,7 +111,7 @@ class Lake:
 
     def needed(self, *versions: int) -> set[str]:
         """Return what the versions need, as one who opens the lakehouse anew sees it."""
-        fresh = open_tree(repeatable_effects(self.store, Clock(), first_id=10**9))
+        fresh = self.layout.open(repeatable_effects(self.store, Clock(), first_id=10**9))
         lake = Maintained(repeatable_effects(self.store), fresh, fresh)
         found: set[str] = set()
         visit_needed(lake, [fresh.at_version(version) for version in versions or self.kept()], found.add)
@@ -101,9 +123,14 @@ def clock() -> Clock:
     return Clock(tick_millis=1)
 
 
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return LAYOUTS[request.param]
+
+
 @pytest.fixture
-def lake(clock: Clock) -> Lake:
-    return Lake(MemoryStore(now_millis=lambda: clock.now_millis), clock)
+def lake(clock: Clock, layout: Layout) -> Lake:
+    return Lake(MemoryStore(now_millis=lambda: clock.now_millis), clock, layout=layout)
 
 
 def change_settings(lake: Lake, **fields: object) -> None:
@@ -217,12 +244,13 @@ def test_after_a_quiet_vacuum_nothing_is_left_but_what_is_needed_and_the_hint(la
     expire(lake.maintained)
     vacuum(lake.maintained, alone=True)
     # The names of expired versions stay taken for a while; the files themselves are small.
-    left = {path for path in lake.paths() - lake.needed() if not RootNames(digits=32).is_root(path)}
-    assert left == {"_latest_hint.txt"}
-    assert open_tree(repeatable_effects(lake.store)).latest().version == lake.metastore.latest().version
+    left = {path for path in lake.paths() - lake.needed() if not names_a_version(path)}
+    assert all(path.startswith("txn/") for path in left)
+    assert lake.layout.open(repeatable_effects(lake.store)).latest().version == lake.metastore.latest().version
 
 
-def test_files_of_others_are_never_touched(lake: Lake) -> None:
+def test_files_of_others_are_never_touched(clock: Clock) -> None:
+    lake = Lake(MemoryStore(now_millis=lambda: clock.now_millis), clock)
     others = {
         "notes.txt": b"",
         "_notes.txt": b"",
@@ -266,11 +294,13 @@ def test_where_transactions_may_take_days_the_grace_time_is_longer_by_itself(lak
 
 
 def test_a_version_that_cannot_be_read_stops_the_vacuum(lake: Lake) -> None:
+    before = lake.needed()
     lake.append("a")
-    node = next(path for path in sorted(lake.needed(2)) if "-delta-" in path)
-    lake.store.delete_many([node])
+    added = sorted(lake.needed() - before)
+    definition = next(path for path in added if "-delta-" in path or "/rev/" in path)
+    lake.store.delete_many([definition])
     lake.write("orphan")
-    fresh = open_tree(repeatable_effects(lake.store))
+    fresh = lake.layout.open(repeatable_effects(lake.store))
     with pytest.raises(FormatError, match="missing"):
         vacuum(Maintained(repeatable_effects(lake.store), fresh, fresh), alone=True)
     assert "data/orphan.parquet" in lake.paths()
@@ -290,18 +320,18 @@ class Interrupting(MemoryStore):
             task()
 
 
-def test_a_commit_between_the_listing_and_the_deletion_keeps_its_files(clock: Clock) -> None:
+def test_a_commit_between_the_listing_and_the_deletion_keeps_its_files(clock: Clock, layout: Layout) -> None:
     store = Interrupting(clock)
-    lake = Lake(store, clock)
+    lake = Lake(store, clock, layout=layout)
     delta = lake.write("late")
     store.after_listing = lambda: lake.commit(delta)
     assert vacuum(lake.maintained, alone=True).paths == ()
     assert "data/late.parquet" in lake.paths()
 
 
-def test_an_expiry_while_vacuum_looks_does_not_disturb_it(clock: Clock) -> None:
+def test_an_expiry_while_vacuum_looks_does_not_disturb_it(clock: Clock, layout: Layout) -> None:
     store = Interrupting(clock)
-    lake = Lake(store, clock)
+    lake = Lake(store, clock, layout=layout)
     lake.append("a")
     newest = lake.append("b")
     lake.write("orphan")

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pytest
 
+from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
-from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
-from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
+from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.expiry import expire
 from mangrove.maintenance.export import ExportMode, drop_export, export, pin
 from mangrove.maintenance.exported import export_named, exports_of
@@ -17,7 +19,8 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
 from mangrove.maintenance.progress import Progress
 from mangrove.maintenance.vacuum import vacuum
-from mangrove.metastore import Changes, Snapshot
+from mangrove.maintenance.version_files import version_file
+from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep
 from mangrove.model.locators import Kind, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
@@ -41,14 +44,31 @@ SETTINGS = LakehouseSettings(
 TABLES = ("sales.orders", "sales.returns", "hr.people")
 
 
+class Kept(Metastore, Upkeep, Protocol):
+    """A metastore that is its own upkeep, as those of both layouts are."""
+
+
+class Layout(NamedTuple):
+    """How a lakehouse of a layout is made and opened."""
+
+    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
+    open: Callable[[Effects], Kept]
+
+
+TREE = Layout(create_tree, open_tree)
+CATALOG = Layout(create_catalog, open_catalog)
+LAYOUTS = {"tree": TREE, "deltacat": CATALOG}
+
+
 class Lake:
     """A lakehouse of three tables in two namespaces, each with data files of a few bytes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, layout: Layout = TREE) -> None:
         self.store = store
+        self.layout = layout
         self.clock = Clock()
         effects = repeatable_effects(store, self.clock)
-        self.metastore = create_tree(effects, SETTINGS, Changes("made"))
+        self.metastore = layout.create(effects, SETTINGS, Changes("made"))
         self.maintained = Maintained(effects, self.metastore, self.metastore)
         self.partitions: dict[str, PartitionLocator] = {}
         put(self.metastore, self.metastore.latest(), namespace("sales"), namespace("hr"))
@@ -75,15 +95,19 @@ class Lake:
         way = delta_locator(self.partitions[name], position)
         return put(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
 
+    def opened(self, store: Store) -> Kept:
+        """Open a copy, or the lakehouse itself anew."""
+        return self.layout.open(repeatable_effects(store, first_id=10**9))
+
     def needed(self, version: int) -> set[str]:
         found: set[str] = set()
         visit_needed(self.maintained, [self.metastore.at_version(version)], found.add)
         return found
 
 
-@pytest.fixture
-def lake() -> Lake:
-    return Lake(MemoryStore("memory://source/"))
+@pytest.fixture(params=LAYOUTS)
+def lake(request: pytest.FixtureRequest) -> Lake:
+    return Lake(MemoryStore("memory://source/"), LAYOUTS[request.param])
 
 
 def destination(name: str = "copy") -> MemoryStore:
@@ -92,10 +116,6 @@ def destination(name: str = "copy") -> MemoryStore:
 
 def paths(store: Store) -> set[str]:
     return {entry.path for entry in store.list() if isinstance(entry, ObjectInfo)}
-
-
-def opened(store: Store) -> TreeMetastore:
-    return open_tree(repeatable_effects(store, first_id=10**9))
 
 
 def rows(snapshot: Snapshot, store: Store, lake: Lake) -> dict[str, list[bytes | None]]:
@@ -135,12 +155,12 @@ def test_a_full_export_opens_as_a_lakehouse_of_its_own_on_any_store(
     with place(tmp_path) as store:
         report = export(lake.maintained, store, "year-end")
         lake.append("hr.people", 3)
-        copy = opened(store)
+        copy = lake.opened(store)
         assert copy.latest().version == report.export.version == version
         assert rows(copy.latest(), store, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
         assert [commit.version for commit in copy.history()] == [version]
         put(copy, copy.latest(), namespace("own"))
-        assert opened(store).latest().version == version + 1
+        assert lake.opened(store).latest().version == version + 1
         assert lake.metastore.latest().get(NamespaceLocator("own")) is None
 
 
@@ -153,14 +173,14 @@ def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake
     assert paths(store) - {"_mangrove_export.json"} == lake.needed(old) - {"_latest_hint.txt"}
     assert report.files_copied == len(paths(store)) - 1
     assert report.bytes_copied == sum(len(store.read(path)) for path in paths(store) - {"_mangrove_export.json"})
-    assert f"version {old} at memory://copy/_" in str(report)
+    assert f"version {old} at memory://copy/" in str(report)
 
 
 def test_an_export_is_recorded_under_its_name_with_the_location_of_its_root(lake: Lake) -> None:
     version = lake.metastore.latest().version
     export(lake.maintained, destination(), "year-end")
     settings = lake.metastore.latest().settings
-    root = RootNames(digits=32).path(version)
+    root = version_file(lake.store, version)
     assert settings.exported_snapshots == {"year-end": f"memory://copy/{root}"}
     assert export_named(settings, "year-end").version == version
     assert lake.metastore.latest().commit.message == f"Export version {version} as year-end"
@@ -185,14 +205,14 @@ def test_a_minimal_export_copies_the_root_alone_and_is_read_through_its_source(l
     version = lake.metastore.latest().version
     store = destination()
     export(lake.maintained, store, "now", mode=ExportMode.MINIMAL)
-    assert paths(store) == {RootNames(digits=32).path(version), "_mangrove_export.json"}
+    assert paths(store) == {version_file(lake.store, version), "_mangrove_export.json"}
     lake.append("hr.people", 3)
     layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
-    copy = opened(layered)
+    copy = lake.opened(layered)
     assert copy.latest().version == version
     assert rows(copy.latest(), layered, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
     put(copy, copy.latest(), namespace("own"))
-    assert opened(layered).latest().get(NamespaceLocator("own")) is not None
+    assert lake.opened(layered).latest().get(NamespaceLocator("own")) is not None
     assert lake.metastore.latest().get(NamespaceLocator("own")) is None
 
 
@@ -209,13 +229,13 @@ def test_a_partial_export_shows_every_table_and_holds_the_rows_of_those_chosen(
 ) -> None:
     store = destination()
     export(lake.maintained, store, "some", mode=ExportMode.PARTIAL, tables=chosen)
-    copy = opened(store).latest()
+    copy = lake.opened(store).latest()
     assert all(copy.get(TableLocator(*name.split("."))) is not None for name in TABLES)
     for name, found in rows(copy, store, lake).items():
         assert len(found) == 2
         assert all((data is not None) == (name in held) for data in found)
     layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
-    assert all(None not in found for found in rows(opened(layered).latest(), layered, lake).values())
+    assert all(None not in found for found in rows(lake.opened(layered).latest(), layered, lake).values())
 
 
 def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
@@ -232,7 +252,7 @@ def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
     there = len(paths(below)) - 1
     assert there > 0
     with pytest.raises(NotFoundError):
-        opened(below)
+        lake.opened(below)
     lake.append("hr.people", 4)
     seen: list[Progress] = []
     report = export(lake.maintained, below, "year-end", watch=seen.append)
@@ -241,7 +261,7 @@ def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
     assert report.files_copied == len(paths(below)) - 1 - there
     assert seen[0].files_done == 0
     assert seen[-1].bytes_total == report.bytes_copied
-    assert opened(below).latest().version == version
+    assert lake.opened(below).latest().version == version
     assert export(lake.maintained, below, "year-end").files_copied == 0
 
 
@@ -312,7 +332,7 @@ def test_a_version_that_may_be_expiring_cannot_be_relied_on_but_copied_in_full(l
         export(lake.maintained, destination(), "old", version=old, mode=ExportMode.MINIMAL)
     store = destination()
     export(lake.maintained, store, "old", version=old)
-    assert opened(store).latest().version == old
+    assert lake.opened(store).latest().version == old
 
 
 class Racing(MemoryStore):
@@ -334,7 +354,7 @@ def test_two_exports_at_the_same_time_are_both_recorded() -> None:
     other = open_tree(effects)
     store.rival = lambda: pin(Maintained(effects, other, other), "first")
     pin(lake.maintained, "second")
-    assert [one.name for one in exports_of(opened(store).latest().settings)] == ["first", "second"]
+    assert [one.name for one in exports_of(lake.opened(store).latest().settings)] == ["first", "second"]
 
 
 def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> None:

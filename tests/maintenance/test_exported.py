@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.export_record import ExportRecord, decode_record, encode_record
-from mangrove.maintenance.exported import check_export_name, export_named, exports_of, location_of, root_paths
+from mangrove.maintenance.exported import check_export_name, export_named, exports_of, location_of
+from mangrove.maintenance.version_files import names_a_version, version_files, with_files
 from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
 
 
 def recording(**locations: str) -> LakehouseSettings:
@@ -16,13 +19,13 @@ def recording(**locations: str) -> LakehouseSettings:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["", "s3://archive/lake/", "file:///a%20b/"]))
 def test_the_version_of_an_export_is_read_from_where_its_root_lies(version: int, uri: str) -> None:
-    for root in (None, *root_paths(version)):
+    for root in (None, *version_files(version)):
         settings = recording(kept=location_of(uri, version, root))
         assert export_named(settings, "kept").version == version
 
 
 def test_the_root_node_of_an_export_is_recorded_as_the_format_says() -> None:
-    (shorter, _) = root_paths(100)
+    shorter = version_files(100)[0]
     assert location_of("s3://archive/lake/", 100, shorter) == (
         "s3://archive/lake/_00100110000000000000000000000000.ipc"
     )
@@ -67,3 +70,26 @@ def test_a_record_survives_its_file() -> None:
 def test_a_damaged_record_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         decode_record(data, "here")
+
+
+def test_files_that_say_which_versions_there_are_are_told_from_others() -> None:
+    for path in (*version_files(0), *version_files(2**32), "_latest_hint.txt", "mangrove/latest"):
+        assert names_a_version(path)
+    for path in (
+        "_lakehouse_def_1.binpb",
+        "mangrove/version/1.mpk",
+        "mangrove/node/1.mpk",
+        "data/a.parquet",
+        "_01.ipc",
+    ):
+        assert not names_a_version(path)
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_versions_without_a_file_are_left_out(without: int, having: int) -> None:
+    store = CountingStore(MemoryStore())
+    versions = range(without + having)
+    store.put_many({version_files(version)[-1]: b"" for version in versions[without:]})
+    before = store.requests
+    assert list(with_files(store, versions)) == list(versions[without:])
+    assert (store.requests - before).total <= 3 * 8

@@ -7,6 +7,7 @@ from mangrove.maintenance.held import held_by
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.maintenance.retention import expirable
+from mangrove.maintenance.version_files import with_files
 from mangrove.transaction.time_limit import youngest_expirable_millis
 
 __all__ = ["ExpiryReport", "expire"]
@@ -40,7 +41,9 @@ def expire(lake: Maintained, *, dry_run: bool = False, alone: bool = False, watc
     now_millis = lake.effects.now_millis()
     safe_millis = 0 if alone else youngest_expirable_millis(newest.settings)
     kept = lake.upkeep.kept()
-    versions = expirable(kept, newest.settings, held_by(newest, now_millis).versions, now_millis, safe_millis)
+    old = expirable(kept, newest.settings, held_by(newest, now_millis).versions, now_millis, safe_millis)
+    # A version that another program made in its own way has nothing that we could take away.
+    versions = with_files(lake.store, old)
     if dry_run:
         return ExpiryReport(tuple(versions), len(kept) - len(versions), dry_run=True)
     gone: list[int] = []

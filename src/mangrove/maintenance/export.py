@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
-from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.maintenance.copying import copy_files, missing_copies, sizes_of
 from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, decode_record, encode_record
-from mangrove.maintenance.exported import Export, check_export_name, export_named, location_of, root_paths
+from mangrove.maintenance.exported import Export, check_export_name, export_named, location_of
 from mangrove.maintenance.held import held_by
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import paths_below, visit_needed
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.maintenance.retention import expirable
+from mangrove.maintenance.version_files import HINTS, version_file
 from mangrove.metastore import Changes, Isolation, Parent, Snapshot
 from mangrove.model.locators import (
     Kind,
@@ -88,10 +88,12 @@ def export(
     snapshot = _snapshot(lake, name, version)
     if (mode is ExportMode.PARTIAL) != bool(tables):
         raise InvalidInputError("name the tables of a partial export, and only of that")
-    root = _root_path(lake, snapshot.version)
+    root = version_file(lake.store, snapshot.version)
     chosen = _chosen_tables(snapshot, tables)
     if mode is ExportMode.MINIMAL and root is None:
-        raise InvalidInputError(f"{lake.store.uri} has no root nodes to copy alone: make a full or a partial export")
+        raise InvalidInputError(
+            f"no file of {lake.store.uri} stands for version {snapshot.version}: make a full or a partial export"
+        )
     if mode is not ExportMode.FULL:
         _check_it_stays(lake, snapshot.version)
     record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
@@ -111,7 +113,7 @@ def pin(lake: Maintained, name: str, version: int | None = None) -> Export:
     check_export_name(name)
     snapshot = _snapshot(lake, name, version)
     _check_it_stays(lake, snapshot.version)
-    root = _root_path(lake, snapshot.version)
+    root = version_file(lake.store, snapshot.version)
     return _recorded(lake, Export(name, snapshot.version, location_of("", snapshot.version, root)))
 
 
@@ -170,10 +172,6 @@ def _check_it_stays(lake: Maintained, version: int) -> None:
         )
 
 
-def _root_path(lake: Maintained, version: int) -> str | None:
-    return next((path for path in root_paths(version) if lake.store.exists(path)), None)
-
-
 def _recorded(lake: Maintained, made: Export) -> Export:
     """Record the export in the lakehouse's definition, unless it is there already."""
 
@@ -223,7 +221,7 @@ def _wanted(
     elif root is not None:
         wanted.add(root)
     # The source's hint speaks of versions that the copy does not have.
-    return wanted - {NEWER.hint_path, OLDER.hint_path}
+    return wanted - HINTS
 
 
 def _chosen_tables(snapshot: Snapshot, names: Sequence[str]) -> list[Table]:

@@ -1,9 +1,9 @@
 """Exports by their names: which version each of them is, and where its root node lies.
 
 A lakehouse's definition records an export as its name and the location of its
-root node. In the tree layout that file's name says the version. Where a version
-has no file of its own, the location is that of the lakehouse, and a fragment
-says the version: `s3://archive/lake/#version=41`.
+root node, or of what is in its place in another layout: that file's name says the
+version. Where a version has no file of its own, the location is that of the
+lakehouse, and a fragment says the version: `s3://archive/lake/#version=41`.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
+from mangrove.maintenance.version_files import version_at_location
 from mangrove.model.names import check_text
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Export", "check_export_name", "export_named", "export_versions", "exports_of", "location_of", "root_paths"]
+__all__ = ["Export", "check_export_name", "export_named", "export_versions", "exports_of", "location_of"]
 
 _FRAGMENT = re.compile(r"#version=([0-9]+)")
 _NAME_CHARACTERS_MAX = 200
@@ -47,14 +47,9 @@ def check_export_name(name: str) -> None:
         )
 
 
-def root_paths(version: int) -> list[str]:
-    """Return the paths at which the root node of a version can lie in the tree layout."""
-    return [RootNames(digits).path(version) for digits in ROOT_DIGITS_KNOWN if version < 2**digits]
-
-
-def location_of(uri: str, version: int, root_path: str | None) -> str:
-    """Return what is recorded for a version whose root node lies at a path below `uri`, or that has none."""
-    return f"{uri}#version={version}" if root_path is None else f"{uri}{root_path}"
+def location_of(uri: str, version: int, path: str | None) -> str:
+    """Return what is recorded for a version whose file lies at a path below `uri`, or that has none."""
+    return f"{uri}#version={version}" if path is None else f"{uri}{path}"
 
 
 def exports_of(settings: LakehouseSettings) -> list[Export]:
@@ -89,10 +84,4 @@ def _export(name: str, location: str) -> Export:
 
 def _version_of(location: str) -> int | None:
     fragment = _FRAGMENT.search(location)
-    if fragment is not None:
-        return int(fragment[1])
-    file_name = location.rpartition("/")[2]
-    for digits in ROOT_DIGITS_KNOWN:
-        if RootNames(digits).is_root(file_name):
-            return RootNames(digits).version_of(file_name)
-    return None
+    return version_at_location(location) if fragment is None else int(fragment[1])

@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
-from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.maintenance.export_record import RECORD_PATH, decode_record
+from mangrove.maintenance.version_files import names_a_version
 from mangrove.storage.port import Entry, Store
 
 __all__ = ["LayeredStore", "opened_export"]
 
 _COMPLETE = "full"
 _LAYERS_MAX = 8
-_HINTS = frozenset({NEWER.hint_path, OLDER.hint_path})
 
 
 def opened_export(store: Store, open_store: Callable[[str], Store]) -> Store:
@@ -53,14 +51,14 @@ class LayeredStore:
         try:
             return self._above.read(path, start, length)
         except NotFoundError:
-            if _names_a_version(path):
+            if names_a_version(path):
                 raise
             return self._below.read(path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Return each object's bytes, None where neither store has it."""
         found = self._above.read_many(paths)
-        lacking = [number for number, data in enumerate(found) if data is None and not _names_a_version(paths[number])]
+        lacking = [number for number, data in enumerate(found) if data is None and not names_a_version(paths[number])]
         if lacking:
             below = self._below.read_many([paths[number] for number in lacking])
             for number, data in zip(lacking, below, strict=True):
@@ -70,11 +68,11 @@ class LayeredStore:
     def size(self, path: str) -> int | None:
         """Return the object's size in bytes, or None."""
         size = self._above.size(path)
-        return self._below.size(path) if size is None and not _names_a_version(path) else size
+        return self._below.size(path) if size is None and not names_a_version(path) else size
 
     def exists(self, path: str) -> bool:
         """Return whether there is an object at `path`."""
-        return self._above.exists(path) or (not _names_a_version(path) and self._below.exists(path))
+        return self._above.exists(path) or (not names_a_version(path) and self._below.exists(path))
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
         """Yield what lies above under `prefix`: what lies below belongs to somebody else."""
@@ -95,7 +93,3 @@ class LayeredStore:
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects above."""
         self._above.delete_many(paths)
-
-
-def _names_a_version(path: str) -> bool:
-    return path in _HINTS or any(RootNames(digits).is_root(path) for digits in ROOT_DIGITS_KNOWN)
