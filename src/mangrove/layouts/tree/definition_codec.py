@@ -1,11 +1,14 @@
-"""How the definitions of one format revision are read, as a value that the revision brings along."""
+"""How the definitions of one format revision are read, as a value that the revision brings along.
+
+Protobuf is imported when the first definition is read: who only asks what format
+revisions there are, such as the command line for its help, need not wait for it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from mangrove.errors import FormatError
-from mangrove.layouts.tree.definitions import decode_definition
 from mangrove.layouts.tree.keys import NameSizes
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Delta, Object, Partition, Stream, TableVersion
@@ -64,12 +67,16 @@ def sizes_of(settings: LakehouseSettings) -> NameSizes:
 
 
 def _settings_of(data: bytes, path: str) -> SettingsRead:
+    from mangrove.layouts.tree.definitions import decode_definition  # noqa: PLC0415
+
     value, unknown = decode_definition(Kind.LAKEHOUSE, data, path)
     assert isinstance(value, LakehouseSettings)
     return SettingsRead(value, sizes_of(value), unknown)
 
 
 def _object_of(locator: Locator, data: bytes, path: str) -> ObjectRead:
+    from mangrove.layouts.tree.definitions import decode_definition  # noqa: PLC0415
+
     return ObjectRead(*decode_definition(locator.kind, data, path, locator))
 
 
