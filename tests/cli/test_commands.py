@@ -158,7 +158,7 @@ def test_wrong_usage_ends_with_2_and_says_what_to_do(run: Any, words: tuple[str,
 def test_the_environment_can_name_the_lakehouse(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANGROVE_LAKE", lake)
     assert run("ls", "sales", "--limit", "1", "--json").json[0]["name"] == "sales.orders"
-    assert run("diff", "1", "2", "--json").json["version_after"] == 2
+    assert run("diff", "1", "2", "--json").json["after"] == 2
     assert run("ls", lake, "sales", "--json").json == run("ls", "sales", "--json").json
     monkeypatch.chdir(lake)
     assert run("ls", ".", "sales", "--json").json == run("ls", "sales", "--json").json

@@ -60,8 +60,17 @@ def test_a_root_node_shows_its_version_system_rows_and_messages(run: Any, lake: 
 def test_a_definition_shows_the_object(run: Any, lake: str) -> None:
     (path,) = Path(lake).rglob("*tableversion*.binpb")
     facts = run("inspect", str(path), "--json").json
-    assert facts["what"].startswith("definition of a table version")
+    assert facts["what"] == "definition of a table version"
     assert [column["name"] for column in facts["fields"]["schema"]["columns"]] == ["id", "customer", "amount", "ts"]
+
+
+def test_a_definition_that_was_changed_is_an_error_that_names_it(run: Any, lake: str) -> None:
+    (path,) = Path(lake).rglob("*tableversion*.binpb")
+    data = bytearray(path.read_bytes())
+    data[10] ^= 1
+    path.write_bytes(data)
+    done = run("inspect", str(path))
+    assert (done.code, path.name in done.err) == (1, True)
 
 
 def test_a_hint_that_cannot_be_read_is_called_harmless(run: Any, tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """The commands about versions, on a real lakehouse in a folder."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mangrove
+from mangrove.cli.changed import column_changes
 from mangrove.cli.timeline import ROLLED_BACK_TO, graph_rows
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import parse_column, parse_schema
 from mangrove.transaction.history import HistoryLine, TransactionRecord
 
 
@@ -62,9 +66,15 @@ def test_a_rollback_brings_back_what_was_dropped_and_shows_in_the_graph(run: Any
 
 def test_a_rollback_can_be_looked_at_before(run: Any, lake: str) -> None:
     done = run("rollback", lake, "1", "--dry-run", "--json")
-    removed = [table["name"] for table in done.json["changes"]["tables"] if table["change"] == "removed"]
-    assert removed == ["sales.orders"]
+    dropped = [one["name"] for one in done.json["changes"] if one["change"] == "dropped"]
+    assert dropped == ["sales.orders", "sales.daily"]
     assert mangrove.open(lake).version == 3
+
+
+def test_a_rollback_by_the_library_shows_in_the_graph_too(run: Any, lake: str) -> None:
+    mangrove.open(lake).rollback(1)
+    assert "├─╮" in run("log", lake, "--graph").out
+    assert run("log", lake, "--json").json[0]["rolled_back_to"] == 1
 
 
 def test_a_rollback_to_the_newest_version_is_refused(run: Any, lake: str) -> None:
@@ -74,33 +84,46 @@ def test_a_rollback_to_the_newest_version_is_refused(run: Any, lake: str) -> Non
 
 def test_a_diff_shows_namespaces_tables_columns_and_views_that_came(run: Any, lake: str) -> None:
     found = run("diff", lake, "0", "--json").json
-    assert [(entry["kind"], entry["change"], entry["name"]) for entry in found["entries"]] == [
+    assert [(one["kind"], one["change"], one["name"]) for one in found["changes"]] == [
         ("namespace", "added", "sales"),
+        ("table", "added", "sales.orders"),
         ("view", "added", "sales.daily"),
     ]
-    (table,) = found["tables"]
-    assert (table["change"], table["name"]) == ("added", "sales.orders")
-    assert table["columns"][0]["after"] == "id bigint not null"
+    assert found["changes"][1]["columns"][0]["after"] == "id bigint not null"
+    drawn = run("diff", lake, "0").out
+    assert "+ table sales.orders" in drawn
+    assert "    + column amount decimal(10,2)" in drawn
 
 
-def test_a_diff_counts_rows_files_and_bytes(run: Any, lake: str) -> None:
+def test_columns_are_compared_by_their_ids() -> None:
+    before = parse_schema("a int, b string, c double")
+    columns = (replace(before.columns[0], name="renamed"), before.columns[2], parse_column("d date", after=3))
+    found = column_changes(before, Schema(columns))
+    assert [(one.before, one.after) for one in found] == [
+        ("a int", "renamed int"),
+        ("b string", None),
+        (None, "d date"),
+    ]
+
+
+def test_a_diff_counts_rows_and_bytes(run: Any, lake: str) -> None:
     opened = mangrove.open(lake)
     opened.create_table("sales.plain", "a int")
     file = DataFile("data/x.parquet", size_bytes=2048, row_count=7)
     with opened.transaction() as transaction:
         transaction.add_delta("sales.plain", [], Delta(DeltaType.APPEND, Manifest((file,))))
-    (table,) = run("diff", lake, "4", "5", "--json").json["tables"]
-    assert (table["name"], table["change"], table["deltas_added"]) == ("sales.plain", "changed", {"append": 1})
-    assert (table["rows_added"], table["files_added"], table["bytes_added"]) == (7, 1, 2048)
-    assert "+ 7 rows, 1 files, 2.0 KiB" in run("diff", lake, "4", "5").out
-    (back,) = run("diff", lake, "5", "4", "--json").json["tables"]
+    (table,) = run("diff", lake, "4", "5", "--json").json["changes"]
+    assert (table["name"], table["change"], table["deltas_added"]) == ("sales.plain", "changed", 1)
+    assert (table["rows_added"], table["bytes_added"]) == (7, 2048)
+    assert "+ 7 rows, 2.0 KiB in 1 delta" in run("diff", lake, "4", "5").out
+    (back,) = run("diff", lake, "5", "4", "--json").json["changes"]
     assert (back["rows_removed"], back["rows_added"]) == (7, 0)
     assert run("show", lake, "sales.plain", "--json").json["data"]["rows_written"] == 7
 
 
 def test_a_renamed_table_is_one_change(run: Any, lake: str) -> None:
     run("rename", lake, "sales.orders", "sales.purchases")
-    (table,) = run("diff", lake, "3", "--json").json["tables"]
+    (table,) = run("diff", lake, "3", "--json").json["changes"]
     assert (table["change"], table["name_before"], table["name"]) == ("renamed", "sales.orders", "sales.purchases")
 
 

@@ -5,20 +5,22 @@ from dataclasses import asdict
 
 import click
 
-from mangrove.cli.changed import ChangedFacts, changed_facts, table_ids_below
+from mangrove.cli.changed import ChangedFacts, column_changes
 from mangrove.cli.command import lake_command
-from mangrove.cli.facts import as_json, time_text
+from mangrove.cli.facts import time_text
 from mangrove.cli.history_views import changed_view, graph_view, log_view
 from mangrove.cli.session import Session
 from mangrove.cli.timeline import ROLLED_BACK_TO, target_of
 from mangrove.cli.upkeep import maintained
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.diff import Change
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.maintenance.export import ExportMode, drop_export, export, pin
-from mangrove.metastore import Changes, Snapshot
+from mangrove.metastore import Changes
 from mangrove.model.json_form import Json
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Table
+from mangrove.model.schema import Schema
 from mangrove.transaction.history import HistoryLine
 
 __all__ = ["diff_command", "export_command", "log_command", "rollback_command"]
@@ -44,10 +46,9 @@ def diff_command(session: Session, lake: str, before: str, after: str | None) ->
     unless it is given.
     """
     opened = session.open(lake)
-    newer = opened.reading() if after is None else opened.snapshot_at(after)
     with session.watching("comparing versions"):
-        found = _changed(opened, opened.snapshot_at(before), newer)
-    session.answer(as_json(found), lambda: changed_view(found))
+        found = _changed(opened, before, opened.version if after is None else after)
+    session.answer(_changed_json(found), lambda: changed_view(found))
 
 
 @lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
@@ -63,8 +64,8 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
     opened = session.open(lake)
     target, newest = opened.snapshot_at(to), opened.reading()
     if dry_run:
-        found = _changed(opened, newest, target)
-        session.answer({"dry_run": True, "changes": as_json(found)}, lambda: changed_view(found))
+        found = _changed(opened, newest.version, target.version)
+        session.answer({"dry_run": True, **_changed_json(found)}, lambda: changed_view(found))
         return
     if target.version == newest.version:
         raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")
@@ -127,19 +128,40 @@ def export_command(
     session.answer({**asdict(report), "mode": report.mode.value}, lambda: str(report))
 
 
-def _changed(lake: Lakehouse, before: Snapshot, after: Snapshot) -> ChangedFacts:
-    upkeep = maintained(lake).upkeep
-    differences = list(upkeep.differences(before, after))
-    wanted = table_ids_below(differences)
-    names: dict[str, str] = {}
-    if wanted:
-        for locator, value in upkeep.objects(after, Kind.TABLE):
-            if isinstance(value, Table) and value.id in wanted:
-                names[value.id] = str(locator)
-                if len(names) == len(wanted):
-                    break
-    is_changed = before.settings != after.settings
-    return changed_facts(before.version, after.version, differences, names, settings_changed=is_changed)
+def _changed(lake: Lakehouse, before: int | str, after: int | str) -> ChangedFacts:
+    found = lake.diff(before, after)
+    was, now = lake.at(found.before), lake.at(found.after)
+    columns = {
+        one.name: column_changes(_schema(was, one.name_before or one.name, one.change), _schema(now, one.name))
+        for one in found.changes
+        if one.kind is Kind.TABLE and one.change is not Change.DROPPED
+    }
+    return ChangedFacts(found, {name: some for name, some in columns.items() if some}, was.settings != now.settings)
+
+
+def _schema(catalog: Catalog, name: str, change: Change = Change.CHANGED) -> Schema | None:
+    """Return the columns of a table in a version; a table that was added had none before."""
+    return None if change is Change.ADDED else catalog.table(name).schema
+
+
+def _changed_json(found: ChangedFacts) -> dict[str, Json]:
+    changes: list[Json] = [
+        {
+            "kind": one.kind.word,
+            "change": one.change.value,
+            "name": one.name,
+            "name_before": one.name_before,
+            "columns": [asdict(column) for column in found.columns.get(one.name, ())],
+            **asdict(one.rows),
+        }
+        for one in found.diff.changes
+    ]
+    return {
+        "before": found.diff.before,
+        "after": found.diff.after,
+        "settings_changed": found.settings_changed,
+        "changes": changes,
+    }
 
 
 def _line_json(line: HistoryLine) -> Json:

@@ -7,16 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from mangrove.cli.catalog_views import list_table
-from mangrove.cli.changed import ChangedFacts, ColumnChange, TableChange
+from mangrove.cli.changed import ChangedFacts, ColumnChange
 from mangrove.cli.facts import time_text
 from mangrove.cli.timeline import graph_rows
+from mangrove.lakehouse.diff import Change, ObjectChange
 from mangrove.maintenance.progress import said_bytes
 from mangrove.transaction.history import HistoryLine
 
 __all__ = ["changed_view", "graph_view", "log_view"]
 
-_STYLES = {"added": "green", "removed": "red", "renamed": "yellow", "changed": "yellow"}
-_MARKS = {"added": "+", "removed": "-", "renamed": "~", "changed": "~"}
+_STYLES = {Change.ADDED: "green", Change.DROPPED: "red", Change.RENAMED: "yellow", Change.CHANGED: "yellow"}
+_MARKS = {Change.ADDED: "+", Change.DROPPED: "-", Change.RENAMED: "~", Change.CHANGED: "~"}
 
 
 def log_view(lines: Sequence[HistoryLine]) -> RenderableType:
@@ -46,27 +47,21 @@ def graph_view(lines: Sequence[HistoryLine]) -> RenderableType:
 
 def changed_view(changed: ChangedFacts) -> RenderableType:
     """Return what changed between two versions."""
-    heading = Text(f"from version {changed.version_before} to {changed.version_after}", style="bold")
-    parts: list[RenderableType] = [heading]
-    if changed.lakehouse_changed:
+    parts: list[Text] = [Text(f"from version {changed.diff.before} to {changed.diff.after}", style="bold")]
+    if changed.settings_changed:
         parts.append(Text("~ the lakehouse's own settings, properties or exports", style="yellow"))
-    for entry in changed.entries:
-        said = entry.name if entry.name_before is None else f"{entry.name_before} → {entry.name}"
-        parts.append(Text(f"{_MARKS[entry.change]} {entry.kind} {said}", style=_STYLES[entry.change]))
-    for table in changed.tables:
-        parts += _table_lines(table)
+    for one in changed.diff.changes:
+        parts.append(_object_line(one))
+        parts += [_column_line(column) for column in changed.columns.get(one.name, ())]
+        parts += _data_lines(one)
     if len(parts) == 1:
         parts.append(Text("nothing differs", style="dim"))
     return Group(*parts)
 
 
-def _table_lines(table: TableChange) -> list[RenderableType]:
-    said = table.name if table.name_before is None else f"{table.name_before} → {table.name}"
-    lines: list[RenderableType] = [Text(f"{_MARKS[table.change]} table {said}", style=_STYLES[table.change])]
-    lines += [_column_line(column) for column in table.columns]
-    lines += _data_lines("+", "green", table.deltas_added, table.rows_added, table.files_added, table.bytes_added)
-    lines += _data_lines("-", "red", table.deltas_removed, table.rows_removed, table.files_removed, table.bytes_removed)
-    return lines
+def _object_line(one: ObjectChange) -> Text:
+    said = one.name if one.name_before is None else f"{one.name_before} → {one.name}"
+    return Text(f"{_MARKS[one.change]} {one.kind.word} {said}", style=_STYLES[one.change])
 
 
 def _column_line(column: ColumnChange) -> Text:
@@ -77,11 +72,19 @@ def _column_line(column: ColumnChange) -> Text:
     return Text(f"    ~ column {column.before} → {column.after}", style="yellow")
 
 
-def _data_lines(mark: str, style: str, deltas: dict[str, int], rows: int, files: int, size_bytes: int) -> list[Text]:
-    if not deltas:
-        return []
-    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in deltas.items())
-    return [Text(f"    {mark} {rows:,} rows, {files:,} files, {said_bytes(size_bytes)} (deltas: {kinds})", style=style)]
+def _data_lines(one: ObjectChange) -> list[Text]:
+    rows = one.rows
+    lines = []
+    if rows.deltas_added:
+        lines.append(_data_line("+", "green", rows.rows_added, rows.bytes_added, rows.deltas_added))
+    if rows.deltas_removed:
+        lines.append(_data_line("-", "red", rows.rows_removed, rows.bytes_removed, rows.deltas_removed))
+    return lines
+
+
+def _data_line(mark: str, style: str, rows: int, size_bytes: int, deltas: int) -> Text:
+    plural = "" if deltas == 1 else "s"
+    return Text(f"    {mark} {rows:,} rows, {said_bytes(size_bytes)} in {deltas:,} delta{plural}", style=style)
 
 
 def _when(line: HistoryLine) -> str:

@@ -25,6 +25,7 @@ from mangrove.layouts.tree.keys import KeyEncoding, NameSizes
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.layouts.tree.seal import unsealed
 from mangrove.maintenance.export_record import RECORD_PATH, decode_record
 from mangrove.model.json_form import Json, to_json
 from mangrove.model.locators import Kind
@@ -132,8 +133,9 @@ def _definition(path: str, data: bytes) -> Inspected:
     word = "lakehouse" if name.startswith("_lakehouse_def_") else "" if match is None else match["word"]
     kind = Kind.LAKEHOUSE if word == "lakehouse" else _WORDS.get(word)
     if kind is not None and "/def/" not in path:
+        definition = unsealed(data, kind, path)
         try:
-            value, unknown = decode_definition(kind, data, path)
+            value, unknown = decode_definition(kind, definition, path)
         except FormatError:
             kind = None
         else:

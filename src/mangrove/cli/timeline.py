@@ -1,5 +1,6 @@
 """The history as a graph: versions on the line that counts now, and beside it those that a rollback took back."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ __all__ = ["ROLLED_BACK_TO", "GraphRow", "graph_rows", "target_of"]
 
 ROLLED_BACK_TO = "mangrove.rolled-back-to"
 """The property of a rollback's commit that says to which version it went."""
+
+
+_SAID = re.compile(r"roll back to version ([0-9]+)")
+"""What the library says of a rollback, unless it is told to say something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +26,12 @@ class GraphRow:
 
 def target_of(line: HistoryLine) -> int | None:
     """Return the version whose content a rollback brought back; None where it is none or does not say."""
-    text = line.properties.get(ROLLED_BACK_TO, "")
-    is_target = line.rolled_back_from is not None and text.isascii() and text.isdecimal()
-    return int(text) if is_target and int(text) < line.version else None
+    if line.rolled_back_from is None:
+        return None
+    said = _SAID.fullmatch(line.message)
+    text = line.properties.get(ROLLED_BACK_TO, "" if said is None else said[1])
+    is_earlier = text.isascii() and text.isdecimal() and int(text) < line.version
+    return int(text) if is_earlier else None
 
 
 def graph_rows(lines: Iterable[HistoryLine]) -> list[GraphRow]:
