@@ -1,10 +1,11 @@
 """The lakehouse: its newest version as a catalog, its transactions, its history."""
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
@@ -14,16 +15,27 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.table_rows import Engines
 from mangrove.lakehouse.transactions import LakeTransaction
-from mangrove.maintenance.exported import export_named
-from mangrove.metastore import Changes, Isolation, Snapshot
-from mangrove.model.properties import NO_PROPERTIES
+from mangrove.maintenance.check import CheckReport, check
+from mangrove.maintenance.expiry import ExpiryReport, expire
+from mangrove.maintenance.export import ExportMode, ExportReport, drop_export, export
+from mangrove.maintenance.exported import Export, export_named, exports_of
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.progress import Watch, unwatched
+from mangrove.maintenance.vacuum import VacuumReport, vacuum
+from mangrove.metastore import Changes, Isolation, Snapshot, Upkeep
+from mangrove.model.objects import SharedTransaction
+from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.opening import open_store
 from mangrove.transaction.comparing import RollsBack, differences_of, restoring
 from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.names import table_names
+from mangrove.transaction.shared import SharedTransactions
+from mangrove.transaction.shared_form import SharedWork
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.undo import check_undoable, taken_back
 
@@ -47,6 +59,7 @@ class Lakehouse(Catalog):
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
+        self._shared = SharedTransactions(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
         self.engines = None if engines is None else engines(effects)
@@ -139,6 +152,34 @@ class Lakehouse(Catalog):
             self.effects.pause(min(_PAUSE_SECONDS_MAX, 0.01 * 2**attempt))
         raise AssertionError("the last attempt returns or raises")
 
+    def begin_shared(
+        self,
+        name: str,
+        ttl: str | timedelta = "1d",
+        isolation: Isolation | str = Isolation.SNAPSHOT,
+        *,
+        message: str = "",
+        author: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+    ) -> SharedLakeTransaction:
+        """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
+        work = SharedWork(
+            self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
+        )
+        return self._participant(self._shared.begin(name, work, millis_of_duration(ttl)))
+
+    def join_shared(self, name: str) -> SharedLakeTransaction:
+        """Take part in a shared transaction, as it was last saved."""
+        return self._participant(self._shared.join(name))
+
+    def shared_transactions(self) -> list[str]:
+        """Return the names of the shared transactions that can be joined."""
+        return [shared.name for shared in self._shared.listed()]
+
+    def _participant(self, value: SharedTransaction) -> SharedLakeTransaction:
+        base = self.metastore.at_version(value.base_version)
+        return SharedLakeTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
+
     def at(self, where: int | str | datetime) -> PastLakehouse:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
         return PastLakehouse(self.snapshot_at(where), self.clients, self.engines)
@@ -209,6 +250,56 @@ class Lakehouse(Catalog):
                 if not tries_left or self.metastore.latest().version == newest:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    def maintained(self) -> Maintained:
+        """Return it as maintenance takes it, or say that its layout cannot do that."""
+        if not isinstance(self.metastore, RollsBack):
+            raise InvalidInputError(
+                f"{self.uri} is in the {self.layout} layout, which this release reads and commits but does not maintain"
+            )
+        return Maintained(self.effects, self.metastore, cast(Upkeep, self.metastore))
+
+    def export(
+        self,
+        destination: str | os.PathLike[str],
+        name: str,
+        mode: ExportMode | str = ExportMode.FULL,
+        *,
+        version: int | None = None,
+        tables: Sequence[str] = (),
+        storage_options: Mapping[str, str] | None = None,
+        watch: Watch = unwatched,
+    ) -> ExportReport:
+        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name."""
+        if mode not in (*ExportMode, *(one.value for one in ExportMode)):
+            raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
+        store = open_store(destination, storage_options)
+        return export(
+            self.maintained(), store, name, version=version, mode=ExportMode(mode), tables=tables, watch=watch
+        )
+
+    def exports(self) -> list[Export]:
+        """Return the exports, in order of their names."""
+        return exports_of(self.settings)
+
+    def drop_export(self, name: str) -> Export:
+        """Forget an export's name, so that its version may expire; the copy stays."""
+        return drop_export(self.maintained(), name)
+
+    def expire(self, *, dry_run: bool = False, watch: Watch = unwatched) -> ExpiryReport:
+        """Forget the versions that the settings no longer keep."""
+        return expire(self.maintained(), dry_run=dry_run, watch=watch)
+
+    def vacuum(
+        self, *, dry_run: bool = False, grace: str | timedelta | None = None, watch: Watch = unwatched
+    ) -> VacuumReport:
+        """Delete what no version that is kept needs, and what transactions that never committed left behind."""
+        grace_millis = None if grace is None else millis_of_duration(grace)
+        return vacuum(self.maintained(), dry_run=dry_run, grace_millis=grace_millis, watch=watch)
+
+    def check(self, *, sample: int | None = None, repair: bool = False, watch: Watch = unwatched) -> CheckReport:
+        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule."""
+        return check(self.maintained(), sample=sample, repair=repair, watch=watch)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

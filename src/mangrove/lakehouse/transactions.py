@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog, parsed_table
@@ -135,7 +135,7 @@ class LakeTransaction(Catalog):
             "lakehouse, which will not see what this one wrote"
         )
 
-    def __enter__(self) -> "LakeTransaction":
+    def __enter__(self) -> Self:
         self.reading()
         if self._is_entered:
             self.transaction()

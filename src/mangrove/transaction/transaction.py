@@ -6,7 +6,7 @@ from typing import Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Committed, Isolation, Snapshot
-from mangrove.model.locators import Locator, TableIdentity
+from mangrove.model.locators import TableIdentity
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.time_limit import check_time, time_limit_millis
 from mangrove.transaction.workspace import Workspace
@@ -46,6 +46,7 @@ class Transaction:
         author: str = "",
         properties: Mapping[str, str] = NO_PROPERTIES,
         limit_millis: int | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         self.id = transaction_id
         self.isolation = isolation
@@ -63,7 +64,7 @@ class Transaction:
                 f"a time limit of {self._limit_millis} ms was asked for: this lakehouse allows 1 to {allowed_millis}, "
                 "since versions expire on the promise that no transaction takes longer"
             )
-        self._workspace = Workspace(snapshot)
+        self._workspace = workspace or Workspace(snapshot)
 
     @property
     def workspace(self) -> Workspace:
@@ -97,7 +98,7 @@ class Transaction:
         self.state = State.ROLLED_BACK
 
 
-def with_names(error: ConflictError, met: Mapping[TableIdentity, Locator]) -> ConflictError:
+def with_names(error: ConflictError, met: Mapping[TableIdentity, object]) -> ConflictError:
     """Return the conflict with the names of tables in the place of their ids."""
     text = str(error)
     for identity, locator in met.items():

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import Changes, Parent, Scan, Snapshot
+from mangrove.metastore import Changes, Difference, Parent, Scan, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -167,6 +167,21 @@ class Workspace:
             author=author,
             properties=properties,
         )
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield what this transaction would change, if it were committed on its version alone."""
+        replaced: set[Locator] = set()
+        for locator, value in self.staged.puts.items():
+            there = self._there(locator)
+            before = None if there is None else self.snapshot.get(there)
+            if there is not None and there != locator:
+                yield Difference(there, before, None)
+                before = None
+            if there is not None:
+                replaced.add(there)
+            yield Difference(locator, before, value)
+        for locator in sorted(self.staged.deletes - replaced):
+            yield Difference(locator, self.snapshot.get(locator), None)
 
     def _there(self, locator: Locator) -> Locator | None:
         """Return the version's own locator of what is called `locator` here; None if the version cannot have it."""

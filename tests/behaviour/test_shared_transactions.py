@@ -1,0 +1,220 @@
+"""Shared transactions: begun by name, joined from elsewhere, audited, published once or not at all."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.testing.effects import Clock
+
+HOUR_MILLIS = 60 * 60 * 1000
+
+
+@pytest.fixture
+def sales(lake: Lakehouse) -> Lakehouse:
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int", partition_by=["id"])
+    lake.create_view("sales.daily", "select 1")
+    return lake
+
+
+def delta(name: str) -> Delta:
+    return Delta(DeltaType.APPEND, Manifest((DataFile(f"data/{name}", 100, 10),)))
+
+
+def files(lake: Lakehouse) -> list[str]:
+    return [value.manifest.entries[0].location for _, value in lake.table("sales.orders").deltas()]
+
+
+def append(lake: Lakehouse, name: str) -> None:
+    with lake.transaction() as transaction:
+        transaction.add_delta("sales.orders", (1,), delta(name))
+
+
+def test_it_is_written_audited_and_published_by_different_processes(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    with sales.begin_shared("load", "6h", message="the load", author="ana") as begun:
+        begun.create_namespace("staging")
+        begun.create_table("staging.raw", "id int, name string", keys=["id"], properties={"a": "b"})
+        begun.add_delta("sales.orders", (1,), delta("one"))
+        begun.drop_view("sales.daily")
+    writer = opened_again()
+    with writer.join_shared("load") as joined:
+        assert joined.table("staging.raw").keys == ("id",)
+        joined.add_delta("sales.orders", (1,), delta("two"))
+        joined.rename_table("staging.raw", "sales.raw")
+    auditor = opened_again().join_shared("load")
+    assert [str(change) for change in auditor.diff().changes] == [
+        "added namespace staging",
+        "changed table sales.orders: +20 −0 rows, +200 −0 bytes",
+        "added table sales.raw",
+        "dropped view sales.daily",
+    ]
+    assert [table.name for table in auditor.tables("sales")] == ["orders", "raw"]
+    before = opened_again()
+    assert ([table.name for table in before.tables("sales")], files(before)) == (["orders"], [])
+    version = auditor.publish()
+    after = opened_again()
+    assert auditor.version == version == after.version
+    assert [table.name for table in after.tables("sales")] == ["orders", "raw"]
+    assert files(after) == ["data/one", "data/two"]
+    assert list(after.views("sales")) == []
+    newest = next(after.history())
+    assert (newest.message, newest.author) == ("the load", "ana")
+    assert after.shared_transactions() == []
+
+
+def test_it_is_published_once(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    with sales.begin_shared("load") as begun:
+        begun.add_delta("sales.orders", (1,), delta("one"))
+    other = opened_again().join_shared("load")
+    begun.publish()
+    for end in (other.publish, other.save, other.discard):
+        with pytest.raises(NotFoundError, match="published, discarded or never begun"):
+            end()
+    with pytest.raises(InvalidInputError, match="begin another one"):
+        begun.publish()
+    assert files(sales) == ["data/one"]
+
+
+def test_what_is_discarded_never_was(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    with sales.begin_shared("load") as begun:
+        begun.drop_namespace("sales", cascade=True)
+    opened_again().join_shared("load").discard()
+    assert [table.name for table in sales.tables("sales")] == ["orders"]
+    with pytest.raises(NotFoundError, match="no shared transaction 'load'"):
+        sales.join_shared("load")
+
+
+def test_what_others_commit_meanwhile_is_followed_where_it_commutes(sales: Lakehouse) -> None:
+    with sales.begin_shared("load") as begun:
+        begun.add_delta("sales.orders", (1,), delta("shared"))
+        begun.create_table("sales.new", "id int")
+    append(sales, "meanwhile")
+    sales.create_table("sales.other", "id int")
+    sales.rename_table("sales.orders", "sales.renamed")
+    sales.join_shared("load").publish()
+    assert [table.name for table in sales.tables("sales")] == ["new", "other", "renamed"]
+    sales.rename_table("sales.renamed", "sales.orders")
+    assert files(sales) == ["data/meanwhile", "data/shared"]
+
+
+def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
+    with sales.begin_shared("views") as begun:
+        begun.alter_view("sales.daily", {"by": "shared"})
+    sales.alter_view("sales.daily", {"by": "rival"})
+    with pytest.raises(ConflictError, match=r"view sales\.daily was changed since version 3"):
+        begun.publish()
+    with sales.begin_shared("rows") as rows:
+        rows.add_delta("sales.orders", (1,), delta("lost"))
+    sales.drop_table("sales.orders")
+    with pytest.raises(ConflictError, match=r"stream .*was changed"):
+        rows.publish()
+    assert sales.view("sales.daily").properties == {"by": "rival"}
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_its_isolation_holds_for_all_that_its_participants_read(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse], isolation: str
+) -> None:
+    with sales.begin_shared("load", isolation=isolation) as begun:
+        assert len(list(begun.table("sales.orders").deltas())) == 0
+    with opened_again().join_shared("load") as joined:
+        joined.create_namespace("derived")
+    append(sales, "meanwhile")
+    if isolation == "snapshot":
+        joined.publish()
+    else:
+        with pytest.raises(ConflictError, match=r"sales\.orders"):
+            joined.publish()
+
+
+def test_two_participants_that_save_at_once_are_merged_or_told(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    sales.begin_shared("load")
+    one, two, three = (opened_again().join_shared("load") for _ in range(3))
+    one.add_delta("sales.orders", (1,), delta("one"))
+    one.alter_view("sales.daily", {"by": "one"})
+    two.add_delta("sales.orders", (1,), delta("two"))
+    two.create_table("sales.two", "id int")
+    three.alter_view("sales.daily", {"by": "three"})
+    one.save()
+    two.save()
+    assert [table.name for table in two.tables("sales")] == ["orders", "two"]
+    assert two.view("sales.daily").properties == {"by": "one"}
+    with pytest.raises(ConflictError, match=r"view sales\.daily: another participant"):
+        three.save()
+    two.publish()
+    assert files(sales) == ["data/one", "data/two"]
+
+
+def test_it_expires_unless_it_is_extended(sales: Lakehouse, clock: Clock) -> None:
+    begun = sales.begin_shared("load", "6h")
+    clock.now_millis += 5 * HOUR_MILLIS
+    begun.extend("6h")
+    clock.now_millis += 5 * HOUR_MILLIS
+    with sales.join_shared("load") as joined:
+        joined.create_namespace("late")
+    assert sales.shared_transactions() == ["load"]
+    clock.now_millis += 2 * HOUR_MILLIS
+    assert sales.shared_transactions() == []
+    for end in (joined.publish, joined.save, lambda: joined.extend("1h"), lambda: sales.join_shared("load")):
+        with pytest.raises(InvalidInputError, match="expired"):
+            end()
+    again = sales.begin_shared("load", "1h")
+    assert again.diff().changes == ()
+    with pytest.raises(ConflictError, match="another one than was joined"):
+        joined.save()
+
+
+def test_a_name_has_one_shared_transaction_at_a_time(sales: Lakehouse) -> None:
+    sales.begin_shared("load")
+    before = sales.version
+    with pytest.raises(AlreadyExistsError, match="join it"):
+        sales.begin_shared("load")
+    for bad in ("a b", "n" * 101):
+        with pytest.raises(InvalidInputError):
+            sales.begin_shared(bad)
+    with pytest.raises(InvalidInputError, match="no duration"):
+        sales.begin_shared("other", "soon")
+    assert sales.version == before
+
+
+def test_a_block_that_ends_by_an_error_saves_nothing_of_it(sales: Lakehouse) -> None:
+    begun = sales.begin_shared("load")
+
+    def fail_halfway() -> None:
+        with begun:
+            begun.create_namespace("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_halfway()
+    assert sales.join_shared("load").diff().changes == ()
+
+
+def test_what_belongs_to_other_kinds_of_transactions_is_refused(sales: Lakehouse) -> None:
+    begun = sales.begin_shared("load")
+    with pytest.raises(InvalidInputError, match="save it, publish it or discard it"):
+        begun.commit()
+    with pytest.raises(InvalidInputError, match="settings"):
+        begun.alter_settings({"a": "b"})
+
+
+def test_names_that_changed_inside_it_survive_being_saved(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    with sales.begin_shared("rename") as begun:
+        begun.rename_namespace("sales", "shop")
+        begun.alter_table("shop.orders", {"a": "b"})
+    joined = opened_again().join_shared("rename")
+    assert [str(table) for table in joined.tables("shop")] == ["shop.orders"]
+    joined.publish()
+    after = opened_again()
+    assert after.table("shop.orders").properties == {"a": "b"}
+    assert [space.name for space in after.namespaces()] == ["shop"]

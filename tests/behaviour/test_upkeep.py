@@ -1,0 +1,82 @@
+"""Maintenance through the lakehouse: exports by name, expiry, vacuum, check."""
+
+from pathlib import Path
+
+import pytest
+
+import mangrove
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import Clock, repeatable_effects
+
+DAY_MILLIS = 24 * 60 * 60 * 1000
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sales(clock: Clock) -> Lakehouse:
+    store = MemoryStore("memory://upkeep/", clock.read)
+    lake = create_on(repeatable_effects(store, clock))
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    return lake
+
+
+def test_an_export_is_read_by_its_name_and_opens_as_a_lakehouse_of_its_own(sales: Lakehouse, tmp_path: Path) -> None:
+    report = sales.export(tmp_path / "copy", "year-end", "full")
+    sales.drop_table("sales.orders")
+    assert report.files_copied > 0
+    assert [export.name for export in sales.exports()] == ["year-end"]
+    assert [str(table) for table in sales.at("year-end").tables("sales")] == ["sales.orders"]
+    assert [str(table) for table in mangrove.open(tmp_path / "copy").tables("sales")] == ["sales.orders"]
+    sales.drop_export("year-end")
+    with pytest.raises(NotFoundError, match="no export is called"):
+        sales.at("year-end")
+    with pytest.raises(InvalidInputError, match="no mode of exports"):
+        sales.export(tmp_path / "other", "x", "half")
+
+
+def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(sales: Lakehouse, clock: Clock) -> None:
+    store = sales.effects.store
+    loser = sales.transaction()
+    loser.alter_table("sales.orders", {"by": "loser" * 200})
+    sales.alter_table("sales.orders", {"by": "rival"})
+    before = {entry.path for entry in store.list()}
+    with pytest.raises(mangrove.ConflictError):
+        loser.commit()
+    left = {entry.path for entry in store.list()} - before
+    assert left
+    clock.now_millis += 3 * DAY_MILLIS
+    assert left <= set(sales.vacuum(dry_run=True).paths)
+    assert left <= {entry.path for entry in store.list()}
+    sales.vacuum()
+    assert not left & {entry.path for entry in store.list()}
+    assert not sales.check().problems
+
+
+def test_versions_expire_but_not_under_a_shared_transaction(sales: Lakehouse, clock: Clock) -> None:
+    begun = sales.begin_shared("load", "60d")
+    with begun:
+        begun.create_table("sales.new", "id int")
+    for number in range(10):
+        sales.create_namespace(f"n{number}")
+    clock.now_millis += 30 * DAY_MILLIS
+    assert sales.expire(dry_run=True).versions
+    expired = sales.expire()
+    assert begun.base_version not in expired.versions
+    assert expired.versions
+    clock.now_millis += 3 * DAY_MILLIS
+    sales.vacuum()
+    sales.join_shared("load").publish()
+    assert [table.name for table in sales.tables("sales")] == ["new", "orders"]
+    assert not sales.check().problems
+
+
+def test_a_sound_lakehouse_has_no_problems(sales: Lakehouse) -> None:
+    assert not sales.check().problems
