@@ -5,7 +5,7 @@ from typing import Final
 
 from mangrove.model.values import Value
 
-__all__ = ["count_text", "counted", "moment_text", "share", "shortened", "size_text", "value_text"]
+__all__ = ["compact_text", "count_text", "counted", "moment_text", "share", "shortened", "size_text", "value_text"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB", "PB")
@@ -21,6 +21,18 @@ def count_text(count: int) -> str:
     '1,234,567'
     """
     return f"{count:,}"
+
+
+def compact_text(count: int) -> str:
+    """Return a number in few characters, for the side of a plot.
+
+    >>> compact_text(9_500), compact_text(40_000), compact_text(2_500_000)
+    ('9,500', '40 k', '2.5 M')
+    """
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= max(10_000, size):
+            return f"{count / size:g} {unit}"
+    return count_text(count)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -16,9 +16,9 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Delta, Object, Table
+from mangrove.model.objects import Delta, Namespace, Object, Partition, Table, View
 from mangrove.web.facts.pinned import Comparing
-from mangrove.web.words import count_text, counted, shortened, size_text
+from mangrove.web.words import count_text, counted, shortened, size_text, value_text
 
 __all__ = ["Change", "FieldChange", "changes_between"]
 
@@ -39,7 +39,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object that was added, changed or removed."""
+    """An object that was added, changed, removed or renamed."""
 
     action: str
     kind: str
@@ -53,8 +53,48 @@ def changes_between(compared: Comparing, before: Snapshot, after: Snapshot) -> t
     """Return what changes on the way from `before` to `after`, and whether there is more than is shown."""
     found = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
     shown = found[:_CHANGES_MAX]
-    names = _table_names(compared, (after, before), shown)
-    return tuple(_change(one, names) for one in shown), len(found) > _CHANGES_MAX
+    names = _Names(_table_names(compared, (after, before), shown), _partition_names((after, before), shown))
+    gone = _gone(shown)
+    renamed = {gone[key].locator for one in shown if (key := _moved_key(one)) in gone}
+    changes = (_change(one, names, gone) for one in shown if one.locator not in renamed)
+    return tuple(changes), len(found) > _CHANGES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What tables are called, by their ids, and partitions."""
+
+    tables: dict[str, TableLocator]
+    partitions: dict[PartitionLocator, str]
+
+
+def _partition_names(snapshots: Iterable[Snapshot], shown: Iterable[Difference]) -> dict[PartitionLocator, str]:
+    """Return the values of the partitions that changed or in which something changed."""
+    ways = (one.locator.parent if isinstance(one.locator, DeltaLocator) else one.locator for one in shown)
+    wanted = list(dict.fromkeys(way for way in ways if isinstance(way, PartitionLocator)))
+    names: dict[PartitionLocator, str] = {}
+    for snapshot in snapshots:
+        missing = [way for way in wanted if way not in names]
+        for way, value in zip(missing, snapshot.get_many(missing), strict=True):
+            if isinstance(value, Partition):
+                names[way] = ", ".join(value_text(part) for part in value.values) or "all rows"
+    return names
+
+
+def _gone(shown: Iterable[Difference]) -> dict[tuple[Kind, str], Difference]:
+    """Return what is no longer under its name, by what stays when a name changes."""
+    return {
+        (one.locator.kind, one.before.id): one
+        for one in shown
+        if one.after is None and isinstance(one.before, Namespace | Table | View)
+    }
+
+
+def _moved_key(one: Difference) -> tuple[Kind, str] | None:
+    """Return what stays of an object that is new under its name."""
+    if one.before is None and isinstance(one.after, Namespace | Table | View):
+        return one.locator.kind, one.after.id
+    return None
 
 
 def _table_names(
@@ -76,40 +116,59 @@ def _table_names(
     return names
 
 
-def _change(one: Difference, names: dict[str, TableLocator]) -> Change:
-    action = "added" if one.before is None else "removed" if one.after is None else "changed"
+def _change(one: Difference, names: _Names, gone: dict[tuple[Kind, str], Difference]) -> Change:
     name, table = _name(one.locator, names)
-    return Change(action, one.locator.kind.word, name, None if table is None else str(table), _fields(one))
+    key = _moved_key(one)
+    origin = None if key is None else gone.get(key)
+    before = one.before if origin is None else origin.before
+    if origin is not None:
+        action, name = "renamed", f"{origin.locator} to {one.locator}"
+    else:
+        action = "added" if before is None else "removed" if one.after is None else "changed"
+    fields = tuple(islice(_fields(before, one.after), _FIELDS_MAX))
+    return Change(action, one.locator.kind.word, name, None if table is None else str(table), fields)
 
 
-def _name(locator: Locator, names: dict[str, TableLocator]) -> tuple[str, TableLocator | None]:
+def _name(locator: Locator, names: _Names) -> tuple[str, TableLocator | None]:
     if isinstance(locator, TableLocator):
         return str(locator), locator
     if not isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator):
         return str(locator), None
-    table = names.get(locator.table_id)
+    table = names.tables.get(locator.table_id)
     within = str(table or f"table {locator.table_id}")
     match locator:
         case TableVersionLocator():
             return f"{within}, table version {locator.version}", table
         case DeltaLocator():
-            return f"{within}, position {count_text(locator.position)}", table
+            partition = names.partitions.get(locator.parent, f"partition {locator.partition_id}")
+            return f"{within}, {partition}, position {count_text(locator.position)}", table
+        case PartitionLocator():
+            return f"{within}, {names.partitions.get(locator, locator.partition_id)}", table
         case _:
             return f"{within}, {locator.kind.word} {locator.parts[-1]}", table
 
 
-def _fields(one: Difference) -> tuple[FieldChange, ...]:
-    value = one.after if one.before is None else one.before
-    if isinstance(value, Delta) and (one.before is None or one.after is None):
-        text = _delta_text(value)
-        return (FieldChange("delta", None, text) if one.before is None else FieldChange("delta", text, None),)
-    return tuple(islice(_compared(_flat(one.before), _flat(one.after)), _FIELDS_MAX))
-
-
-def _compared(before: dict[str, str], after: dict[str, str]) -> Iterator[FieldChange]:
-    for field in sorted(before.keys() | after.keys()):
-        if before.get(field) != after.get(field):
-            yield FieldChange(field, before.get(field), after.get(field))
+def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange]:
+    """Yield the fields that differ; of what is only on one side a few words say what it is."""
+    if before is not None and after is not None:
+        old, new = _flat(before), _flat(after)
+        for field in sorted(old.keys() | new.keys()):
+            if old.get(field) != new.get(field):
+                yield FieldChange(field, old.get(field), new.get(field))
+        return
+    value = after if before is None else before
+    told: tuple[tuple[str, str | None], ...] = ()
+    match value:
+        case Delta():
+            told = (("delta", _delta_text(value)),)
+        case View():
+            told = (("description", value.description), ("sql", value.sql))
+        case Table() | Namespace():
+            told = (("description", value.description),)
+    for field, text in told:
+        if text is not None:
+            shown = shortened(text, _TEXT_CHARACTERS_MAX)
+            yield FieldChange(field, *((None, shown) if before is None else (shown, None)))
 
 
 def _delta_text(delta: Delta) -> str:
@@ -118,10 +177,8 @@ def _delta_text(delta: Delta) -> str:
     return f"{delta.type.value}: {counted(manifest.row_count, 'row')} in {files}, {size_text(manifest.size_bytes)}"
 
 
-def _flat(value: Object | None) -> dict[str, str]:
+def _flat(value: Object) -> dict[str, str]:
     """Return each field of an object as text under the way to it."""
-    if value is None:
-        return {}
     return dict(_leaves(to_json(value), ""))
 
 

@@ -73,6 +73,8 @@ class FileFacts:
     rows: int
     size_bytes: int
     schema_id: int | None
+    partition_values: tuple[Value | None, ...] | None
+    """Only where they differ from those of the partition."""
     statistics: tuple[StatisticsLine, ...]
     statistics_left_out: int
 
@@ -188,6 +190,7 @@ def _file(entry: DataFile, version: TableVersion) -> FileFacts:
         entry.row_count,
         entry.size_bytes,
         entry.schema_id,
+        entry.partition_values,
         lines,
         max(0, len(entry.statistics) - _STATISTICS_MAX),
     )

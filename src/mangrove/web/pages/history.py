@@ -38,7 +38,7 @@ def version_page(facts: VersionPageFacts, api_address: str) -> Element:
         api_address,
         facts_list(_about(facts)),
         _ways(facts, links),
-        _changes(facts, links),
+        _changes(facts),
     )
 
 
@@ -80,7 +80,7 @@ def _ways(facts: VersionPageFacts, links: Links) -> Element:
     )
 
 
-def _changes(facts: VersionPageFacts, links: Links) -> Element:
+def _changes(facts: VersionPageFacts) -> Element:
     version = facts.version.version
     if not facts.can_compare:
         return note("This layout cannot compare versions.")
@@ -97,19 +97,22 @@ def _changes(facts: VersionPageFacts, links: Links) -> Element:
         title,
         element("p", _summary(facts.changes), class_="quiet"),
         left_out if facts.has_more else None,
-        element("ul", (_change(one, links) for one in facts.changes), class_="changes"),
+        element("ul", (_change(one, facts, facts.against.version) for one in facts.changes), class_="changes"),
     )
 
 
 def _summary(changes: tuple[Change, ...]) -> str:
     actions = [one.action for one in changes]
-    parts = (f"{actions.count(word)} {word}" for word in ("added", "changed", "removed") if word in actions)
+    parts = (f"{actions.count(word)} {word}" for word in ("added", "changed", "renamed", "removed") if word in actions)
     return f"{counted(len(changes), 'object')}: {', '.join(parts)}"
 
 
-def _change(one: Change, links: Links) -> Element:
+def _change(one: Change, facts: VersionPageFacts, against: int) -> Element:
     name: Content = one.name
-    if one.table is not None and one.action != "removed":
+    if one.table is not None:
+        # It is shown in a version that has it.
+        there = against if one.action == "removed" else facts.version.version
+        links = Links(None if there == facts.seen.newest_version else str(there))
         name = element("a", one.name, href=links.table(parse_table_name(one.table)))
     return element(
         "li",

@@ -5,7 +5,18 @@ from mangrove.web.facts.tally import COUNTED_MAX, Tally
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
 from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import code, facts_list, grid, more, note, properties, section, tiles, timeline
+from mangrove.web.pages.pieces import (
+    code,
+    facts_list,
+    grid,
+    long_code,
+    more,
+    note,
+    properties,
+    section,
+    tiles,
+    timeline,
+)
 from mangrove.web.words import count_text, moment_text, size_text
 
 __all__ = ["overview_page"]
@@ -80,7 +91,7 @@ def _exports(facts: OverviewFacts) -> Element | None:
         (
             element("a", one.name, href=Links(one.name).overview()),
             element("a", count_text(one.version), href=Links(str(one.version)).overview()),
-            code(one.location),
+            long_code(one.location),
         )
         for one in facts.exports
     )

@@ -12,9 +12,9 @@ __all__ = [
     "facts_list",
     "filled_bar",
     "grid",
+    "long_code",
     "more",
     "note",
-    "number",
     "properties",
     "section",
     "tiles",
@@ -37,9 +37,9 @@ def code(text: str) -> Element:
     return element("code", text)
 
 
-def number(text: str) -> Element:
-    """Return a number, which stands at the right of its column."""
-    return element("span", text, class_="number")
+def long_code(text: str) -> Element:
+    """Return text that machines read and that may be long, such as a path: it breaks anywhere."""
+    return element("code", text, class_="long")
 
 
 def tiles(entries: Iterable[tuple[str, str, str | None]]) -> Element:

@@ -6,7 +6,7 @@ from mangrove.web.links import Links
 from mangrove.web.pages.frame import frame
 from mangrove.web.pages.pieces import filled_bar, grid, note, section
 from mangrove.web.pages.plot import PlotPoint, plot
-from mangrove.web.words import count_text, share, size_text
+from mangrove.web.words import compact_text, count_text, share, size_text
 
 __all__ = ["storage_page"]
 
@@ -54,5 +54,5 @@ def _growth(facts: StorageFacts, links: Links) -> list[Element]:
         "Deltas": [PlotPoint(one.version, one.deltas) for one in facts.growth],
     }
     texts = {"Data named by each version": size_text}
-    plots = [plot(title, series, texts.get(title, count_text), links) for title, series in points.items()]
+    plots = [plot(title, series, texts.get(title, compact_text), links) for title, series in points.items()]
     return [element("div", plots, class_="plots"), note(f"From version {first} to version {facts.growth[-1].version}.")]

@@ -1,6 +1,7 @@
 """How a table, its partitions and its deltas look."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from mangrove.model.locators import TableLocator
 from mangrove.web.facts.partition import DeltaFacts, DeltaLine, FileFacts, PartitionFacts
@@ -12,6 +13,9 @@ from mangrove.web.pages.pieces import code, facts_list, grid, more, note, proper
 from mangrove.web.words import count_text, counted, size_text, value_text
 
 __all__ = ["delta_page", "partition_page", "table_page"]
+
+_FILES_OPEN_MAX: Final = 3
+"""With more files than these their statistics are folded away."""
 
 
 def table_page(facts: TableFacts, api_address: str) -> Element:
@@ -90,7 +94,12 @@ def delta_page(facts: DeltaFacts, api_address: str) -> Element:
                 ("Written by", facts.delta.author or "not recorded"),
             ]
         ),
-        section("Files", (_file(file) for file in facts.files) if facts.files else note("It has no files.")),
+        section(
+            "Files",
+            (_file(file, is_open=len(facts.files) <= _FILES_OPEN_MAX) for file in facts.files)
+            if facts.files
+            else note("It has no files."),
+        ),
         note(f"{counted(facts.files_left_out, 'more file')} not shown.") if facts.files_left_out else None,
         properties(facts.delta.properties),
     )
@@ -207,8 +216,10 @@ def _delta_words(one: DeltaLine) -> Content:
     return one.type.replace("_", " ")
 
 
-def _file(file: FileFacts) -> Element:
+def _file(file: FileFacts, *, is_open: bool) -> Element:
     summary = f"{counted(file.rows, 'row')}, {size_text(file.size_bytes)}, {file.kind.replace('_', ' ')}"
+    if file.partition_values:
+        summary += f", of {', '.join(value_text(value) for value in file.partition_values)}"
     rows = (
         (
             one.column,
@@ -234,5 +245,5 @@ def _file(file: FileFacts) -> Element:
         if file.statistics
         else note("It has no statistics."),
         note(f"{counted(file.statistics_left_out, 'more column')} not shown.") if file.statistics_left_out else None,
-        open=True,
+        open=is_open,
     )

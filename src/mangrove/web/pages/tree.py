@@ -6,7 +6,7 @@ from mangrove.web.facts.tree import LevelFacts, NodeFacts, NodePlace, TreeFacts
 from mangrove.web.html import Element, element
 from mangrove.web.links import Links
 from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import code, facts_list, grid, note
+from mangrove.web.pages.pieces import code, facts_list, grid, long_code, note
 from mangrove.web.words import count_text, counted, share
 
 __all__ = ["tree_page"]
@@ -164,7 +164,7 @@ def _fill(left: float, top: float, width: float, part: float, kind: str) -> Elem
 
 
 def _node(node: NodeFacts) -> Element:
-    keys = ((one.key, code(one.value or "")) for one in node.keys)
+    keys = ((one.key, long_code(one.value or "")) for one in node.keys)
     messages = (
         (
             element(
@@ -173,7 +173,7 @@ def _node(node: NodeFacts) -> Element:
                 class_=f"badge {'removed' if one.value is None else 'added'}",
             ),
             one.key,
-            code(one.value) if one.value is not None else "",
+            long_code(one.value) if one.value is not None else "",
             code(one.transaction or ""),
         )
         for one in node.messages

@@ -1,0 +1,74 @@
+"""A lakehouse with something of every kind in it, and a visitor to its explorer."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+from starlette.testclient import TestClient
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on
+from mangrove.model.manifests import Author, ColumnStatistics, DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.settings import LakehouseSettings
+from mangrove.server.access import Access
+from mangrove.server.app import build_app
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+
+HOSTILE = "<script>alert('x')</script>".replace("/", "\\")
+"""As hostile as a name may be: names hold no slash and no space."""
+HOSTILE_TEXT = "\"'><script>alert(1)</script><img src=x onerror=alert(2)> & <!-- "
+
+
+def delta(name: str, first: int, rows: int, kind: DeltaType = DeltaType.APPEND) -> Delta:
+    """Return a delta of one file whose rows count up from `first`."""
+    statistics = (
+        ColumnStatistics(1, null_count=0, value_count=rows, minimum=first, maximum=first + rows - 1),
+        ColumnStatistics(2, null_count=1, value_count=rows, minimum="ana", maximum="zoe"),
+    )
+    file = DataFile(f"data/{name}.parquet", 100 * rows, rows, schema_id=0, statistics=statistics)
+    return Delta(kind, Manifest((file,)), author=Author("loader", "2"))
+
+
+def filled(lake: Lakehouse) -> Lakehouse:
+    """Fill a lakehouse: versions 1 to 8."""
+    lake.create_namespace("sales", description="What was sold", properties={"owner": "ana"})
+    lake.create_table(
+        "sales.orders",
+        "id bigint not null, customer string comment 'who', day date, place struct<city: string>",
+        keys=["day", "id"],
+        partition_by=["day"],
+        properties={"retention": "3 years"},
+        description="One row for each order",
+    )
+    for number in (1, 2):
+        with lake.transaction(message=f"load {number}", author="nightly") as transaction:
+            added = delta(f"load-{number}", 10 * number, 5)
+            transaction.add_delta("sales.orders", (date(2026, 11, number),), added)
+    lake.create_view("sales.daily", "select day from sales.orders", reads=["sales.orders"])
+    lake.create_table(
+        "sales.elsewhere", "id int", table_type="external", table_format="PARQUET", location="s3://other/folder/"
+    )
+    lake.rename_table("sales.elsewhere", "sales.outside")
+    lake.alter_table("sales.orders", {"retention": "5 years"})
+    return lake
+
+
+@pytest.fixture
+def lake() -> Lakehouse:
+    effects = repeatable_effects(CountingStore(MemoryStore()))
+    return filled(create_on(effects, settings=LakehouseSettings("Shop", order=4)))
+
+
+def visitor(lake: Lakehouse, access: Access | None = None) -> TestClient:
+    """Return somebody who visits the explorer from this machine."""
+    app = build_app(lake, access or Access("127.0.0.1"))
+    return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False, raise_server_exceptions=False)
+
+
+@pytest.fixture
+def client(lake: Lakehouse) -> Iterator[TestClient]:
+    with visitor(lake) as found:
+        yield found

@@ -1,0 +1,79 @@
+"""Who may see a page: this machine, or who has the token."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError
+from mangrove.server.access import COOKIE, Access, Asking, Verdict, judge, session_of, without_token
+
+GUARDED = Access("0.0.0.0", "right-token")
+OPEN = Access("127.0.0.1")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lake.example", ""])
+def test_an_address_that_others_reach_needs_a_token(host: str) -> None:
+    with pytest.raises(InvalidInputError, match="--token"):
+        Access(host)
+    assert Access(host, "right-token").token == "right-token"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
+def test_a_loopback_address_needs_none(host: str) -> None:
+    assert Access(host).token is None
+
+
+@pytest.mark.parametrize("token", ["", "  ", "mañana", "two\nlines"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(InvalidInputError, match="token"):
+        Access("127.0.0.1", token)
+
+
+def test_the_token_is_not_shown_where_the_access_is_printed() -> None:
+    assert "right-token" not in repr(GUARDED)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8181", "localhost:8181", "[::1]:8181"])
+def test_this_machine_is_answered_under_its_own_names(host: str) -> None:
+    assert judge(OPEN, Asking("/", host=host)) is Verdict.ANSWER
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8181", "127.0.0.1.evil.example", "localhost.evil", None]
+)
+def test_a_name_of_elsewhere_that_points_here_is_not_answered(host: str | None) -> None:
+    assert judge(OPEN, Asking("/", host=host)) is Verdict.WRONG_NAME
+
+
+def test_the_token_is_taken_from_a_header_an_address_or_the_cookie() -> None:
+    assert judge(GUARDED, Asking("/", authorization="Bearer right-token")) is Verdict.ANSWER
+    assert judge(GUARDED, Asking("/", authorization="bearer right-token")) is Verdict.ANSWER
+    assert judge(GUARDED, Asking("/", query="a=1&token=right-token")) is Verdict.LOG_IN
+    assert judge(GUARDED, Asking("/", cookies={COOKIE: session_of("right-token")})) is Verdict.ANSWER
+
+
+def test_the_cookie_does_not_hold_the_token() -> None:
+    assert "right-token" not in session_of("right-token")
+    assert judge(GUARDED, Asking("/", cookies={COOKIE: "right-token"})) is Verdict.STRANGER
+
+
+@given(st.text())
+def test_any_other_token_is_a_strangers(token: str) -> None:
+    asking = Asking("/", authorization=f"Bearer {token}", cookies={COOKIE: token})
+    wanted = Verdict.ANSWER if token.strip() == "right-token" else Verdict.STRANGER
+    assert judge(GUARDED, asking) is wanted
+
+
+def test_only_health_and_the_stylesheet_are_open_to_strangers() -> None:
+    for path in ("/healthz", "/static/explorer.css"):
+        assert judge(GUARDED, Asking(path)) is Verdict.ANSWER
+    for path in ("/", "/metrics", "/api/", "/healthz/x", "/staticx"):
+        assert judge(GUARDED, Asking(path)) is Verdict.STRANGER
+
+
+@given(st.text(), st.text())
+def test_the_way_on_from_a_login_stays_on_this_server(path: str, query: str) -> None:
+    address = without_token(path, query)
+    assert address.startswith("/")
+    assert address[1:2] not in ("/", "\\")
+    assert "token=" not in address.partition("?")[2].replace("%", "").split("&")[0] or "token=" not in query

@@ -1,0 +1,126 @@
+"""Whatever somebody calls a thing, a page shows it as text and leads to it."""
+
+import html
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+from tests.web.conftest import HOSTILE, HOSTILE_TEXT, visitor
+
+from mangrove.lakehouse.opening import create_on
+from mangrove.model.locators import NamespaceLocator, TableLocator
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.column_strategies import names
+from mangrove.testing.effects import repeatable_effects
+from mangrove.web.html import document, element, render
+from mangrove.web.links import Links
+
+
+class Reader(HTMLParser):
+    """Notes the tags, attributes and text that a browser would find."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    return reader
+
+
+def follow(client: TestClient, page: str, name: str) -> str:
+    """Return the page to which the link with this name leads."""
+    links = {
+        html.unescape(text): html.unescape(way) for way, text in re.findall(r'<a href="([^"]*)">([^<]*)</a>', page)
+    }
+    answer = client.get(links[name])
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "..", ".", "a.b", "`", "``.`", "?version=1", "#", "&amp;", "名前", "a;b"])
+def test_a_hostile_name_is_text_on_every_page_and_its_links_work(name: str) -> None:
+    lake = create_on(repeatable_effects(MemoryStore()))
+    lake.create_namespace(NamespaceLocator(name), description=HOSTILE_TEXT, properties={HOSTILE_TEXT: HOSTILE_TEXT})
+    column = f"`{HOSTILE_TEXT.replace('`', '')}` string comment 'x'"
+    lake.create_table(TableLocator(name, name), column, description=HOSTILE_TEXT, properties={"k": HOSTILE_TEXT})
+    lake.alter_table(TableLocator(name, name), {"k": "other"})
+    with visitor(lake) as client:
+        namespaces = client.get("/namespaces").text
+        namespace = follow(client, namespaces, name)
+        table = follow(client, namespace, name)
+        others = [client.get(way).text for way in ("/", "/history", "/history/2", "/history/3", "/tree", "/storage")]
+        for page in (namespaces, namespace, table, *others):
+            found = read(page)
+            assert "script" not in found.tags
+            assert "img" not in found.tags
+            assert not [attribute for attribute, _ in found.attributes if attribute.startswith("on")]
+        assert HOSTILE_TEXT in read(table).text
+        assert HOSTILE_TEXT in read(namespace).text
+
+
+@pytest.mark.parametrize(
+    "where", ["/?version=", "/history?before=", "/tree?node=", "/namespaces?prefix=", "/tables/", "/x"]
+)
+def test_what_an_address_says_comes_back_as_text(client: TestClient, where: str) -> None:
+    for hostile in ("%3Cscript%3Ealert(1)%3C%2Fscript%3E", "%22%3E%3Cimg%20src%3Dx%3E", "%00", "%ff", "%E2%80%AE"):
+        answer = client.get(where + hostile)
+        assert answer.status_code in (200, 400, 404), answer.text
+        assert not {"script", "img"} & set(read(answer.text).tags)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r\0")), st.text())
+def test_text_and_attributes_come_out_of_a_parser_as_they_went_in(text: str, attribute: str) -> None:
+    page = render(element("p", text, title=attribute.replace("\r", "").replace("\0", "")))
+    found = read(page)
+    assert found.tags == ["p"]
+    assert found.text == text
+    assert len(found.attributes) == 1
+
+
+@given(names())
+def test_a_link_to_a_name_is_one_step_that_no_browser_shortens(name: str) -> None:
+    path = Links().table(TableLocator(name, name))
+    steps = path.split("/")
+    assert len(steps) == 3
+    assert steps[2].replace("%2e", ".").replace("%2E", ".") not in (".", "..")
+    assert not set(path) & set("?#\\ \"'<>")
+
+
+@pytest.mark.parametrize("tag", ["script", "SCRIPT", "style", "iframe", "object", "foreignObject", "a b", "", "!--"])
+def test_an_element_that_runs_something_cannot_be_made(tag: str) -> None:
+    with pytest.raises(ValueError, match="not an element"):
+        element(tag)
+
+
+@pytest.mark.parametrize("name", ["onclick", "onLoad", "style", 'a"b', "a b", ""])
+def test_an_attribute_that_runs_something_cannot_be_made(name: str) -> None:
+    with pytest.raises(ValueError, match="not an attribute"):
+        element("p", **{name: "x"})
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "//evil.example", "/\\evil.example", "https://x", "data:,x", ""]
+)
+def test_a_link_that_leaves_the_explorer_cannot_be_made(address: str) -> None:
+    with pytest.raises(ValueError, match="leads out"):
+        element("a", "x", href=address)
+
+
+def test_half_a_character_does_not_break_a_page() -> None:
+    assert b"?" in document(element("p", "\ud800"))

@@ -1,0 +1,116 @@
+"""The real server, seen through a real browser: no complaint, nothing that needs to be scrolled sideways."""
+
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.web.browser import browser_path, open_browser
+from tests.web.conftest import filled
+
+import mangrove
+from mangrove.model.locators import NamespaceLocator
+from mangrove.model.settings import LakehouseSettings
+
+PICTURE = b"\x89PNG"
+NARROW_PIXELS = 400
+PAGES = ("/", "/namespaces", "/namespaces/sales", "/tables/sales.orders", "/views/sales.daily", "/history",
+         "/history/3", "/history/3?against=8", "/tree", "/storage", "/?version=4")  # fmt: skip
+
+pytestmark = pytest.mark.interop
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """Start the server as people do, and yield the address that it announces."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mangrove.server", *arguments, "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        announced = re.search(r"http://\S+/", process.stdout.readline())
+        assert announced is not None
+        yield announced[0].rstrip("/")
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    lake = filled(mangrove.create(tmp_path / "lake", settings=LakehouseSettings("Shop", order=4)))
+    lake.create_namespace(NamespaceLocator("%2e%2e"))
+    return lake.uri
+
+
+def fetched(address: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(address, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_command_serves_pages_until_it_is_stopped(uri: str) -> None:
+    with serving(uri) as address:
+        assert fetched(f"{address}/healthz") == (200, "ok\n")
+        status, page = fetched(f"{address}/tables/sales.orders")
+        assert status == 200
+        assert "One row for each order" in page
+        # A client that resolves escapes twice would lose this name; the real server must not.
+        assert fetched(f"{address}/namespaces/%60%252e%252e%60")[0] == 200
+        assert fetched(f"{address}/namespaces/nobody")[0] == 404
+        assert fetched(address, Host="evil.example")[0] == 421
+
+
+def test_the_command_asks_for_the_token_that_it_was_given(uri: str) -> None:
+    with serving(uri, "--token", "right-token") as address:
+        assert fetched(f"{address}/")[0] == 401
+        assert fetched(f"{address}/", Authorization="Bearer right-token")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--host", "0.0.0.0"), 2, "a token is needed"),
+        (("--port", "70000"), 2, "there is no port 70000"),
+        ((), 1, "there is no lakehouse"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    if code == 2:
+        mangrove.create(tmp_path / "lake")
+    answer = subprocess.run(
+        [sys.executable, "-m", "mangrove.server", (tmp_path / "lake").as_uri(), *arguments],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert answer.returncode == code
+    assert sentence in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
+def test_a_browser_shows_each_page_without_a_complaint_and_within_a_narrow_window(uri: str) -> None:
+    with serving(uri) as address, open_browser() as browser:
+        for page in PAGES:
+            for width, is_dark in ((1200, False), (NARROW_PIXELS, True)):
+                shown = browser.open(f"{address}{page}", width=width, is_dark=is_dark)
+                assert shown.complaints == [], page
+                assert shown.title.endswith("Shop · Mangrove"), page
+                assert shown.picture.startswith(PICTURE)
+                assert shown.width_pixels <= width, page
+        missing = browser.open(f"{address}/tables/sales.nothing")
+        assert "there is no table sales.nothing" in missing.text

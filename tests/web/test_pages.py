@@ -1,0 +1,240 @@
+"""Every page of the explorer says what the lakehouse holds, for people and for programs."""
+
+import re
+from datetime import date
+
+import pytest
+from starlette.testclient import TestClient
+from tests.web.conftest import delta, filled, visitor
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on
+from mangrove.model.locators import TableLocator
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.transaction.deltas import partition_id_of
+
+ORDERS = TableLocator("sales", "orders")
+
+
+def text_of(page: str) -> str:
+    """Return what a reader sees, in one line."""
+    body = page.partition("<body>")[2]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body)).replace("&#x27;", "'")
+
+
+def get(client: TestClient, address: str, status: int = 200) -> str:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return text_of(answer.text)
+
+
+def partition_address(lake: Lakehouse, day: int) -> str:
+    opened = lake.table(ORDERS).opened()
+    values = (date(2026, 11, day),)
+    partition_id = partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, values)
+    return f"/tables/sales.orders/partitions/{partition_id}"
+
+
+def pages(lake: Lakehouse) -> list[str]:
+    """Return an address of each page."""
+    partition = partition_address(lake, 1)
+    return [
+        "/", "/namespaces", "/namespaces/sales", "/tables/sales.orders", "/tables/sales.outside", partition,
+        f"{partition}/deltas/1", "/views/sales.daily", "/history", "/history/3", "/history/0", "/tree", "/tree?node=0",
+        "/storage",
+    ]  # fmt: skip
+
+
+def test_the_overview_counts_what_there_is_and_shows_the_last_commits(client: TestClient) -> None:
+    page = get(client, "/")
+    assert "Shop" in page
+    for told in (
+        "8 version",
+        "1 namespace",
+        "2 tables",
+        "1 view",
+        "2 deltas",
+        "10 rows written",
+        "1.0 kB data in files",
+    ):
+        assert told in page
+    assert page.index("Version 8 alter table sales.orders") < page.index("Version 3 load 1")
+    assert "by nightly" in page
+
+
+def test_namespaces_are_listed_and_narrowed_by_a_prefix(lake: Lakehouse, client: TestClient) -> None:
+    lake.create_namespace("archive")
+    page = get(client, "/namespaces")
+    assert "archive" in page
+    assert "What was sold" in page
+    assert "archive" not in get(client, "/namespaces?prefix=sa")
+
+
+def test_a_namespace_shows_its_tables_views_and_properties(client: TestClient) -> None:
+    page = get(client, "/namespaces/sales")
+    for told in ("orders managed MANGROVE One row for each order", "outside external PARQUET", "daily", "owner ana"):
+        assert told in page
+
+
+def test_a_table_shows_columns_with_ids_types_and_statistics(client: TestClient) -> None:
+    page = get(client, "/tables/sales.orders")
+    assert "key id 1 bigint not null 10 24" in page
+    assert "customer 2 string 2 ana zoe who" in page
+    assert "place.city 5 string" in page
+    assert "Partitioned by day" in page
+    assert "retention 5 years" in page
+    assert "day=2026-11-01 1 1 5 500 bytes" in page
+    assert "In all: 2 deltas, 2 files, 10 rows written, 1.0 kB" in page
+    assert "Table version State Columns Schemas so far 1 active in use 4 1" in page
+
+
+def test_a_table_that_others_keep_shows_where_it_lies(client: TestClient) -> None:
+    page = get(client, "/tables/sales.outside")
+    assert "external" in page
+    assert "s3://other/folder/" in page
+    assert "Partitions" not in page
+
+
+def test_a_partition_shows_its_deltas_and_a_delta_its_files(lake: Lakehouse, client: TestClient) -> None:
+    address = partition_address(lake, 1)
+    assert "1 append 1 5 500 bytes loader 2" in get(client, address)
+    page = get(client, f"{address}/deltas/1")
+    assert "data/load-1.parquet 5 rows, 500 bytes, data" in page
+    assert "customer 2 5 1 ana zoe" in page
+
+
+def test_a_view_shows_its_query_and_leads_to_what_it_reads(client: TestClient) -> None:
+    assert "select day from sales.orders" in get(client, "/views/sales.daily")
+    assert 'href="/tables/sales.orders"' in client.get("/views/sales.daily").text
+
+
+def test_the_history_is_paged(lake: Lakehouse, client: TestClient) -> None:
+    for number in range(60):
+        lake.alter_namespace("sales", {"count": str(number)})
+    first = client.get("/history").text
+    following = re.search(r'href="(/history\?before=\d+)"', first)
+    assert following is not None
+    second = get(client, following[1])
+    assert "Version 68" in text_of(first)
+    assert "Version 19 " in text_of(first)
+    assert "Version 18 " not in text_of(first)
+    assert "Version 18 " in second
+    assert "Version 0 create lakehouse" in second
+
+
+def test_a_version_shows_what_it_changed(client: TestClient) -> None:
+    page = get(client, "/history/8")
+    assert "What changed from version 7 to version 8" in page
+    assert "changed table sales.orders properties.retention 3 years → 5 years" in page
+    assert "added delta sales.orders, 2026-11-01, position 1 delta append: 5 rows in 1 file, 500 bytes" in get(
+        client, "/history/3"
+    )
+
+
+def test_a_rename_is_shown_as_one_and_not_as_a_loss(client: TestClient) -> None:
+    page = get(client, "/history/7")
+    assert "1 object: 1 renamed" in page
+    assert "renamed table sales.elsewhere to sales.outside" in page
+    assert "removed" not in page
+
+
+def test_a_version_is_compared_with_any_other(client: TestClient) -> None:
+    page = get(client, "/history/8?against=2")
+    assert "What changed from version 2 to version 8" in page
+    assert "added view sales.daily" in page
+    assert "compared with itself" in get(client, "/history/8?against=8", 400)
+
+
+def test_a_rollback_is_previewed_from_the_newest_version(client: TestClient) -> None:
+    page = get(client, "/history/4?against=8")
+    assert "What a rollback from version 8 to version 4 would do" in page
+    assert "removed view sales.daily" in page
+
+
+def test_the_oldest_version_has_nothing_before_it(client: TestClient) -> None:
+    assert "the oldest version that is kept" in get(client, "/history/0")
+
+
+def test_the_tree_shows_each_node_and_what_it_holds(client: TestClient) -> None:
+    page = client.get("/tree").text
+    assert re.search(r"Root: \d of 3 keys, \d of 4 messages", page)
+    assert "Node 0: " in page
+    answer = client.get("/api/tree?node=0").json()
+    assert len(answer["levels"][0]["nodes"]) == 1
+    assert answer["node"]["way"] == "0"
+    held = {row["key"] for row in [*answer["node"]["keys"], *answer["node"]["messages"]]}
+    assert held
+    assert held <= set(re.findall(r"<td>([^<]*)</td>", client.get("/tree?node=0").text))
+
+
+def test_the_tree_page_says_so_where_there_is_no_tree() -> None:
+    lake = create_on(repeatable_effects(MemoryStore()), layout="deltacat")
+    with visitor(lake) as client:
+        assert "has no tree to draw" in get(client, "/tree")
+
+
+def test_files_are_told_apart_by_kind_and_growth_is_plotted(lake: Lakehouse, client: TestClient) -> None:
+    lake.effects.store.put("data/load-1.parquet", b"x" * 500)
+    page = get(client, "/storage")
+    assert "version roots 9" in page
+    assert "data files 1 500 bytes" in page
+    answer = client.get("/api/storage").json()
+    assert [(point["version"], point["rows"]) for point in answer["growth"]] == [
+        (0, 0), (1, 0), (2, 0), (3, 5), (4, 10), (5, 10), (6, 10), (7, 10), (8, 10),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["number", "time", "export"])
+def test_every_page_can_be_seen_as_of_a_version_a_time_or_an_export(way: str) -> None:
+    settings = LakehouseSettings("Shop", exported_snapshots={"year-end": "memory://elsewhere/#version=4"})
+    lake = filled(create_on(repeatable_effects(MemoryStore()), settings=settings))
+    moment = f"{lake.at(4).created_at:%Y-%m-%dT%H:%M:%S.%fZ}"
+    version = {"number": "4", "time": moment, "export": "year-end"}[way]
+    with visitor(lake) as client:
+        page = get(client, f"/tables/sales.orders?version={version}")
+        assert "3 years" in page
+        assert "Version 4 of 2027-01-15" in page
+        assert "not the newest" in page
+        assert "daily" not in get(client, f"/namespaces/sales?version={version}")
+        assert client.get(f"/views/sales.daily?version={version}").status_code == 404
+        assert client.get(f"/api/?version={version}").json()["seen"]["version"]["version"] == 4
+
+
+def test_links_keep_to_the_version_that_is_looked_at(client: TestClient) -> None:
+    page = client.get("/namespaces/sales?version=4").text
+    assert 'href="/tables/sales.orders?version=4"' in page
+    assert 'href="/storage?version=4"' in page
+
+
+def test_each_page_has_a_json_twin_and_leads_to_it(lake: Lakehouse, client: TestClient) -> None:
+    for address in pages(lake):
+        page = client.get(address)
+        assert page.status_code == 200, address
+        assert f'href="/api{address}"' in page.text
+        twin = client.get(f"/api{address}")
+        assert twin.headers["content-type"] == "application/json"
+        assert twin.json()["seen"]["version"]["version"] == 8
+
+
+def test_every_link_of_every_page_leads_somewhere(lake: Lakehouse, client: TestClient) -> None:
+    for address in pages(lake):
+        for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', client.get(address).text))):
+            assert client.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {address}"
+
+
+def test_a_new_commit_is_seen_at_once(lake: Lakehouse, client: TestClient) -> None:
+    get(client, "/")
+    with lake.transaction(message="load 3") as transaction:
+        transaction.add_delta("sales.orders", (date(2026, 11, 3),), delta("load-3", 30, 7))
+    assert "17 rows written" in get(client, "/")
+
+
+def test_pages_of_the_other_layout_can_be_seen_too() -> None:
+    lake = filled(create_on(repeatable_effects(MemoryStore()), layout="deltacat"))
+    with visitor(lake) as client:
+        for address in pages(lake):
+            assert client.get(address.partition("?")[0]).status_code == 200, address
+        assert "key id 1 bigint" in get(client, "/tables/sales.orders")

@@ -1,0 +1,186 @@
+"""The server refuses in one sentence, goes on after damage, and counts what it did."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+from tests.web.conftest import filled, visitor
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.server.access import COOKIE, Access
+from mangrove.server.guarding import SECURITY_HEADERS
+from mangrove.server.metrics import page_of
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
+from mangrove.testing.effects import repeatable_effects
+
+TOKEN = "right-token"
+
+
+@pytest.fixture
+def guarded(lake: Lakehouse) -> Iterator[TestClient]:
+    with visitor(lake, Access("0.0.0.0", TOKEN)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("address", ["/", "/nope", "/healthz", "/static/explorer.css", "/api/history", "/tables/x.y"])
+def test_every_answer_tells_browsers_to_be_careful(client: TestClient, address: str) -> None:
+    answer = client.get(address)
+    for name, value in SECURITY_HEADERS.items():
+        assert answer.headers[name] == value
+    assert "script-src" not in answer.headers["content-security-policy"]
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_no_page_loads_anything_from_elsewhere_or_runs_a_script(client: TestClient) -> None:
+    for address in ("/", "/tables/sales.orders", "/tree", "/storage", "/nope"):
+        page = client.get(address).text
+        assert not re.search(r"<script|\son\w+=|\sstyle=|https?://|javascript:", page), address
+    css = client.get("/static/explorer.css").text
+    assert "url(" not in css
+    assert "@import" not in css
+
+
+def test_a_stranger_is_asked_for_the_token(guarded: TestClient) -> None:
+    for address in ("/", "/tables/sales.orders", "/metrics", "/nope"):
+        answer = guarded.get(address)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert "Shop" not in answer.text
+    assert guarded.get("/api/").json()["error"]["status"] == 401
+    assert guarded.get("/?token=wrong").status_code == 401
+
+
+def test_a_token_in_the_address_becomes_a_cookie_that_scripts_cannot_read(guarded: TestClient) -> None:
+    answer = guarded.get(f"/history?before=5&token={TOKEN}")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/history?before=5"
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"{COOKIE}=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert TOKEN not in cookie
+    assert guarded.get("/history?before=5").status_code == 200
+
+
+def test_a_program_sends_the_token_in_a_header(guarded: TestClient) -> None:
+    answer = guarded.get("/api/", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.json()["seen"]["lakehouse"] == "Shop"
+
+
+def test_a_page_from_elsewhere_cannot_read_through_a_name_of_its_own(client: TestClient) -> None:
+    answer = client.get("/", headers={"Host": "evil.example"})
+    assert answer.status_code == 421
+    assert "Shop" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "sentence"),
+    [
+        ("/nope", 404, "There is no such page."),
+        ("/namespaces/nobody", 404, "there is no namespace nobody"),
+        ("/namespaces/a.b", 400, "a namespace's name is one"),
+        ("/tables/sales.nothing", 404, "there is no table sales.nothing"),
+        ("/tables/sales", 400, "a table's name is namespace.table"),
+        ("/tables/sales.daily", 404, "is a view, not a table"),
+        ("/views/sales.orders", 404, "is a table, not a view"),
+        ("/views/sales.%60", 400, "has no name at position"),
+        ("/tables/sales.orders/partitions/none", 404, "there is no partition none"),
+        ("/tables/sales.orders/partitions/%7C", 400, "is not an id"),
+        ("/tables/sales.outside/partitions/x", 400, "its rows are kept elsewhere"),
+        ("/tables/sales.orders?after=%20%7C", 400, "is not an id"),
+        ("/?version=99", 404, "there is no version 99"),
+        ("/?version=-1", 404, "no export is called"),
+        ("/?version=year-end", 404, "no export is called"),
+        ("/?version=2026-99-99", 400, "is no time"),
+        ("/?version=2000-01-01", 404, "no version that is kept"),
+        ("/?version=" + "9" * 40, 400, "give a whole number"),
+        ("/?version=" + "9" * 5000, 400, "500 are allowed"),
+        ("/?version=%D9%A3", 400, "give a whole number"),
+        ("/history?before=x", 400, "give a whole number"),
+        ("/history/x", 404, "no export is called"),
+        ("/history/3?against=77", 404, "there is no version 77"),
+        ("/tree?node=99", 404, "there is no node"),
+        ("/tree?node=..%2F..", 400, "is no way to a node"),
+        ("/tree?node=9999999999999", 400, "is no way to a node"),
+        ("/tables/..%2F..%2Fetc", 404, "There is no such page."),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_a_sentence(
+    client: TestClient, address: str, status: int, sentence: str
+) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text
+    assert sentence in answer.text.replace("&#x27;", "'").replace("&quot;", '"')
+    twin = client.get(f"/api{address}")
+    assert twin.status_code == status
+    assert sentence in twin.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_the_explorer_only_reads(lake: Lakehouse, client: TestClient, method: str) -> None:
+    before = lake.version
+    assert client.request(method, "/tables/sales.orders").status_code == 405
+    assert lake.version == before
+
+
+def test_pages_write_nothing_to_storage(lake: Lakehouse, client: TestClient) -> None:
+    store = lake.effects.store
+    assert isinstance(store, CountingStore)
+    before = store.requests
+    for address in ("/", "/namespaces/sales", "/tables/sales.orders", "/history/3", "/tree", "/storage", "/metrics"):
+        assert client.get(address).status_code == 200
+    made = store.requests - before
+    assert (made.puts, made.creates, made.deletes, made.bytes_written) == (0, 0, 0, 0)
+
+
+def test_a_damaged_lakehouse_shows_what_is_wrong_and_the_server_goes_on() -> None:
+    store = MemoryStore()
+    lake = filled(create_on(repeatable_effects(store)))
+    spoiled = [one.path for one in store.list() if isinstance(one, ObjectInfo) and "table-" in one.path]
+    assert spoiled
+    for path in spoiled:
+        store.put(path, b"\xff\xff damaged")
+    with visitor(open_on(repeatable_effects(store))) as client:
+        answer = client.get("/tables/sales.orders")
+        assert answer.status_code == 500
+        assert "The lakehouse is damaged" in answer.text
+        assert any(path in answer.text for path in spoiled)
+        assert client.get("/api/tables/sales.orders").json()["error"]["status"] == 500
+        assert client.get("/namespaces").status_code == 200
+        assert client.get(f"/history?version={lake.version}").status_code == 200
+
+
+def test_health_is_whether_the_newest_version_can_be_read() -> None:
+    store = MemoryStore()
+    lake = filled(create_on(repeatable_effects(store)))
+    with visitor(lake) as client:
+        assert client.get("/healthz").text == "ok\n"
+        store.delete_many([one.path for one in store.list() if isinstance(one, ObjectInfo)])
+        answer = client.get("/healthz")
+        assert answer.status_code == 503
+        assert answer.text == "the newest version cannot be read\n"
+
+
+def test_metrics_count_answers_storage_requests_and_the_newest_version(lake: Lakehouse, client: TestClient) -> None:
+    for address in ("/", "/tables/sales.orders", "/tables/x.y", "/no-such-page"):
+        client.get(address)
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
+    assert found['mangrove_http_requests_total{page="overview",status="200"}'] == "1"
+    assert found['mangrove_http_requests_total{page="tables",status="200"}'] == "1"
+    assert found['mangrove_http_requests_total{page="tables",status="404"}'] == "1"
+    assert found['mangrove_http_requests_total{page="other",status="404"}'] == "1"
+    assert found["mangrove_newest_version"] == str(lake.version)
+    assert int(found['mangrove_storage_requests_total{kind="reads"}']) > 0
+    assert int(found['mangrove_storage_bytes_total{direction="read"}']) > 0
+
+
+def test_an_address_that_nobody_foresaw_makes_no_new_series() -> None:
+    assert {page_of(f"/{number}") for number in range(100)} == {"other"}
+    assert page_of('/"} 1\nfake 2') == "other"
