@@ -7,7 +7,7 @@ from typing import Any
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.index import node_map, node_of
-from mangrove.layouts.deltacat.packed import Packed, pack, unpack
+from mangrove.layouts.deltacat.packed import Packed, seal, unseal
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import Revision, revision_named
 from mangrove.metastore import Commit
@@ -102,12 +102,12 @@ def encode_guard(guard: Guard) -> bytes:
         "expired": guard.is_expired,
         "foreign": [[foreign.id, foreign.end] for foreign in guard.foreign],
     }
-    return pack(fields)
+    return seal(fields)
 
 
 def decode_guard(data: bytes, path: str) -> Guard:
     """Return the guard of a file."""
-    fields = unpack(data, path)
+    fields = unseal(data, path)
     if fields.get("major_version") != _MAJOR_VERSION:
         raise FormatError(
             f"{path} has the major version {fields.get('major_version')!r}, and this release knows {_MAJOR_VERSION}: "

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mangrove.betree.node import Message, Node, Shape
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.packed import Packed, pack, unpack
+from mangrove.layouts.deltacat.packed import Packed, seal, unseal
 from mangrove.layouts.deltacat.paths import NumberedFile
 
 __all__ = [
@@ -99,12 +99,12 @@ def read_mapped(text: str | None) -> Mapped:
 
 def encode_node(node: Node) -> bytes:
     """Return the file of a node whose children are all written."""
-    return pack(node_map(node))
+    return seal(node_map(node))
 
 
 def decode_node(data: bytes, path: str) -> Node:
     """Return the node of a file."""
-    return node_of(unpack(data, path), path)
+    return node_of(unseal(data, path), path)
 
 
 def node_map(node: Node) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """MessagePack maps with text as keys, which all files of the DeltaCAT layout are."""
 
+import zlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -7,7 +8,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from mangrove.errors import FormatError, InvalidInputError
 
-__all__ = ["Packed", "pack", "unpack"]
+__all__ = ["Packed", "pack", "seal", "unpack", "unseal"]
 
 Packed: TypeAlias = Mapping[str, Any]
 
@@ -32,3 +33,22 @@ def unpack(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise FormatError(f"{path} holds no map of fields: run `mangrove check`")
     return fields
+
+
+def seal(fields: Packed) -> bytes:
+    """Return the bytes of a map with their checksum, for files that nobody but us writes."""
+    content = pack(fields)
+    return pack({"crc32": zlib.crc32(content), "content": content})
+
+
+def unseal(data: bytes, path: str) -> dict[str, Any]:
+    """Return the map that was sealed, or refuse it if a single bit has changed."""
+    outer = unpack(data, path)
+    content = outer.get("content")
+    if (
+        not isinstance(content, bytes)
+        or zlib.crc32(content) != outer.get("crc32")
+        or outer.keys() != {"crc32", "content"}
+    ):
+        raise FormatError(f"{path} is damaged: its content does not match its checksum. Run `mangrove check`")
+    return unpack(content, path)

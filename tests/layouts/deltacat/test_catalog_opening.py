@@ -1,0 +1,154 @@
+"""Making and opening catalogs, and guards that are damaged."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.betree.node import Node
+from mangrove.errors import AlreadyExistsError, FormatError, InvalidInputError, NotFoundError
+from mangrove.layouts.deltacat.guard import decode_guard, encode_guard
+from mangrove.layouts.deltacat.index import decode_node, encode_node
+from mangrove.layouts.deltacat.keys import (
+    Below,
+    key_of_below,
+    locator_of_below,
+    name_key,
+    name_of,
+    range_below,
+    range_of_kind,
+)
+from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
+from mangrove.layouts.deltacat.packed import seal, unseal
+from mangrove.layouts.deltacat.paths import VERSION_FOLDER, guard_path
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.metastore import Changes, Isolation
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
+from mangrove.model.objects import Namespace, Table
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.metastore_contract import namespace, put
+from mangrove.testing.strategies import locators
+
+
+@pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
+def revision(request: pytest.FixtureRequest) -> Revision:
+    assert isinstance(request.param, Revision)
+    return request.param
+
+
+def test_a_catalog_is_made_once_and_says_its_format_revision(revision: Revision) -> None:
+    effects = repeatable_effects(MemoryStore())
+    assert not has_catalog(effects.store)
+    with pytest.raises(NotFoundError, match="no catalog"):
+        open_catalog(effects)
+    create_catalog(effects, LakehouseSettings(name="mine"), Changes("made", message="first"), revision)
+    assert has_catalog(effects.store)
+    with pytest.raises(AlreadyExistsError, match="already"):
+        create_catalog(effects, LakehouseSettings(), Changes("again"), revision)
+    opened = open_catalog(effects)
+    assert opened.revision is revision
+    assert opened.latest().settings.name == "mine"
+    assert [line.message for line in opened.history()] == ["first"]
+
+
+def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
+    effects = repeatable_effects(MemoryStore())
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"))
+    assert catalog.revision is SEED
+    unique = "20444dca-7e3d-4dd2-af70-23b8bc890966"
+    puts = {
+        NamespaceLocator("MyNamespace"): Namespace("ns-id", "MyNamespace"),
+        TableLocator("MyNamespace", "MyTable"): Table("t-id", "ns-id", "MyTable"),
+    }
+    catalog.commit(catalog.latest(), Changes(unique, puts=puts), Isolation.SNAPSHOT)  # type: ignore[arg-type]
+    paths = [entry.path for entry in effects.store.list() if unique in entry.path]
+    transaction = next(path for path in paths if path.startswith("txn/")).removeprefix("txn/")
+    assert transaction.endswith(f"_{unique}")
+    first = f"00000000000000000001_create_{transaction}"
+    assert paths == sorted(
+        [
+            f"bf8e02bda063f4de2378ec304938c7b21fdf873f/{first}.ns-id",
+            f"ns-id/1caf260945a7fc2b42a65815b669ca2526ecd126/{first}.t-id",
+            f"ns-id/rev/{first}.mpk",
+            f"ns-id/t-id/rev/{first}.mpk",
+            f"txn/{transaction}",
+        ]
+    )
+    assert effects.store.read(paths[0]) == b""
+
+
+def test_a_snapshot_of_another_catalog_is_no_base(revision: Revision) -> None:
+    one, two = (
+        create_catalog(repeatable_effects(MemoryStore()), LakehouseSettings(), Changes("made"), revision)
+        for _ in range(2)
+    )
+    with pytest.raises(InvalidInputError, match="this very metastore"):
+        put(one, two.latest(), namespace("sales"))
+
+
+def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: Revision) -> None:
+    effects = repeatable_effects(MemoryStore())
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
+    for number in range(5):
+        put(catalog, catalog.latest(), namespace(f"n{number}"))
+    effects.store.delete_many(["mangrove/latest", guard_path(0), guard_path(1)])
+    assert open_catalog(effects).latest().version == 5
+    assert [line.version for line in open_catalog(effects).history()] == [5, 4, 3, 2]
+
+
+@given(place=st.integers(0, 10**6), bit=st.integers(0, 7), is_cut=st.booleans())
+def test_a_guard_or_node_with_one_changed_bit_is_refused_with_its_path(place: int, bit: int, is_cut: bool) -> None:
+    effects = repeatable_effects(MemoryStore())
+    create_catalog(effects, LakehouseSettings(), Changes("made"))
+    guard = effects.store.read(guard_path(0))
+    node = encode_node(Node(("a", "b"), ("1", "2")))
+    assert encode_guard(decode_guard(guard, "p")) == guard
+    assert encode_node(decode_node(node, "p")) == node
+    reading: list[tuple[bytes, Callable[[bytes, str], object]]] = [(guard, decode_guard), (node, decode_node)]
+    for sound, read in reading:
+        damaged = bytearray(sound)
+        damaged[place % len(sound)] ^= 1 << bit
+        if is_cut:
+            damaged = damaged[: place % len(sound)]
+        with pytest.raises(FormatError, match="where/it/lies"):
+            read(bytes(damaged), "where/it/lies")
+
+
+def test_a_guard_of_a_later_release_is_refused_with_what_to_do() -> None:
+    effects = repeatable_effects(MemoryStore())
+    create_catalog(effects, LakehouseSettings(), Changes("made"))
+    (path,) = [entry.path for entry in effects.store.list(VERSION_FOLDER)]
+    fields = unseal(effects.store.read(path), path) | {"major_version": 2}
+    effects.store.put(path, seal(fields))
+    with pytest.raises(FormatError, match="use a release"):
+        open_catalog(effects)
+
+
+@given(locators())
+def test_a_key_of_what_lies_below_a_table_says_its_locator(locator: Locator) -> None:
+    if isinstance(locator, Below):
+        assert locator_of_below(key_of_below(locator)) == locator
+
+
+@given(st.lists(locators(), max_size=8))
+def test_keys_sort_as_locators_do(found: list[Locator]) -> None:
+    below = [locator for locator in found if isinstance(locator, Below)]
+    assert [locator_of_below(key) for key in sorted(map(key_of_below, below))] == sorted(below)
+
+
+@given(locators())
+def test_an_object_lies_in_the_range_of_its_parent_and_kind(locator: Locator) -> None:
+    if isinstance(locator, Below):
+        key = key_of_below(locator)
+        for first, end in (range_of_kind(locator.kind), range_below(locator.kind, locator.parent, "", "", None)):
+            assert first <= key < end
+        after = range_below(locator.kind, locator.parent, "", "", locator)
+        assert not after.first <= key < after.end
+    elif isinstance(locator, NamespaceLocator):
+        key = name_key(Kind.NAMESPACE, "", locator.name)
+        assert name_of(key) == locator.name
+        found = range_below(Kind.NAMESPACE, None, "", locator.name[:1], None)
+        assert found.first <= key < found.end
