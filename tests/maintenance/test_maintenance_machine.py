@@ -6,6 +6,7 @@ crashes. Everything is compared with what each version held when it was first se
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, Protocol
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -14,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
-from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
-from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
+from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.expiry import expire
 from mangrove.maintenance.export import ExportMode, drop_export, export
 from mangrove.maintenance.exported import exports_of
@@ -23,7 +24,8 @@ from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
 from mangrove.maintenance.vacuum import vacuum
-from mangrove.metastore import Changes, Snapshot
+from mangrove.maintenance.version_files import names_a_version
+from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep
 from mangrove.model.locators import Kind, SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, SharedTransaction
@@ -45,7 +47,7 @@ SETTINGS = LakehouseSettings(
 )
 SAFE_MILLIS = youngest_expirable_millis(SETTINGS)
 WAITS = st.sampled_from([1, LIMIT_MILLIS // 2, SAFE_MILLIS - 1, SAFE_MILLIS, AGE_MILLIS, 3 * AGE_MILLIS])
-FOREIGN = "notes/read-me.txt"
+FOREIGN = "notes.txt"
 
 Action = Callable[[], object]
 
@@ -94,11 +96,26 @@ class HookedStore(MemoryStore):
         super().delete_many(paths)
 
 
+class Kept(Metastore, Upkeep, Protocol):
+    """A metastore that is its own upkeep, as those of both layouts are."""
+
+
+class Layout(NamedTuple):
+    """How a lakehouse of a layout is made and opened."""
+
+    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
+    open: Callable[[Effects], Kept]
+
+
+TREE = Layout(create_tree, open_tree)
+CATALOG = Layout(create_catalog, open_catalog)
+
+
 @dataclass(frozen=True)
 class Writer:
     """A transaction that wrote its files and has yet to commit."""
 
-    metastore: TreeMetastore
+    metastore: Kept
     base: Snapshot
     began_at_millis: int
     delta: Delta
@@ -116,13 +133,15 @@ class Model:
     """The shared transactions: their base, when they expire, and what they staged."""
 
 
-def files_in(metastore: TreeMetastore, snapshot: Snapshot) -> frozenset[str]:
+def files_in(metastore: Kept, snapshot: Snapshot) -> frozenset[str]:
     deltas = (value for _, value in metastore.objects(snapshot, Kind.DELTA) if isinstance(value, Delta))
     return frozenset(file.location for delta in deltas for file in delta.manifest.entries)
 
 
 class MaintenanceMachine(RuleBasedStateMachine):
     """One lakehouse, many actors, one clock."""
+
+    layout: ClassVar[Layout] = TREE
 
     @initialize(age_millis=st.sampled_from([0, AGE_MILLIS]))
     def make(self, age_millis: int) -> None:
@@ -133,7 +152,9 @@ class MaintenanceMachine(RuleBasedStateMachine):
         self.model = Model()
         self.writers: list[Writer] = []
         self.rolled_back = 0
-        create_tree(self.effects(self.store), replace(SETTINGS, maximum_version_age_millis=age_millis), Changes("made"))
+        self.layout.create(
+            self.effects(self.store), replace(SETTINGS, maximum_version_age_millis=age_millis), Changes("made")
+        )
         self.store.put(FOREIGN, b"not ours")
         self.look()
 
@@ -143,11 +164,11 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     def opened(self, store: Store | None = None) -> Maintained:
         effects = self.effects(store or self.store)
-        metastore = open_tree(effects)
+        metastore = self.layout.open(effects)
         return Maintained(effects, metastore, metastore)
 
-    def metastore(self) -> TreeMetastore:
-        return open_tree(self.effects(self.store))
+    def metastore(self) -> Kept:
+        return self.layout.open(self.effects(self.store))
 
     def written(self) -> Delta:
         self.names += 1
@@ -163,7 +184,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
                 files = files_in(metastore, metastore.at_version(commit.version))
                 self.model.seen[commit.version] = (commit.transaction_id, files)
 
-    def commit(self, metastore: TreeMetastore, base: Snapshot, delta: Delta) -> None:
+    def commit(self, metastore: Kept, base: Snapshot, delta: Delta) -> None:
         last = base.last_child(Kind.DELTA, PARTITION)
         position = 1 if last is None else int(last.parts[-1]) + 1
         committed = put(metastore, base, (delta_locator(PARTITION, position), delta))
@@ -322,9 +343,8 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     @invariant()
     def versions_hold_what_they_held_and_every_file_is_there(self) -> None:
-        lake = self.opened()
-        metastore = lake.metastore
-        assert isinstance(metastore, TreeMetastore)
+        metastore = self.metastore()
+        lake = Maintained(self.effects(self.store), metastore, metastore)
         kept = metastore.kept()
         assert kept[-1].version == metastore.latest().version == max(self.model.seen)
         assert len(kept) >= min(len(self.model.seen), SETTINGS.minimum_versions_to_keep)
@@ -341,7 +361,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         for destination, version in self.model.copies.values():
             assert version in kept
             store = opened_export(destination, lambda uri: {self.store.uri: self.store}[uri])
-            copy = open_tree(self.effects(store))
+            copy = self.layout.open(self.effects(store))
             assert copy.latest().version == version
             files = files_in(copy, copy.latest())
             assert files == self.model.seen[version][1]
@@ -372,9 +392,19 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
 
 def is_advice(path: str) -> bool:
-    """Return whether the file may stay without being needed: the hint, and the name of a version that expired."""
-    return path == "_latest_hint.txt" or RootNames(digits=32).is_root(path)
+    """Return whether the file may stay without being needed: hints, names of expired versions, DeltaCAT's log."""
+    return names_a_version(path) or path.startswith("txn/")
 
 
-TestMaintenanceMachine = pytest.mark.slow(MaintenanceMachine.TestCase)
-TestMaintenanceMachine.settings = hypothesis_settings(max_examples=40, stateful_step_count=25)
+class CatalogMaintenanceMachine(MaintenanceMachine):
+    """The same on the other layout."""
+
+    layout = CATALOG
+
+
+# Each example is a life of its own, so a tenth of what simpler properties get; the thorough profile still makes 500.
+EFFORT = hypothesis_settings(max_examples=max(12, hypothesis_settings().max_examples // 10), stateful_step_count=25)
+TestTreeMaintenance = pytest.mark.slow(MaintenanceMachine.TestCase)
+TestTreeMaintenance.settings = EFFORT
+TestCatalogMaintenance = pytest.mark.slow(CatalogMaintenanceMachine.TestCase)
+TestCatalogMaintenance.settings = EFFORT
