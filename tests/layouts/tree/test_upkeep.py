@@ -2,8 +2,13 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
@@ -27,7 +32,9 @@ from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, 
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
 from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
 from mangrove.testing.metastore_contract import delta_at, namespace, put, table
 
 SMALL = LakehouseSettings(order=4)
@@ -421,6 +428,48 @@ def test_a_writer_that_slept_through_an_expiry_commits_nothing(effects: Effects)
         put(sleeper, base, settings=LakehouseSettings(name="late"))
     assert opened(effects).latest().version == 11
     assert TableLocator("sales", "late") not in everything(metastore, metastore.latest())
+
+
+def test_versions_expire_on_local_disk_as_in_memory(tmp_path: Path) -> None:
+    store = open_store(f"{tmp_path}/lake")
+    metastore = made(repeatable_effects(store))
+    for number in range(10):
+        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+    metastore.expire([0, 1, 2, 4])
+    fresh = opened(repeatable_effects(store))
+    assert [line.version for line in fresh.kept()] == [3, *range(5, 12)]
+    assert put(fresh, fresh.latest(), table("sales", "later")).snapshot.version == 12
+
+
+@cache
+def twenty_tables() -> dict[str, bytes]:
+    """Return the files of a lakehouse of 22 versions."""
+    store = MemoryStore()
+    metastore = made(repeatable_effects(store))
+    for number in range(20):
+        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+    return {entry.path: store.read(entry.path) for entry in store.list()}
+
+
+@given(st.integers(0, 2**32), st.sets(st.integers(0, 20)), st.sampled_from([1, 5, 10_000]))
+def test_an_expiry_that_was_interrupted_leaves_a_sound_lakehouse_and_can_be_repeated(
+    seed: int, going: set[int], names_max: int
+) -> None:
+    below = MemoryStore()
+    below.put_many(twenty_tables())
+    effects = repeatable_effects(below)
+    metastore = opened(effects)
+    crashing = FaultyStore(below, Faults(seed=seed, crash=0.3))
+    with suppress(Crashed):
+        expire(repeatable_effects(crashing), metastore.latest().root, going, names_max)
+    fresh = opened(effects)
+    assert fresh.latest().version == 21
+    assert {line.version for line in fresh.kept()} >= set(range(22)) - going
+    expire(effects, metastore.latest().root, going, names_max)
+    for hint in (0, 3, 11, 20):
+        below.put(NEWER.hint_path, b"%d" % hint)
+        assert opened(effects).latest().version == 21
+    assert {line.version for line in fresh.kept()} == set(range(22)) - going
 
 
 def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: Effects) -> None:
