@@ -62,12 +62,19 @@ def test_the_overview_names_every_command_and_the_version(run: Any) -> None:
     assert (run().code, run("nosuch").code) == (2, 2)
 
 
+def _row_file(folder: Path) -> str:
+    (folder / "rows.csv").write_text("id,customer\n1,ana\n")
+    return str(folder / "rows.csv")
+
+
 def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
     return {
         "init": [str(tmp_path / "new")],
         "ls": [lake],
         "show": [lake, "sales.orders"],
         "create": [lake, "more"],
+        "ingest": [lake, "sales.orders", _row_file(tmp_path)],
+        "read": [lake, "sales.orders"],
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
         "log": [lake],

@@ -13,7 +13,7 @@ from mangrove.cli.places import resolved
 from mangrove.cli.screen import draw
 from mangrove.effects import Effects, real_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.opening import EnginesMaker, open_on
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.model.json_form import Json
 from mangrove.storage.counting import CountingStore, Requests
@@ -60,9 +60,9 @@ class Session:
         """Return the outside world around the store at a location."""
         return real_effects(self.store(location))
 
-    def open(self, location: str) -> Lakehouse:
-        """Open the lakehouse at a location."""
-        return open_on(self.effects(location))
+    def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
+        """Open the lakehouse at a location, with engines where rows are read or written."""
+        return open_on(self.effects(location), engines=engines)
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""

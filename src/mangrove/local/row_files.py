@@ -1,0 +1,66 @@
+"""Rows in files that other programs wrote: Parquet, CSV, or a JSON object on each line."""
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.arrow_form import type_to_arrow
+from mangrove.model.schema import Schema
+
+__all__ = ["ROW_FILE_ENDINGS", "rows_of_file"]
+
+_Types = Mapping[str, Any]
+"""The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
+
+
+def _parquet(data: bytes, _: _Types) -> Any:
+    return pa.parquet.read_table(io.BytesIO(data))
+
+
+def _csv(data: bytes, types: _Types) -> Any:
+    # Quoted or not, an empty field of a text column is text; elsewhere it is null.
+    options = pa.csv.ConvertOptions(column_types=dict(types), strings_can_be_null=False)
+    return pa.csv.read_csv(io.BytesIO(data), convert_options=options)
+
+
+def _json_lines(data: bytes, types: _Types) -> Any:
+    named = {name: wanted for name, wanted in types.items() if f'"{name}"'.encode() in data}
+    # Arrow's reader takes days and times of day for numbers, so they are read as the text that they are.
+    texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
+    told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
+    options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
+    rows = pa.json.read_json(io.BytesIO(data), parse_options=options)
+    for place, name in enumerate(rows.column_names):
+        if name in texts:
+            rows = rows.set_column(place, name, rows.column(place).cast(named[name]))
+    return rows
+
+
+_READERS: Final[dict[str, Callable[[bytes, _Types], Any]]] = {
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".parquet": _parquet,
+    ".pq": _parquet,
+}
+ROW_FILE_ENDINGS: Final = tuple(_READERS)
+"""How the names of files end whose rows can be read."""
+
+
+def rows_of_file(name: str, data: bytes, schema: Schema) -> pa.Table:
+    """Return the rows of a file, whose kind its name says, as a table with that schema understands them."""
+    ending = next((ending for ending in ROW_FILE_ENDINGS if name.lower().endswith(ending)), None)
+    if ending is None:
+        raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_ENDINGS)}: name it after what it is")
+    types = {column.name: type_to_arrow(column.type) for column in schema.columns}
+    try:
+        found: pa.Table = _READERS[ending](data, types)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
+        raise InvalidInputError(f"{name} cannot be read as {ending[1:]} ({error}): correct it and try again") from error
+    return found

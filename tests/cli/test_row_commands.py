@@ -1,0 +1,93 @@
+"""Rows go into a table from files and come out again, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mangrove
+
+COLUMNS = "id bigint not null, amount decimal(10,2), ts timestamp, day date, name string"
+CSV = """id,amount,ts,day,name
+1,2.50,2026-01-01T00:00:00Z,2026-01-01,ana
+2,,2026-01-02T00:00:00Z,,bo
+"""
+LINES = """{"id": 2, "amount": "3.50", "day": "2026-02-02"}
+{"id": 3, "name": "cy", "ts": "2026-01-03T00:00:00Z"}
+"""
+
+
+@pytest.fixture
+def orders(lake: str, run: Any, tmp_path: Path) -> str:
+    """Add an empty table to the lakehouse, and files beside it."""
+    assert run("create", lake, "sales.rows", "--key", "id", "--schema", COLUMNS).code == 0
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "b.jsonl").write_text(LINES)
+    pq.write_table(pa.table({"id": [7, 8], "name": ["x", "y"]}), str(tmp_path / "c.parquet"))
+    return lake
+
+
+def test_rows_of_every_kind_of_file_come_out_as_they_went_in(run: Any, orders: str, tmp_path: Path) -> None:
+    for name, rows in (("a.csv", 2), ("c.parquet", 2)):
+        assert run("ingest", orders, "sales.rows", str(tmp_path / name), "--json").json["rows"] == rows
+    assert run("ingest", orders, "sales.rows", str(tmp_path / "b.jsonl"), "--mode", "upsert").code == 0
+    found = {row["id"]: row for row in run("read", orders, "sales.rows", "--json").json}
+    assert found[1] == {
+        "id": 1, "amount": "2.50", "ts": "2026-01-01T00:00:00+00:00", "day": "2026-01-01", "name": "ana",
+    }  # fmt: skip
+    assert (found[2]["amount"], found[2]["day"], found[2]["name"]) == ("3.50", "2026-02-02", None)
+    assert (found[3]["name"], found[7]["name"], sorted(found)) == ("cy", "x", [1, 2, 3, 7, 8])
+
+
+def test_several_files_are_one_commit(run: Any, orders: str, tmp_path: Path) -> None:
+    before = mangrove.open(orders).version
+    done = run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"), str(tmp_path / "c.parquet"), "--json")
+    assert (done.json["rows"], done.json["version"]) == (4, before + 1)
+    (change,) = run("diff", orders, str(before), "--json").json["changes"]
+    assert change["rows_added"] == 4
+
+
+def test_read_chooses_columns_rows_and_versions(run: Any, orders: str, tmp_path: Path) -> None:
+    run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
+    chosen = run("read", orders, "sales.rows", "--columns", "name, id", "--where", "amount > 1", "--json")
+    assert chosen.json == [{"name": "ana", "id": 1}]
+    assert "1 of 2 rows" in run("read", orders, "sales.rows", "--limit", "1").out
+    assert run("read", orders, "sales.rows", "--at", "4", "--json").json == []
+    assert "ana" in run("read", orders, "sales.rows").out
+
+
+def test_a_table_is_compacted_and_holds_the_same(run: Any, orders: str, tmp_path: Path) -> None:
+    run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
+    run("ingest", orders, "sales.rows", str(tmp_path / "b.jsonl"), "--mode", "upsert")
+    before = run("read", orders, "sales.rows", "--json").json
+    assert run("compact", orders, "sales.rows", "--json").json["compacted"] is True
+    after = run("read", orders, "sales.rows", "--json").json
+    assert sorted(after, key=lambda row: int(row["id"])) == sorted(before, key=lambda row: int(row["id"]))
+    assert run("check", orders).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("x.csv", "id,nope\n1,2\n", "nope"),
+        ("x.csv", "id,day\n1,not a day\n", "x.csv"),
+        ("x.jsonl", "{", "x.jsonl"),
+        ("x.parquet", "no parquet", "x.parquet"),
+        ("x.txt", "1", ".parquet"),
+    ],
+)
+def test_a_file_that_does_not_fit_changes_nothing(
+    run: Any, orders: str, tmp_path: Path, name: str, content: str, told: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    before = mangrove.open(orders).version
+    done = run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"), str(tmp_path / name))
+    assert (done.code, told in done.err) == (2, True), done.err
+    assert mangrove.open(orders).version == before
+
+
+def test_a_predicate_that_cannot_be_meant_is_refused(run: Any, orders: str) -> None:
+    assert run("read", orders, "sales.rows", "--where", "amount >").code == 2
+    assert run("read", orders, "sales.nothing").code == 1
