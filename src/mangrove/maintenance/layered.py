@@ -40,6 +40,8 @@ class LayeredStore:
     def __init__(self, above: Store, below: Store) -> None:
         self._above = above
         self._below = below
+        # A version of the copy is committed by the upper store itself: this one adds nothing to an exclusive create.
+        self.create = above.create
 
     @property
     def uri(self) -> str:
@@ -85,10 +87,6 @@ class LayeredStore:
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         """Write several objects above."""
         self._above.put_many(objects)
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Write the object above only if the path is free there."""
-        return self._above.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects above."""
