@@ -10,7 +10,7 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.table_rows import Engine
+from mangrove.lakehouse.table_rows import Engine, LocalRows
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import repeatable_effects
@@ -25,7 +25,7 @@ class OnlyLocal:
     def __init__(self, effects: Effects) -> None:
         self._engine = LocalEngine(effects.store, effects.new_id)
 
-    def local(self) -> Engine:
+    def local(self) -> LocalRows:
         return self._engine
 
     def spark(self) -> Engine:
@@ -170,7 +170,7 @@ def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehous
     assert len(list(table.deltas())) == 1
     assert [row for row in rows_of(table) if row["order_id"] != 2] == before
     version = lake.version
-    table.compact()
+    lake.compact("sales.orders")
     assert lake.version == version
 
 
@@ -185,6 +185,37 @@ def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:
     with pytest.raises(ConflictError):
         second.commit()
     assert ids(table) == [0, 1, 2]
+
+
+def changes(table: Any, since: int) -> list[tuple[str, int, str]]:
+    found = table.changes(since).to_pylist()
+    return sorted((row["_change_type"], row["order_id"], row["customer"]) for row in found)
+
+
+def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"], partition_by=["days(ts)"])
+    empty = lake.version
+    table.append(orders(1, 2, 3))
+    full = lake.version
+    table.upsert(orders(2, 4, day=1, customer="new"))
+    table.upsert(orders(3))
+    table.delete([{"order_id": 1}])
+    wanted = [("delete", 1, "x"), ("insert", 4, "new"), ("update", 2, "new")]
+    assert changes(table, full) == wanted
+    table.compact()
+    assert changes(table, full) == wanted
+    assert changes(table, lake.version - 1) == changes(table, lake.version) == []
+    assert changes(table, empty) == [("insert", 2, "new"), ("insert", 3, "x"), ("insert", 4, "new")]
+    with pytest.raises(InvalidInputError, match="lakehouse itself"), lake.transaction() as transaction:
+        transaction.table("sales.orders").changes(full)
+
+
+def test_changes_without_keys_are_rows_that_came_and_went(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.events", "order_id int, customer string")
+    table.append([{"order_id": 1, "customer": "a"}, {"order_id": 1, "customer": "a"}])
+    since = lake.version
+    table.overwrite([{"order_id": 1, "customer": "a"}, {"order_id": 1, "customer": "b"}])
+    assert changes(table, since) == [("delete", 1, "a"), ("insert", 1, "b")]
 
 
 def test_a_lakehouse_without_engines_says_how_to_get_them() -> None:

@@ -224,6 +224,10 @@ class Catalog(ABC):
 
         return self.change(statement, f"rename table {old} to {new}")
 
+    def compact(self, name: str | TableLocator) -> None:
+        """Merge what was written to a table into files that need no merging; others may write meanwhile."""
+        self.table(name).compact()
+
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated one stays."""
         locator = parsed_table(name)

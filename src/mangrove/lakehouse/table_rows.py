@@ -1,7 +1,8 @@
 """A table's rows in the hands of a user: what to write and read, planned by an engine and staged in a transaction."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import Scan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     # The catalog makes the handles of tables and these call it back.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Engine", "Engines", "TableRows", "stage_write", "table_state"]
+__all__ = ["Dated", "Engine", "Engines", "LocalRows", "TableRows", "stage_write", "table_state"]
 
 
 class Engine(Protocol):
@@ -54,10 +55,27 @@ class Engine(Protocol):
         ...
 
 
+class LocalRows(Engine, Protocol):
+    """An engine that can also tell two states of a table apart."""
+
+    def changes(self, before: TableState, after: TableState) -> Any:
+        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
+        ...
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A catalog that knows what it was."""
+
+    def at(self, where: int | str | datetime) -> "Catalog":
+        """Return the catalog as of a version, a time or the name of an export."""
+        ...
+
+
 class Engines(Protocol):
     """The engines of a lakehouse, each started when it is first needed."""
 
-    def local(self) -> Engine:
+    def local(self) -> LocalRows:
         """Return the engine in this process."""
         ...
 
@@ -150,6 +168,19 @@ class TableRows:
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         return self._engines().spark().read(self.state(), columns, where)
+
+    def changes(self, from_version: int | str | datetime) -> Any:
+        """Return the rows that differ from those of an earlier moment, as a pyarrow Table.
+
+        The column `_change_type` says what happened: `insert`, `update` (the new row)
+        or `delete` (the old row).
+        """
+        if not isinstance(self.catalog, Dated):
+            raise InvalidInputError(
+                f"changes of {self.locator} are asked of the lakehouse itself: lake.table(…).changes"
+            )
+        before = table_state(self.catalog.at(from_version).reading(), self.locator)
+        return self._engines().local().changes(before, self.state())
 
     def scan(self, where: str | Predicate | None = None) -> ScanPlan:
         """Return what would be read, and why the rest is skipped."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from mangrove.local.changes import changed_rows
 from mangrove.local.compacting import compacted_log
 from mangrove.local.conforming import by_name, check_fit, conformed
 from mangrove.local.files import FileWriter
@@ -52,6 +53,10 @@ class LocalEngine:
         predicate = bound_predicate(where, state.schema)
         plan = plan_scan(state, predicate)
         return scanned(self._files.store, state, plan, chosen_columns(state, columns), predicate)
+
+    def changes(self, before: TableState, after: TableState) -> pa.Table:
+        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
+        return changed_rows(self._files.store, before, after)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""

@@ -300,4 +300,10 @@ def _bytes_of(digits: str) -> bytes:
         raise InvalidInputError(f"x{digits!r} is no bytes: write two hexadecimal digits for each") from error
 
 
-_TYPED: Final[dict[str, Callable[[str], Literal]]] = {"date": str, "timestamp": str, "time": str, "x": _bytes_of}
+_TYPED: Final[dict[str, Callable[[str], Literal]]] = {
+    "date": str,
+    "timestamp": str,
+    "timestamp_ntz": str,
+    "time": str,
+    "x": _bytes_of,
+}

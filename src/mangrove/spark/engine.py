@@ -1,0 +1,131 @@
+"""The engine on Spark: the same plans as in this process, for rows that do not fit into it."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.engine import LocalEngine
+from mangrove.local.scanning import chosen_columns
+from mangrove.model.manifests import DataFile
+from mangrove.model.schema import Schema
+from mangrove.model.values import Value
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.scan import listed, scanned
+from mangrove.spark.session import local_session
+from mangrove.spark.types import spark_schema
+from mangrove.spark.write import written
+from mangrove.storage.port import Store
+from mangrove.tables.predicate_text import bound_predicate
+from mangrove.tables.predicates import Predicate
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import (
+    FILE_SIZE_BYTES,
+    PlannedWrite,
+    appended,
+    overwritten,
+    placed,
+    planned,
+    upserted,
+)
+
+__all__ = ["SparkEngine"]
+
+_BY_ID = "spark.sql.parquet.fieldId.read.enabled"
+
+
+class SparkEngine:
+    """One Spark session on the files of one lakehouse.
+
+    What needs a look at single rows on the driver, such as deleting by a predicate,
+    is left to the engine in this process.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        new_id: Callable[[], str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        session: SparkSession | None = None,
+        file_size_bytes: int = FILE_SIZE_BYTES,
+    ) -> None:
+        if not store.uri.startswith(("file://", "s3://", "gs://", "az://", "abfss://")):
+            raise InvalidInputError(
+                f"{store.uri} is known to this process alone, and Spark has others: use a folder or a bucket"
+            )
+        self._store = store
+        self._storage_options = storage_options
+        self._file_size_bytes = file_size_bytes
+        self._local = LocalEngine(store, new_id, file_size_bytes)
+        self.session = session or local_session()
+        # Only reads that name ids are changed by this; files of others are still read by name.
+        self.session.conf.set(_BY_ID, "true")
+        self._lists = FileLists(self.session)
+
+    @property
+    def _root_uri(self) -> str:
+        """Return the lakehouse's root as Hadoop spells it."""
+        scheme, _, rest = self._store.uri.partition("://")
+        return f"{'s3a' if scheme == 's3' else scheme}://{rest}"
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> DataFrame:
+        """Return the rows of a table, or those that `where` means, as a DataFrame that Spark's own reader scans."""
+        predicate = bound_predicate(where, state.schema)
+        plan = plan_scan(state, predicate)
+        return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, columns), predicate)
+
+    def append(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows."""
+        by_log = placed(state, self._written(state, rows))
+        return planned({values: appended(files) for values, files in by_log.items()})
+
+    def upsert(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows in the place of those with the same keys."""
+        state.checked_keys("an upsert")
+        files = self._written(state, rows)
+        self._check_distinct(state, [file for _, file in files])
+        by_log = placed(state, files)
+        return planned({values: upserted(there, state.version.keys) for values, there in by_log.items()})
+
+    def delete(self, state: TableState, what: object) -> PlannedWrite:
+        """Delete the rows with the keys of a frame, or those that a predicate means."""
+        return self._local.delete(state, what.toArrow() if isinstance(what, DataFrame) else what)
+
+    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+        """Put rows in the place of all, or of those that `where` means."""
+        if where is not None:
+            return self._local.overwrite(state, _frame(rows).toArrow(), where)
+        by_log = placed(state, self._written(state, rows))
+        everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
+        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere})
+
+    def compact(self, state: TableState) -> PlannedWrite:
+        """Merge the deltas of each log."""
+        return self._local.compact(state)
+
+    def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+        return written(_frame(rows), state, self._store.uri, self._storage_options, self._file_size_bytes)
+
+    def _check_distinct(self, state: TableState, files: Sequence[DataFile]) -> None:
+        """Refuse keys that come twice in what was written: a DataFrame may give other rows when it runs again."""
+        keys = Schema(state.key_columns, last_column_id=state.schema.last_column_id)
+        rows = self._lists.read(listed(files, self._root_uri), spark_schema(keys))
+        counted = rows.groupBy(*rows.columns).agg(f.count(f.lit(1)).alias("mangrove rows"))
+        repeated = counted.where("`mangrove rows` > 1").limit(3).collect()
+        if repeated:
+            examples = [row.asDict() for row in repeated]
+            raise InvalidInputError(
+                f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
+                f"for example {examples}: keep one row for each key"
+            )
+
+
+def _frame(rows: object) -> DataFrame:
+    if not isinstance(rows, DataFrame):
+        raise InvalidInputError(f"rows are given as {type(rows).__name__}: Spark writes its own DataFrames")
+    return rows

@@ -1,0 +1,93 @@
+"""Handing Spark a list of files without letting it ask the store about each.
+
+A folder of the driver holds `_spark_metadata/0`, the log that Spark's own file
+sink writes: one line for each file, with its size. Spark believes it and makes
+no request before it reads. It is an inner format of Spark, so the first list is
+tried out, and where Spark sees other files than it was given, plain paths serve.
+"""
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+__all__ = ["FileLists", "ListedFile", "log_text"]
+
+_BLOCK_SIZE_BYTES = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as Spark must know it: where it lies, and how large it is."""
+
+    uri: str
+    size_bytes: int
+
+
+@dataclass
+class FileLists:
+    """The file lists of one session."""
+
+    session: SparkSession
+    _folder: Path | None = None
+    _is_trusted: bool | None = field(default=None)
+    _count: int = 0
+
+    def read(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
+        """Return the rows of the files, with columns found by their ids."""
+        if not files:
+            return self.session.createDataFrame([], schema)
+        if self._is_trusted is None:
+            self._is_trusted = self._is_believed(files[:1], schema)
+        return self._listed(files, schema) if self._is_trusted else self._plain(files, schema)
+
+    def _listed(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="mangrove-scans-"))
+            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        # Spark remembers what it saw in a folder, so each list has one of its own.
+        self._count += 1
+        folder = self._folder / str(self._count)
+        log = folder / "_spark_metadata" / "0"
+        log.parent.mkdir(parents=True)
+        log.write_text(log_text(files), "utf-8")
+        # Without a recursive look-up Spark takes the folders of the files for partitions, and finds no rows.
+        return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
+
+    def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
+        return self.session.read.schema(schema).parquet(*(file.uri for file in files))
+
+    def _is_believed(self, files: Sequence[ListedFile], schema: StructType) -> bool:
+        seen = [_plain_uri(uri) for uri in self._listed(files, schema).inputFiles()]
+        return seen == [_plain_uri(file.uri) for file in files]
+
+
+def log_text(files: Sequence[ListedFile]) -> str:
+    """Return the log that names these files."""
+    lines = [
+        json.dumps(
+            {
+                "path": file.uri,
+                "size": file.size_bytes,
+                "isDir": False,
+                "modificationTime": 0,
+                "blockReplication": 1,
+                "blockSize": _BLOCK_SIZE_BYTES,
+                "action": "add",
+            }
+        )
+        for file in files
+    ]
+    return "\n".join(["v1", *lines])
+
+
+def _plain_uri(uri: str) -> str:
+    """Return the URI with as many slashes as Hadoop writes after `file:`, since it writes one or three."""
+    scheme, _, rest = uri.partition(":")
+    return f"{scheme}:/{rest.lstrip('/')}"

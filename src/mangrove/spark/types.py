@@ -1,0 +1,76 @@
+"""Schemas as Spark has them, with column ids where its Parquet reader looks for them."""
+
+from typing import Final
+
+from pyspark.sql import types as spark
+
+from mangrove.model.schema import Schema
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    List,
+    Map,
+    Struct,
+    Time,
+    Timestamp,
+    TimestampTz,
+    TimeTz,
+    Varchar,
+)
+
+__all__ = ["spark_schema", "spark_type"]
+
+_FIELD_ID: Final = "parquet.field.id"
+_PLAIN: Final[dict[type, spark.DataType]] = {
+    Boolean: spark.BooleanType(),
+    Int2: spark.ShortType(),
+    Int4: spark.IntegerType(),
+    Int8: spark.LongType(),
+    Float4: spark.FloatType(),
+    Float8: spark.DoubleType(),
+    Char: spark.StringType(),
+    Varchar: spark.StringType(),
+    Date: spark.DateType(),
+    Time: spark.TimeType(6),
+    TimeTz: spark.TimeType(6),
+    Timestamp: spark.TimestampNTZType(),
+    TimestampTz: spark.TimestampType(),
+    Fixed: spark.BinaryType(),
+    Binary: spark.BinaryType(),
+}
+
+
+def spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
+    """Return the schema; everything is nullable, as what is read from files always is."""
+    return spark.StructType([_field(column, with_ids=with_ids) for column in schema.columns])
+
+
+def spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType:
+    """Return the type in which Spark holds values of `data_type`."""
+    match data_type:
+        case Decimal(precision, scale):
+            return spark.DecimalType(precision, scale)
+        case Struct(columns):
+            return spark.StructType([_field(column, with_ids=with_ids) for column in columns])
+        case List(element):
+            return spark.ArrayType(spark_type(element.type, with_ids=with_ids))
+        case Map(key, value):
+            return spark.MapType(spark_type(key.type, with_ids=with_ids), spark_type(value.type, with_ids=with_ids))
+        case _:
+            return _PLAIN[type(data_type)]
+
+
+def _field(column: Column, *, with_ids: bool) -> spark.StructField:
+    metadata = {_FIELD_ID: column.id} if with_ids else None
+    return spark.StructField(column.name, spark_type(column.type, with_ids=with_ids), nullable=True, metadata=metadata)

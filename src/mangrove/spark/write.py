@@ -1,0 +1,99 @@
+"""Writing a Spark DataFrame: each task writes files of its own, and only what it reports is committed.
+
+A task that fails, or that another one overtakes, leaves files behind that nobody
+names; vacuum finds them.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.new_tables import schema_of
+from mangrove.local.conforming import by_name, conformed
+from mangrove.local.files import FileWriter
+from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
+from mangrove.model.manifests import DataFile
+from mangrove.model.values import Value
+from mangrove.spark.types import spark_type
+from mangrove.storage.opening import open_store
+from mangrove.tables.conversion import check_columns
+from mangrove.tables.table_state import TableState
+
+__all__ = ["written"]
+
+_REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)")
+_REPORT: Final = "report"
+
+
+def written(
+    rows: DataFrame,
+    state: TableState,
+    store_uri: str,
+    storage_options: Mapping[str, str] | None,
+    file_size_bytes: int,
+) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+    """Write the rows as new files, and return each with its partition values."""
+    check_columns(state.name, state.schema, {column.name: column.type for column in schema_of(rows.schema).columns})
+    # The deltas stay behind: a worker needs to know the columns, not what was written before.
+    bare = replace(state, logs=())
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = open_store(store_uri, storage_options)
+        files = FileWriter(store, lambda: str(uuid.uuid4()), file_size_bytes)
+        for part in _gathered(batches, file_size_bytes):
+            checked = conformed(part, bare.schema, by_name, is_checked=True)
+            reports = [_report(values, file) for values, file in files.write(bare, checked)]
+            yield pa.RecordBatch.from_pydict({_REPORT: pa.array(reports, pa.string())})
+
+    try:
+        found = _cast(rows, state).mapInArrow(write, f"{_REPORT} string").collect()
+    except PythonException as error:
+        refusal = _REFUSAL.search(str(error))
+        if refusal is None:
+            raise
+        raise InvalidInputError(refusal[1]) from error
+    return [_reported(row[_REPORT]) for row in found]
+
+
+def _report(values: tuple[Value | None, ...], file: DataFile) -> str:
+    return json.dumps({"values": [value_to_json(value) for value in values], "file": to_json(file)})
+
+
+def _reported(text: str) -> tuple[tuple[Value | None, ...], DataFile]:
+    report = json.loads(text)
+    return tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile)
+
+
+def _cast(rows: DataFrame, state: TableState) -> DataFrame:
+    """Return the rows with the columns of the table in order; what a column cannot hold stops the write."""
+    given = {name.casefold(): name for name in rows.columns}
+    columns = []
+    for column in state.schema.columns:
+        name = given.get(column.name.casefold())
+        wanted = spark_type(column.type)
+        found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
+        columns.append(found.cast(wanted).alias(column.name))
+    return rows.select(*columns)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], size_bytes: int) -> Iterator[pa.Table]:
+    """Yield the batches joined up to the size of a file, so that a task holds no more than that."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= size_bytes:
+            yield pa.Table.from_batches(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

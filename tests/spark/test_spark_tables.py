@@ -1,0 +1,214 @@
+"""Spark reads and writes the same rows as the engine in this process."""
+
+import datetime
+import decimal
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.engine import LocalEngine
+from mangrove.model.objects import TableVersion
+from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme
+from mangrove.model.sql_text import parse_column, parse_schema
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.types import spark_schema
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import PlannedWrite
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.table_model import with_write
+
+pytestmark = pytest.mark.interop
+
+TYPES = (
+    "b boolean, i2 smallint, i4 int, i8 bigint, d decimal(10,2), big decimal(38,0), f float, g double, c char(3), "
+    "s string, day date, ts timestamp, local timestamp_ntz, raw binary, fx fixed(2), "
+    "st struct<a: int, inner: struct<x: string>>, l array<int>, ll array<array<string>>, m map<string, decimal(4,1)>"
+)
+FULL: dict[str, Any] = {
+    "b": True,
+    "i2": -(2**15),
+    "i4": 2**31 - 1,
+    "i8": -(2**63),
+    "d": decimal.Decimal("-99999999.99"),
+    "big": decimal.Decimal(10**38 - 1),
+    "f": 0.5,
+    "g": 1e300,
+    "c": "abc",
+    "s": "Zürich",
+    "day": datetime.date(1969, 12, 31),
+    "ts": datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.UTC),
+    "local": datetime.datetime(2026, 7, 1, 12),
+    "raw": b"",
+    "fx": b"\x00\xff",
+    "st": {"a": None, "inner": {"x": "y"}},
+    "l": [1, None, 3],
+    "ll": [["a"], None, []],
+    "m": [("k", decimal.Decimal("1.5"))],
+}
+
+
+class Bench:
+    """One table in a folder, with both engines on it."""
+
+    def __init__(
+        self, folder: Path, spark: SparkSession, schema: str, keys: tuple[str, ...] = (), *by: str, one_log: bool = True
+    ) -> None:
+        columns = parse_schema(schema)
+        scheme = parse_partition_scheme(by, columns, "1" if one_log else "0")
+        version = TableVersion(1, columns, keys=tuple(columns.column(key).id for key in keys), partition_scheme=scheme)
+        store = open_store(folder)
+        new_id = repeatable_effects(store).new_id
+        self.spark = spark
+        self.local = LocalEngine(store, new_id)
+        self.engine = SparkEngine(store, new_id, session=spark)
+        self.state = TableState("s.t", "table-id", version, UNPARTITIONED if one_log else scheme)
+
+    def commit(self, write: PlannedWrite) -> None:
+        self.state = with_write(self.state, write)
+
+    def frame(self, rows: list[dict[str, Any]]) -> DataFrame:
+        plain = spark_schema(self.state.schema, with_ids=False)
+        return self.spark.createDataFrame([tuple(row.get(name) for name in plain.names) for row in rows], plain)
+
+
+def local_rows(bench: Bench, **asked: Any) -> Counter[str]:
+    return Counter(map(str, bench.local.read(bench.state, **asked).to_pylist()))
+
+
+def spark_rows(bench: Bench, **asked: Any) -> Counter[str]:
+    wanted = bench.local.read(bench.state, **asked).schema
+    found = bench.engine.read(bench.state, **asked).toArrow()
+    return Counter(map(str, found.select(wanted.names).cast(wanted).to_pylist()))
+
+
+def test_rows_of_every_type_pass_between_the_engines(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, TYPES)
+    rows = [FULL, dict.fromkeys(FULL)]
+    bench.commit(bench.local.append(bench.state, rows))
+    read = bench.engine.read(bench.state)
+    once = local_rows(bench)
+    assert spark_rows(bench) == once
+    bench.commit(bench.engine.append(bench.state, read))
+    assert local_rows(bench) == once + once
+    assert bench.local.read(bench.state).to_pylist() == rows + rows
+
+
+def test_a_read_asks_for_no_more_columns_and_files_than_are_needed(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint, name string", ())
+    for first in (0, 10, 20):
+        bench.commit(bench.local.append(bench.state, [{"id": first + row, "name": "x"} for row in range(10)]))
+    frame = bench.engine.read(bench.state, ["id"], "id >= 20")
+    assert len(frame.inputFiles()) == 1
+    assert frame.columns == ["id"]
+    plan = frame._jdf.queryExecution().toString()
+    assert "ReadSchema: struct<id:bigint>" in plan
+    assert frame.count() == 10
+
+
+def test_an_empty_table_and_an_empty_frame_have_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint not null, name string", ("id",))
+    assert bench.engine.read(bench.state).columns == ["id", "name"]
+    assert bench.engine.append(bench.state, bench.frame([])).deltas == ()
+    bench.commit(bench.engine.overwrite(bench.state, bench.frame([])))
+    assert bench.engine.read(bench.state).count() == 0
+
+
+def test_paths_serve_where_spark_does_not_believe_a_list(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint not null, name string", ("id",))
+    bench.commit(bench.local.append(bench.state, [{"id": 1}, {"id": 2}]))
+    bench.commit(bench.local.upsert(bench.state, [{"id": 2, "name": "x"}]))
+    bench.engine._lists._is_trusted = False
+    assert spark_rows(bench) == local_rows(bench)
+
+
+def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint")
+    bench.commit(bench.local.append(bench.state, [{"id": 1}]))
+    bench.engine.read(bench.state)
+    assert bench.engine._lists._is_trusted is True
+
+
+@pytest.mark.parametrize(
+    ("sql", "complaint"),
+    [
+        ("select 1L as id, 'x' as nmae", "column 'nmae' is not in the table"),
+        ("select 'x' as id", "column 'id' is bigint and the rows have string"),
+        ("select 'x' as name", "column 'id' is not null and the rows lack it"),
+        ("select cast(null as bigint) as id, 'a' as name", "column 'id' is not null, and 1 row"),
+        ("select 1L as id, 'abcd' as name", "a text has 4 characters"),
+        ("select id % 2 as id from range(4)", "some keys occur more than once"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path, sql: str, complaint: str) -> None:
+    bench = Bench(tmp_path, spark, "id bigint not null, name varchar(3)", ("id",))
+    with pytest.raises(InvalidInputError, match=complaint):
+        bench.engine.upsert(bench.state, spark.sql(sql))
+
+
+def test_a_lakehouse_in_memory_is_refused() -> None:
+    store = MemoryStore()
+    with pytest.raises(InvalidInputError, match="this process alone"):
+        SparkEngine(store, repeatable_effects(store).new_id)
+
+
+DESIGNS: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = [
+    (("id",), ("day",), True),
+    (("id", "day"), ("months(day)",), False),
+    ((), ("bucket(2, id)",), False),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(len(DESIGNS)))
+def test_a_random_history_has_the_same_rows_in_both_engines(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    keys, by, one_log = DESIGNS[seed]
+    chance = random.Random(seed)
+    bench = Bench(tmp_path, spark, "id bigint not null, day date not null, name string", keys, *by, one_log=one_log)
+    days = [datetime.date(2026, 1, 1), datetime.date(2026, 2, 2)]
+
+    def rows() -> list[dict[str, Any]]:
+        found = [
+            {"id": chance.randrange(8), "day": chance.choice(days), "name": chance.choice([None, "a", "b"])}
+            for _ in range(chance.randrange(6))
+        ]
+        return list({tuple(row[key] for key in keys or ("id",)): row for row in found}.values())
+
+    for step in range(10):
+        engine: Any = chance.choice([bench.local, bench.engine])
+        given: Any = rows()
+        if engine is bench.engine:
+            given = bench.frame(given)
+        match chance.choice(["append", "upsert" if keys else "append", "delete", "overwrite", "compact", "column"]):
+            case "append":
+                bench.commit(engine.append(bench.state, given))
+            case "upsert":
+                bench.commit(engine.upsert(bench.state, given))
+            case "delete":
+                bench.commit(engine.delete(bench.state, f"id = {chance.randrange(8)}"))
+            case "overwrite":
+                bench.commit(engine.overwrite(bench.state, given, chance.choice([None, "name = 'a'"])))
+            case "compact":
+                bench.commit(engine.compact(bench.state))
+            case "column":
+                old = bench.state.schema
+                column = parse_column(f"more{step} int", old.last_column_id)
+                schema = replace(
+                    old,
+                    columns=(*old.columns, column),
+                    schema_id=old.schema_id + 1,
+                    last_column_id=column.id,
+                )
+                earlier = (*bench.state.version.earlier_schemas, old)
+                version = replace(bench.state.version, schema=schema, earlier_schemas=earlier)
+                bench.state = replace(bench.state, version=version)
+        assert spark_rows(bench) == local_rows(bench)
+        where = chance.choice(["id > 3", "day = '2026-01-01'", "name like 'a%' or id in (1, 2)", "name is null"])
+        assert spark_rows(bench, columns=["id"], where=where) == local_rows(bench, columns=["id"], where=where)
