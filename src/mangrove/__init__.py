@@ -15,9 +15,11 @@ from mangrove.errors import (
     NotFoundError,
     StorageError,
 )
-from mangrove.lakehouse import opening
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import NO_CLIENTS
+from mangrove.lakehouse.opening import create as create_with
+from mangrove.lakehouse.opening import open as open_with
 from mangrove.metastore import Isolation
 from mangrove.model.settings import LakehouseSettings
 
@@ -76,14 +78,14 @@ def create(
     settings: LakehouseSettings | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    clients: Mapping[str, CatalogClient] = opening.NO_CLIENTS,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
 ) -> Lakehouse:
     """Make a new lakehouse in a folder or bucket that holds none.
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds.
     """
-    return opening.create(
+    return create_with(
         uri,
         layout=layout,
         settings=settings,
@@ -98,8 +100,8 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     uri: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
-    clients: Mapping[str, CatalogClient] = opening.NO_CLIENTS,
+    clients: Mapping[str, CatalogClient] = NO_CLIENTS,
 ) -> Lakehouse:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
     engines = partial(_Engines, storage_options=storage_options)
-    return opening.open(uri, storage_options=storage_options, clients=clients, engines=engines)
+    return open_with(uri, storage_options=storage_options, clients=clients, engines=engines)

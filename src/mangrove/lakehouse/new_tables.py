@@ -11,7 +11,7 @@ from mangrove.model.names import quoted_name
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_schema
 from mangrove.tables.table_state import keys_decide_partition
 from mangrove.transaction.tables import NewTable
@@ -79,18 +79,14 @@ def new_table(
         )
     if columns is None:
         raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
-    scheme = parse_partition_scheme(partition_by, columns)
-    is_one_log = not keys_decide_partition(key_ids, scheme) and bool(key_ids)
-    if is_one_log:
-        # A row may move to another partition, and only deltas of one log know their order among each other.
-        scheme = replace(scheme, id="1")
-    stream = Stream(new_id(), partition_scheme_id=UNPARTITIONED.id if is_one_log else scheme.id)
+    scheme, log_scheme = _schemes(parse_partition_scheme(partition_by, columns), key_ids)
+    stream = Stream(new_id(), partition_scheme_id=log_scheme.id)
     version = TableVersion(
         1,
         columns,
         keys=key_ids,
         partition_scheme=scheme,
-        earlier_partition_schemes=(UNPARTITIONED,) if is_one_log else (),
+        earlier_partition_schemes=() if log_scheme == scheme else (log_scheme,),
         sort_scheme=parse_sort_scheme(sort_by, columns),
         latest_stream_id=stream.id,
     )
@@ -123,6 +119,17 @@ def _with_keys(
     ids = tuple(schema.column(key).id for key in keys)
     columns = (replace(column, nullable=column.nullable and column.id not in ids) for column in schema.columns)
     return replace(schema, columns=tuple(columns)), ids
+
+
+def _schemes(scheme: PartitionScheme, keys: tuple[int, ...]) -> tuple[PartitionScheme, PartitionScheme]:
+    """Return the scheme by which rows are divided, and the one by which their deltas are.
+
+    Where a row with the same keys may move to another partition, all deltas go
+    together, because only then is it known which of them came later.
+    """
+    if not keys or keys_decide_partition(keys, scheme):
+        return scheme, scheme
+    return replace(scheme, id="1"), UNPARTITIONED
 
 
 def _check_kept_elsewhere(
