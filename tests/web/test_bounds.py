@@ -106,3 +106,16 @@ def test_counting_stops_at_its_bound_and_says_so(large: Lakehouse) -> None:
     assert (whole.tables, whole.deltas, whole.is_complete) == (TABLES + 1, 2 * DAYS, True)
     part = tally(large.metastore, large.metastore.latest(), counted_max=50)
     assert (part.tables, part.deltas, part.is_complete) == (50, 50, False)
+
+
+def test_growth_goes_back_as_far_as_its_bound_allows(large: Lakehouse) -> None:
+    with visitor(large) as client:
+        points = client.get("/api/storage").json()["growth"]
+        assert [point["deltas"] for point in points][-2:] == [0, 2 * DAYS]
+        assert len(points) == large.version + 1
+        for number in range(70):
+            large.alter_namespace("many", {"count": str(number)})
+        points = client.get("/api/storage").json()["growth"]
+        assert len(points) == 60
+        assert {point["deltas"] for point in points} == {2 * DAYS}
+        assert "Older versions are not counted" in client.get("/storage").text

@@ -1,6 +1,7 @@
 """The real server, seen through a real browser: no complaint, nothing that needs to be scrolled sideways."""
 
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -70,6 +71,18 @@ def test_the_command_serves_pages_until_it_is_stopped(uri: str) -> None:
         assert fetched(f"{address}/namespaces/%60%252e%252e%60")[0] == 200
         assert fetched(f"{address}/namespaces/nobody")[0] == 404
         assert fetched(address, Host="evil.example")[0] == 421
+
+
+def test_ctrl_c_stops_the_command_without_a_complaint(uri: str) -> None:
+    command = [sys.executable, "-m", "mangrove.server", uri, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+/", process.stdout.readline())
+        assert address is not None
+        assert fetched(f"{address[0]}healthz")[0] == 200
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate()
+        assert (process.returncode, complaints) == (0, "")
 
 
 def test_the_command_asks_for_the_token_that_it_was_given(uri: str) -> None:

@@ -10,14 +10,14 @@ from mangrove.metastore import Snapshot
 from mangrove.model.objects import Delta
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.web.facts.pinned import Asked, Comparing, Pinned, Seen, comparing
-from mangrove.web.facts.tally import Tally, tally
+from mangrove.web.facts.tally import COUNTED_MAX, Tally, tally
 
 __all__ = ["FileKindLine", "GrowthPoint", "StorageFacts", "kind_of_file", "storage_facts"]
 
 _FILES_MAX: Final = 50_000
 _GROWTH_VERSIONS_MAX: Final = 60
-_CHANGES_MAX: Final = 20_000
-"""How many changed objects of one version are looked at before growth is given up on."""
+_CHANGES_MAX: Final = 5_000
+"""How many changed objects are looked at in all before growth goes back no further."""
 
 _KINDS: Final = (
     ("version roots", re.compile(r"_[01]+\.ipc|vn/[01]+")),
@@ -79,7 +79,7 @@ def storage_facts(pinned: Pinned, asked: Asked) -> StorageFacts:  # noqa: ARG001
     compared = comparing(pinned.lake)
     held = None if compared is None else tally(compared, pinned.snapshot)
     growth: tuple[GrowthPoint, ...] = ()
-    if compared is not None and held is not None and held.is_complete:
+    if compared is not None and held is not None and held.deltas < COUNTED_MAX:
         growth = tuple(reversed(list(_growth(pinned, compared, held))))
     return StorageFacts(pinned.seen, kinds, is_complete, listed, held, growth)
 
@@ -104,11 +104,13 @@ def _growth(pinned: Pinned, compared: Comparing, held: Tally) -> Iterator[Growth
     after: Snapshot = pinned.snapshot
     deltas, rows, size = held.deltas, held.rows, held.size_bytes
     commits = islice(pinned.lake.metastore.history(before=after.version), _GROWTH_VERSIONS_MAX - 1)
+    left = _CHANGES_MAX
     yield GrowthPoint(after.version, after.commit.created_at_millis, deltas, rows, size)
     for commit in commits:
         before = pinned.lake.metastore.at_version(commit.version)
-        changes = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
-        if len(changes) > _CHANGES_MAX:
+        changes = list(islice(compared.differences(before, after), left + 1))
+        left -= len(changes)
+        if left < 0:
             return
         for change in changes:
             for value, sign in ((change.after, -1), (change.before, 1)):

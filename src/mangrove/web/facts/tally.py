@@ -12,7 +12,7 @@ from mangrove.web.facts.pinned import Comparing
 
 __all__ = ["COUNTED_MAX", "Tally", "data_of", "tally"]
 
-COUNTED_MAX: Final = 20_000
+COUNTED_MAX: Final = 10_000
 """How many objects of a kind are looked at: a page should come soon, also for a very large lakehouse."""
 
 

@@ -48,6 +48,7 @@ def _growth(facts: StorageFacts, links: Links) -> list[Element]:
     if len(facts.growth) < 2:
         return [note("There are too few versions to plot, or too many objects to count.")]
     first = facts.growth[0].version
+    span = f"From version {first} to version {facts.growth[-1].version}."
     points = {
         "Data named by each version": [PlotPoint(one.version, one.size_bytes) for one in facts.growth],
         "Rows written": [PlotPoint(one.version, one.rows) for one in facts.growth],
@@ -55,4 +56,7 @@ def _growth(facts: StorageFacts, links: Links) -> list[Element]:
     }
     texts = {"Data named by each version": size_text}
     plots = [plot(title, series, texts.get(title, compact_text), links) for title, series in points.items()]
-    return [element("div", plots, class_="plots"), note(f"From version {first} to version {facts.growth[-1].version}.")]
+    return [
+        element("div", plots, class_="plots"),
+        note(span if first == 0 else f"{span} Older versions are not counted."),
+    ]
