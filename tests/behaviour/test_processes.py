@@ -1,0 +1,43 @@
+"""Processes that commit to one local lakehouse at the same time."""
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import mangrove
+
+SCRIPT = Path(__file__).parent / "commit_process.py"
+
+
+@pytest.mark.parametrize(
+    ("processes", "commits"), [(2, 10), pytest.param(8, 200, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
+    uri = str(tmp_path / "lake")
+    lake = mangrove.create(uri)
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(SCRIPT), uri, str(worker), str(commits)], stdout=subprocess.PIPE, text=True
+                )
+            )
+            for worker in range(processes)
+        ]
+        outputs = [worker.communicate()[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * processes
+    acknowledged = dict(line.split() for output in outputs for line in output.splitlines())
+    total = processes * commits
+    assert len(acknowledged) == total
+    assert sorted(map(int, acknowledged.values())) == list(range(3, 3 + total))
+    fresh = mangrove.open(uri)
+    assert {line.message: str(line.version) for line in fresh.history(limit=total)} == acknowledged
+    found = [(way.position, delta.manifest.entries[0].location) for way, delta in fresh.table("sales.orders").deltas()]
+    assert [position for position, _ in found] == list(range(1, 1 + total // 2))
+    tables = {table.name for table in fresh.tables("sales", "w")}
+    assert tables | {location.removeprefix("data/") for _, location in found} == acknowledged.keys()
