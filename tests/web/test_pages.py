@@ -65,6 +65,17 @@ def test_the_overview_counts_what_there_is_and_shows_the_last_commits(client: Te
     assert "by nightly" in page
 
 
+def test_the_overview_shows_shared_transactions_and_exports() -> None:
+    settings = LakehouseSettings(exported_snapshots={"year-end": "memory://elsewhere/#version=4"})
+    lake = filled(create_on(repeatable_effects(MemoryStore()), settings=settings))
+    lake.begin_shared("load-2026", ttl="6h")
+    with visitor(lake) as client:
+        page = get(client, "/")
+        assert "load-2026 open 8 " in page
+        assert "year-end 4 memory://elsewhere/#version=4" in page
+        assert 'href="/?version=year-end"' in client.get("/").text
+
+
 def test_namespaces_are_listed_and_narrowed_by_a_prefix(lake: Lakehouse, client: TestClient) -> None:
     lake.create_namespace("archive")
     page = get(client, "/namespaces")
