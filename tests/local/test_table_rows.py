@@ -223,3 +223,24 @@ def test_a_lakehouse_without_engines_says_how_to_get_them() -> None:
     lake.create_namespace("s")
     with pytest.raises(InvalidInputError, match=r"mangrove\.open"):
         lake.create_table("s.t", "id int").append([])
+
+
+def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.orders", "order_id int not null, customer string", keys=["order_id"])
+    table.append([{"order_id": 1, "customer": "a"}])
+    old = lake.version
+    late = lake.transaction()
+    late.table("sales.orders").append([{"order_id": 2, "customer": "b"}])
+    table.add_column("note", "string")
+    table.rename_column("customer", "client")
+    table.widen("order_id", "bigint")
+    late.commit()
+    table.upsert([{"order_id": 2**40, "client": "c", "note": "n"}])
+    table.drop_column("client")
+    table.add_column("client", "int")
+    assert table.to_arrow(where="order_id < 9 or note = 'n'").sort_by("order_id").to_pylist() == [
+        {"order_id": 1, "note": None, "client": None},
+        {"order_id": 2, "note": None, "client": None},
+        {"order_id": 2**40, "note": "n", "client": None},
+    ]
+    assert lake.at(old).table("sales.orders").to_arrow().to_pylist() == [{"order_id": 1, "customer": "a"}]

@@ -7,13 +7,28 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import Scan
 from mangrove.model.locators import DeltaLocator, Kind, TableLocator
-from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.names import split_name
+from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.tables.evolution import (
+    with_column_added,
+    with_column_dropped,
+    with_column_renamed,
+    with_column_widened,
+)
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import Log, TableState
 from mangrove.tables.writing import PlannedWrite
-from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_id_of, partitions_of
+from mangrove.transaction.deltas import (
+    OpenTable,
+    add_delta,
+    deltas_of,
+    open_table,
+    partition_id_of,
+    partitions_of,
+    put_table_version,
+)
 from mangrove.transaction.names import Reading
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.workspace import Workspace
@@ -190,6 +205,31 @@ class TableRows:
     def state(self) -> TableState:
         """Return the table as engines take it."""
         return table_state(self.catalog.reading(), self.locator)
+
+    def add_column(self, name: str, type_words: str) -> None:
+        """Add a column, null in all rows that are there; `address.city` adds one to a struct."""
+        self._evolve(f"add column {name} to", lambda version: with_column_added(version, split_name(name), type_words))
+
+    def rename_column(self, name: str, to: str) -> None:
+        """Give a column another name; no file is touched."""
+        self._evolve(f"rename column {name} of", lambda version: with_column_renamed(version, split_name(name), to))
+
+    def drop_column(self, name: str) -> None:
+        """Drop a column; earlier versions still have it."""
+        self._evolve(f"drop column {name} of", lambda version: with_column_dropped(version, split_name(name)))
+
+    def widen(self, name: str, type_words: str) -> None:
+        """Give a column a type that holds more; no file is touched."""
+        self._evolve(f"widen {name} of", lambda version: with_column_widened(version, split_name(name), type_words))
+
+    def _evolve(self, verb: str, change: Callable[[TableVersion], TableVersion]) -> None:
+        def statement(transaction: Transaction) -> None:
+            workspace = transaction.workspace
+            version = open_table(workspace, self.locator).version
+            # Files that others write by the old columns meanwhile still fit, because ids stay.
+            put_table_version(workspace, self.locator, change(version), stops_writers=False)
+
+        self.catalog.change(statement, f"{verb} {self.locator}")
 
     def _write(
         self,

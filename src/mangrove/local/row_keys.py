@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.masks import is_true
 from mangrove.model.types import Column
 
-__all__ = ["check_distinct", "distinct", "visible_rows", "with_keys_in", "without_keys_in"]
+__all__ = ["check_distinct", "distinct", "newest_hiding", "visible_rows", "with_keys_in", "without_keys_in"]
 
 _EXAMPLES_MAX: Final = 3
 
@@ -45,22 +44,22 @@ def without_keys_in(rows: pa.Table, unwanted: pa.Table, keys: Sequence[Column]) 
     return _joined(rows, unwanted, keys, "left anti")
 
 
-def visible_rows(rows: pa.Table, positions: Any, hiding: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]) -> Any:
-    """Return the numbers of the rows, in order, that no newer file hides.
-
-    `positions` says for each row where it stands; `hiding` are keys, and the
-    position before which they hide.
-    """
+def newest_hiding(hiding: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]) -> pa.Table:
+    """Return each key once, with the largest position before which it hides rows."""
     names = [column.name for column in keys]
     parts = [
         _keyed(found, names).append_column("hidden_before", pa.chunked_array([pa.repeat(position, found.num_rows)]))
         for found, position in hiding
     ]
-    newest = pa.concat_tables(parts).group_by(_places(names)).aggregate([("hidden_before", "max")])
-    asked = _numbered(_keyed(rows, names)).append_column("position", positions)
-    joined = asked.join(newest, _places(names), join_type="left outer")
-    is_hidden = pc.less(joined.column("position"), joined.column("hidden_before_max"))
-    return _in_order(joined.filter(pc.invert(is_true(is_hidden))).column("row"))
+    return pa.concat_tables(parts).group_by(_places(names)).aggregate([("hidden_before", "max")])
+
+
+def visible_rows(rows: pa.Table, position: int, newest: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return the rows of a file at a position, in order, that no key of `newest_hiding` hides."""
+    names = [column.name for column in keys]
+    hiding = newest.filter(pc.greater(newest.column("hidden_before_max"), pa.scalar(position, pa.int64())))
+    found = _numbered(_keyed(rows, names)).join(hiding, _places(names), join_type="left anti")
+    return rows.take(_in_order(found.column("row")))
 
 
 def _joined(rows: pa.Table, beside: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:

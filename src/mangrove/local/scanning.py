@@ -1,13 +1,16 @@
 """Running a scan plan in this process: open the files, leave out what is hidden or not meant."""
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.masks import meant_rows
 from mangrove.local.parquet import read_columns
-from mangrove.local.row_keys import visible_rows
+from mangrove.local.row_keys import newest_hiding, visible_rows
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
@@ -17,6 +20,9 @@ from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
 from mangrove.tables.table_state import TableState
 
 __all__ = ["chosen_columns", "scanned", "scanned_parts"]
+
+_READERS_MAX: Final = 8
+"""How many files are read at once: enough to hide a store's latency, few enough to fit into memory."""
 
 
 def chosen_columns(state: TableState, names: Sequence[str] | None) -> tuple[Column, ...]:
@@ -49,40 +55,44 @@ def scanned_parts(
     the fewer there are the less is compared.
     """
     asked = _with_asked(state, columns, predicate)
-    keys_of: dict[str, pa.Table] = {}
-    parts = []
-    for scan in plan.scans:
+    hiding = _Hiding(store, state)
+
+    def visible(scan: FileScan) -> tuple[FileScan, pa.Table]:
         key_ids = dict.fromkeys(key_id for key_file in scan.hidden_by for key_id in key_file.key_ids)
         needed = dict.fromkeys([*asked, *(state.schema.column_with_id(key_id) for key_id in key_ids)])
         rows = read_columns(store, scan.file, tuple(needed))
         if predicate is not None:
             rows = rows.filter(meant_rows(rows, predicate, state.schema))
-        for wanted in dict.fromkeys(key_file.key_ids for key_file in scan.hidden_by):
-            keys = [state.schema.column_with_id(key_id) for key_id in wanted]
-            hiding = [key_file for key_file in scan.hidden_by if key_file.key_ids == wanted]
-            rows = _visible(store, rows, scan.position, hiding, keys, keys_of)
-        parts.append((scan, rows))
-    return parts
+        return scan, hiding.visible(scan, rows)
+
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        return list(pool.map(visible, plan.scans))
 
 
-def _visible(
-    store: Store,
-    rows: pa.Table,
-    position: int,
-    hiding: Sequence[KeyFile],
-    keys: Sequence[Column],
-    keys_of: dict[str, pa.Table],
-) -> pa.Table:
-    if not rows.num_rows:
+class _Hiding:
+    """The newer keys of one scan, read once for all files that they hide rows of."""
+
+    def __init__(self, store: Store, state: TableState) -> None:
+        self._store = store
+        self._state = state
+        self._newest: dict[tuple[KeyFile, ...], pa.Table] = {}
+        self._lock = threading.Lock()
+
+    def visible(self, scan: FileScan, rows: pa.Table) -> pa.Table:
+        """Return the rows of a file that nothing hides."""
+        for key_ids in dict.fromkeys(key_file.key_ids for key_file in scan.hidden_by):
+            if rows.num_rows:
+                keys = [self._state.schema.column_with_id(key_id) for key_id in key_ids]
+                chosen = tuple(key_file for key_file in scan.hidden_by if key_file.key_ids == key_ids)
+                rows = visible_rows(rows, scan.position, self._newest_of(chosen, keys), keys)
         return rows
-    found = []
-    for key_file in hiding:
-        location = key_file.file.location
-        if location not in keys_of:
-            keys_of[location] = read_columns(store, key_file.file, keys)
-        found.append((keys_of[location], key_file.position))
-    positions = pa.chunked_array([pa.repeat(pa.scalar(position, pa.int64()), rows.num_rows)])
-    return rows.take(visible_rows(rows, positions, found, keys))
+
+    def _newest_of(self, key_files: tuple[KeyFile, ...], keys: Sequence[Column]) -> pa.Table:
+        with self._lock:
+            if key_files not in self._newest:
+                found = [(read_columns(self._store, one.file, keys), one.position) for one in key_files]
+                self._newest[key_files] = newest_hiding(found, keys)
+            return self._newest[key_files]
 
 
 def _with_asked(state: TableState, columns: Sequence[Column], predicate: Predicate | None) -> list[Column]:

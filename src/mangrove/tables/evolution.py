@@ -1,0 +1,132 @@
+"""Changing a table's columns without touching its rows: by id, so that files written before still fit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.objects import TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import parse_column, parse_type, type_text
+from mangrove.model.types import (
+    Column,
+    DataType,
+    Decimal,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    Struct,
+    Varchar,
+    is_nested,
+)
+
+__all__ = ["with_column_added", "with_column_dropped", "with_column_renamed", "with_column_widened"]
+
+_Columns = tuple[Column, ...]
+
+
+def with_column_added(version: TableVersion, path: Sequence[str], type_words: str) -> TableVersion:
+    """Return the table version with one more column, at the end of the table or of a struct in it."""
+    schema = _schema_of(version)
+    column = replace(parse_column(f"added {type_words}", schema.last_column_id), name=path[-1])
+    if not column.nullable:
+        raise InvalidInputError(
+            f"column {'.'.join(path)!r} is not null, and the rows that are there have no value in it: leave that out"
+        )
+    added = _changed(schema.columns, path[:-1], lambda columns: (*columns, column))
+    last = max(inner.id for _, inner in Schema((column,)).all_columns())
+    return _with_columns(version, added, last)
+
+
+def with_column_renamed(version: TableVersion, path: Sequence[str], name: str) -> TableVersion:
+    """Return the table version with another name for a column."""
+    return _with_changed(version, path, lambda column: replace(column, name=name))
+
+
+def with_column_dropped(version: TableVersion, path: Sequence[str]) -> TableVersion:
+    """Return the table version without a column; its id is never given again."""
+    schema = _schema_of(version)
+    column = schema.column(*path)
+    inside = {column.id, *(inner.id for _, inner in Schema((column,)).all_columns())}
+    uses = {
+        "a key": set(version.keys),
+        "what the table is partitioned by": {field.source_id for field in version.partition_scheme.fields},
+        "what the table is sorted by": {field.source_id for field in version.sort_scheme.fields},
+    }
+    for use, ids in uses.items():
+        if ids & inside:
+            raise InvalidInputError(f"column {'.'.join(path)!r} is {use}, so it cannot be dropped")
+
+    def without(columns: _Columns) -> _Columns:
+        left = tuple(other for other in columns if other.id != column.id)
+        if not left:
+            raise InvalidInputError(f"column {'.'.join(path)!r} is the only one there: drop what holds it")
+        return left
+
+    return _with_columns(version, _changed(schema.columns, path[:-1], without))
+
+
+def with_column_widened(version: TableVersion, path: Sequence[str], type_words: str) -> TableVersion:
+    """Return the table version with a type for a column that holds all that the old one holds."""
+    wanted = parse_type(type_words)
+
+    def widen(column: Column) -> Column:
+        if not _holds_all(wanted, column.type):
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} is {type_text(column.type)}, and {type_text(wanted)} is not wider: "
+                "integers and floats grow in bytes, decimals in digits before the point, varchar in length"
+            )
+        return replace(column, type=wanted)
+
+    return _with_changed(version, path, widen)
+
+
+def _holds_all(wanted: DataType, old: DataType) -> bool:
+    match old, wanted:
+        case (Int2(), Int2() | Int4() | Int8()) | (Int4(), Int4() | Int8()) | (Int8(), Int8()):
+            return True
+        case (Float4(), Float4() | Float8()) | (Float8(), Float8()):
+            return True
+        case Decimal(precision, scale), Decimal(wider, same):
+            return scale == same and wider >= precision
+        case Varchar(length), Varchar(longer):
+            return longer is None or (length is not None and longer >= length)
+        case _:
+            return not is_nested(old) and old == wanted
+
+
+def _with_changed(version: TableVersion, path: Sequence[str], change: Callable[[Column], Column]) -> TableVersion:
+    schema = _schema_of(version)
+    found = schema.column(*path)
+
+    def changed(columns: _Columns) -> _Columns:
+        return tuple(change(column) if column.id == found.id else column for column in columns)
+
+    return _with_columns(version, _changed(schema.columns, path[:-1], changed))
+
+
+def _changed(columns: _Columns, path: Sequence[str], change: Callable[[_Columns], _Columns]) -> _Columns:
+    """Return the columns with those inside the struct at `path` changed; an empty path means these themselves."""
+    if not path:
+        return change(columns)
+    outer = Schema(columns).column(path[0])
+    if not isinstance(outer.type, Struct):
+        raise InvalidInputError(f"{path[0]!r} is no struct: only columns of a table or of a struct can be changed")
+    inner = replace(outer, type=Struct(_changed(outer.type.columns, path[1:], change)))
+    return tuple(inner if column.id == outer.id else column for column in columns)
+
+
+def _schema_of(version: TableVersion) -> Schema:
+    if version.schema is None:
+        raise InvalidInputError("the table has no schema: rows of any columns may be written")
+    return version.schema
+
+
+def _with_columns(version: TableVersion, columns: _Columns, last_column_id: int = 0) -> TableVersion:
+    old = _schema_of(version)
+    if columns == old.columns:
+        return version
+    following = 1 + max(schema.schema_id for schema in version.schemas)
+    schema = Schema(columns, following, max(old.last_column_id, last_column_id))
+    return replace(version, schema=schema, earlier_schemas=(*version.earlier_schemas, old))
