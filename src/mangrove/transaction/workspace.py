@@ -51,6 +51,7 @@ class Workspace:
         """The tables that were looked at, by their ids, so that errors can name them."""
         self.origins: dict[str, str] = {}
         """The version's name of each namespace that was renamed here, by the namespace's id."""
+        self._last_positions: dict[PartitionLocator, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -97,11 +98,14 @@ class Workspace:
         yield from merged(shown, put)
 
     def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
-        """Return the position after the last delta. It is not read in the sense of isolation: deltas commute."""
-        last = None if is_new else self.snapshot.last_child(Kind.DELTA, partition)
-        staged = self.staged.below(Kind.DELTA, partition)
-        ends = (last, *(locator for locator, _ in staged[-1:]))
-        return 1 + max((delta.position for delta in ends if isinstance(delta, DeltaLocator)), default=0)
+        """Take the position after the last delta. It is not read in the sense of isolation: deltas commute."""
+        if partition not in self._last_positions:
+            last = None if is_new else self.snapshot.last_child(Kind.DELTA, partition)
+            ends = (last, *(locator for locator, _ in self.staged.below(Kind.DELTA, partition)))
+            positions = (delta.position for delta in ends if isinstance(delta, DeltaLocator))
+            self._last_positions[partition] = max(positions, default=0)
+        self._last_positions[partition] += 1
+        return self._last_positions[partition]
 
     def put(self, locator: Locator, value: Object) -> None:
         """Write an object; the namespace in which it lies by name must stay what it is."""
