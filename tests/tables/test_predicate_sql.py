@@ -24,7 +24,9 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
     "i": st.integers(-(2**63), 2**63 - 1),
     "s": texts(),
     "f": st.floats(allow_nan=False),
-    "d": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: decimal.Decimal(number).scaleb(-9)),
+    "d": st.integers(-(10**38) + 1, 10**38 - 1).map(
+        lambda number: decimal.Decimal(number).scaleb(-9, decimal.Context(prec=60))
+    ),
     "t": MOMENTS.map(lambda moment: moment.replace(tzinfo=datetime.UTC)),
     "n": MOMENTS,
     "x": st.dates(),
