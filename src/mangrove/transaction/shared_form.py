@@ -20,6 +20,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
+from mangrove.model.names import check_text
 from mangrove.model.objects import (
     Delta,
     Namespace,
@@ -30,13 +31,14 @@ from mangrove.model.objects import (
     TableVersion,
     View,
 )
-from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.workspace import Workspace
 
 __all__ = ["SharedWork", "decode_work", "encode_work"]
 
 _FORM: Final = 1
 _IDENTITY: Final = "table id"
+_KINDS: Final = {kind.word: kind for kind in Kind}
 _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
     Kind.NAMESPACE: (NamespaceLocator, Namespace),
     Kind.TABLE: (TableLocator, Table),
@@ -63,6 +65,12 @@ class SharedWork:
     scans: frozenset[Scan] = frozenset()
     guards: frozenset[Locator | Scan] = frozenset()
     origins: Mapping[str, str] = NO_PROPERTIES
+
+    def __post_init__(self) -> None:
+        for name in ("transaction_id", "message", "author"):
+            check_text(getattr(self, name), f"the {name} of a shared transaction")
+        object.__setattr__(self, "properties", Properties(self.properties))
+        object.__setattr__(self, "origins", Properties(self.origins))
 
     def workspace(self, base: Snapshot) -> Workspace:
         """Return the work as a transaction on its base sees it."""
@@ -128,7 +136,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset([*map(_locator, data["guards"]), *map(_scanned, data["guard_scans"])]),
             data["origins"],
         )
-    except (ValueError, TypeError, KeyError, InvalidInputError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as error:
         raise FormatError(f"{where} does not say what was staged in it ({error!r}): discard it") from error
 
 
@@ -142,8 +150,7 @@ def _way(locator: Locator) -> list[str | int]:
 
 def _locator(way: Any) -> Locator:
     word, *parts = way
-    kind = Kind[word.upper().replace(" ", "_")]
-    located: Locator = _CLASSES[kind][0](*parts)
+    located: Locator = _CLASSES[_KINDS[word]][0](*parts)
     return located
 
 
@@ -171,4 +178,4 @@ def _scanned(data: Any) -> Scan:
     if way is not None:
         is_identity = way[0] == _IDENTITY
         parent = TableIdentity(*way[1:]) if is_identity else _locator(way)  # type: ignore[assignment]
-    return Scan(Kind[word.upper().replace(" ", "_")], parent, prefix)
+    return Scan(_KINDS[word], parent, prefix)

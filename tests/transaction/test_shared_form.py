@@ -1,0 +1,93 @@
+"""What participants of a shared transaction hand to each other: it comes back whole, and damage is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import FormatError
+from mangrove.metastore import Isolation, Scan
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.model.sql_text import parse_schema
+from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
+
+PARTITION = PartitionLocator("home", "table", 1, "stream", "partition")
+PUTS: dict[Locator, Object] = {
+    NamespaceLocator("sales"): Namespace("home", "sales", {"a": "b"}),
+    TableLocator("sales", "orders"): Table("table", "home", "orders", latest_table_version=1),
+    ViewLocator("sales", "daily"): View("view", "daily", "select 1", reads=("sales.orders",)),
+    TableVersionLocator("home", "table", 1): TableVersion(
+        1, parse_schema("id bigint not null, ts timestamp"), keys=(1,)
+    ),
+    StreamLocator("home", "table", 1, "stream"): Stream("stream"),
+    PARTITION: Partition("partition", (None, 7, "x", 1.5)),
+    DeltaLocator("home", "table", 1, "stream", "partition", 1): Delta(
+        DeltaType.UPSERT, Manifest((DataFile("data/one", 10, 2),))
+    ),
+}
+WORK = SharedWork(
+    "transaction",
+    Isolation.SERIALIZABLE,
+    "message",
+    "author",
+    {"job": "nightly"},
+    PUTS,
+    frozenset([TableLocator("sales", "old"), ViewLocator("sales", "old")]),
+    frozenset(PUTS),
+    frozenset([Scan(Kind.NAMESPACE, None), Scan(Kind.TABLE, NamespaceLocator("sales"), "o")]),
+    frozenset(
+        [
+            NamespaceLocator("sales"),
+            Scan(Kind.TABLE_VERSION, TableIdentity("home", "table")),
+            Scan(Kind.DELTA, PARTITION),
+        ]
+    ),
+    {"home": "shop"},
+)
+
+
+def test_all_that_was_staged_comes_back() -> None:
+    again = decode_work(encode_work(WORK), "here")
+    assert again == WORK
+    assert encode_work(again) == encode_work(WORK)
+
+
+@given(st.data())
+def test_damage_is_refused_by_name(data: st.DataObject) -> None:
+    damaged: Any = json.loads(encode_work(WORK))
+    at: Any = damaged
+    while isinstance(at, dict | list) and at:
+        keys = sorted(at) if isinstance(at, dict) else range(len(at))
+        key = data.draw(st.sampled_from(list(keys)))
+        if data.draw(st.booleans()) or not isinstance(at[key], dict | list):
+            at[key] = data.draw(st.sampled_from([None, 7, "odd", [], {}, [1], {"x": 1}]))
+            break
+        at = at[key]
+    try:
+        decoded = decode_work(json.dumps(damaged).encode(), "shared transaction 'load'")
+    except FormatError as refusal:
+        if "shared transaction 'load'" not in str(refusal):
+            raise
+    else:
+        assert decode_work(encode_work(decoded), "again") == decoded
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"7", b"{}", b'{"form": 2}', b"\xff"])
+def test_what_is_no_work_at_all_is_refused(payload: bytes) -> None:
+    with pytest.raises(FormatError, match="shared transaction 'load'"):
+        decode_work(payload, "shared transaction 'load'")
