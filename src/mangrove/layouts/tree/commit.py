@@ -41,7 +41,7 @@ __all__ = [
 ATTEMPTS_MAX = 100
 _RIVALS_MAX = 10_000
 _ANSWERS_LOST_MAX = 3
-_PAUSE_SECONDS_MAX = 1.0
+_PAUSE_SECONDS_MAX = 0.2
 
 
 def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation) -> Committed:
@@ -58,8 +58,9 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
             for path, node in nodes.nodes.items():
                 files.hold_node(path, node, len(nodes.files[path]))
             return Committed(TreeSnapshot(files, root), staged.changes)
-        base, staged = _after_rivals(files, base, staged, isolation)
+        # Whoever looks first and pauses then tries a version that is long taken.
         pause(effects, attempt)
+        base, staged = _after_rivals(files, base, staged, isolation)
     raise lost_too_often(changes.transaction_id)
 
 
@@ -77,6 +78,7 @@ def commit_rebuilt(
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
         if publish(effects, root, base.settings):
             return TreeSnapshot(files, root)
+        pause(effects, attempt)
         nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
         for rival in rivals_after(files, base):
             if rival.is_rollback:
@@ -85,7 +87,6 @@ def commit_rebuilt(
             rebuilt = stored(edited, nodes.write)
             base = TreeSnapshot(files, rival)
         files.write(nodes.files)
-        pause(effects, attempt)
     raise lost_too_often(changes.transaction_id)
 
 
