@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -189,5 +188,5 @@ class History(RuleBasedStateMachine):
             assert counted(self.engine.read(self.state).to_pylist()) == counted(self.model.read())
 
 
-TestHistory = pytest.mark.filterwarnings("error")(History.TestCase)
+TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=25, stateful_step_count=10, deadline=None)

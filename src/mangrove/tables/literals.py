@@ -115,7 +115,7 @@ def _exact(column: Column, literal: decimal.Decimal) -> Value | None:
     if steps != steps.to_integral_value():
         return None
     if isinstance(column.type, Decimal):
-        return literal if abs(steps) < decimal.Decimal(10) ** 38 else None
+        return literal if steps.copy_abs() < decimal.Decimal(10) ** 38 else None
     return int(steps) if -_INTEGER_END <= steps < _INTEGER_END else None
 
 
