@@ -20,9 +20,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def sales(clock: Clock) -> Lakehouse:
+def sales(clock: Clock, layout: str) -> Lakehouse:
     store = MemoryStore("memory://upkeep/", clock.read)
-    lake = create_on(repeatable_effects(store, clock))
+    lake = create_on(repeatable_effects(store, clock), layout=layout)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
     return lake
@@ -42,7 +42,9 @@ def test_an_export_is_read_by_its_name_and_opens_as_a_lakehouse_of_its_own(sales
         sales.export(tmp_path / "other", "x", "half")
 
 
-def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(sales: Lakehouse, clock: Clock) -> None:
+def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
+    sales: Lakehouse, clock: Clock, layout: str
+) -> None:
     store = sales.effects.store
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser" * 200})
@@ -51,7 +53,8 @@ def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(sales: L
     with pytest.raises(mangrove.ConflictError):
         loser.commit()
     left = {entry.path for entry in store.list()} - before
-    assert left
+    # The DeltaCAT layout takes back what it wrote, since it could hide a committed file from DeltaCAT.
+    assert bool(left) == layout.startswith("tree")
     clock.now_millis += 3 * DAY_MILLIS
     assert left <= set(sales.vacuum(dry_run=True).paths)
     assert left <= {entry.path for entry in store.list()}

@@ -45,6 +45,13 @@ class CheckReport:
         """Whether nothing was found."""
         return not self.problems
 
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self.problems)
+
+    def __len__(self) -> int:
+        """Return how many problems there are, so that a sound lakehouse's report is as good as an empty list."""
+        return len(self.problems)
+
     def __str__(self) -> str:
         elsewhere = f" ({self.files_elsewhere:,} more lie elsewhere)" if self.files_elsewhere else ""
         looked = f"{len(self.versions):,} of {self.versions_kept:,} versions, {self.data_files:,} data files{elsewhere}"
