@@ -42,6 +42,17 @@ def test_an_export_is_read_by_its_name_and_opens_as_a_lakehouse_of_its_own(sales
         sales.export(tmp_path / "other", "x", "half")
 
 
+@pytest.mark.parametrize("mode", ["full", "minimal"])
+def test_rows_of_an_export_are_read_wherever_they_are(tmp_path: Path, layout: str, mode: str) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int").append([{"id": 1}, {"id": 2}])
+    lake.export(tmp_path / "copy", "year-end", mode)
+    lake.table("sales.orders").append([{"id": 3}])
+    copied = mangrove.open(tmp_path / "copy")
+    assert copied.table("sales.orders").to_arrow().column("id").to_pylist() == [1, 2]
+
+
 def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
     sales: Lakehouse, clock: Clock, layout: str
 ) -> None:

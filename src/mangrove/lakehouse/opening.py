@@ -11,6 +11,7 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
 from mangrove.lakehouse.table_rows import Engines
+from mangrove.maintenance.layered import opened_export
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
@@ -52,8 +53,12 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
 ) -> Lakehouse:
-    """Open the lakehouse that is there, whichever layout and format revision it has."""
-    return open_on(real_effects(open_store(uri, storage_options)), clients=clients, engines=engines)
+    """Open the lakehouse that is there, whichever layout and format revision it has.
+
+    An export that is not full is opened on top of the lakehouse that it came from.
+    """
+    store = opened_export(open_store(uri, storage_options), lambda source: open_store(source, storage_options))
+    return open_on(real_effects(store), clients=clients, engines=engines)
 
 
 def create_on(
