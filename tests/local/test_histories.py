@@ -182,6 +182,23 @@ class History(RuleBasedStateMachine):
         for state, rows in self.past[-3:]:
             assert counted(self.engine.read(state).to_pylist()) == counted(rows)
 
+    @rule()
+    def changes_lead_from_the_past_to_now(self) -> None:
+        for state, rows in self.past[-3:]:
+            changes = self.engine.changes(state, self.state).to_pylist()
+            words = Counter(change["_change_type"] for change in changes)
+            new, gone = Counter[str](), Counter[str]()
+            for change in changes:
+                word = change.pop("_change_type")
+                (gone if word == "delete" else new).update(counted([change]))
+            before = counted([{name: row.get(name) for name in self.state.schema.names} for row in rows])
+            now = counted(self.engine.read(self.state).to_pylist())
+            unchanged = now - new
+            assert unchanged + new == now
+            assert gone <= before
+            assert unchanged <= before - gone
+            assert unchanged.total() == before.total() - gone.total() - words["update"]
+
     @invariant()
     def rows_are_those_of_the_model(self) -> None:
         if hasattr(self, "state"):

@@ -1,6 +1,7 @@
 """The engine on Spark: the same plans as in this process, for rows that do not fit into it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -33,7 +34,12 @@ from mangrove.tables.writing import (
 
 __all__ = ["SparkEngine"]
 
-_BY_ID = "spark.sql.parquet.fieldId.read.enabled"
+_SETTINGS: Final = {
+    # Only reads that name ids are changed by this; files of others are still read by name.
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    # Spark has times of day, and leaves them out until it is asked.
+    "spark.sql.timeType.enabled": "true",
+}
 
 
 class SparkEngine:
@@ -61,8 +67,8 @@ class SparkEngine:
         self._file_size_bytes = file_size_bytes
         self._local = LocalEngine(store, new_id, file_size_bytes)
         self.session = session or local_session()
-        # Only reads that name ids are changed by this; files of others are still read by name.
-        self.session.conf.set(_BY_ID, "true")
+        for name, value in _SETTINGS.items():
+            self.session.conf.set(name, value)
         self._lists = FileLists(self.session)
 
     @property

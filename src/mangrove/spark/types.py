@@ -1,11 +1,16 @@
 """Schemas as Spark has them, with column ids where its Parquet reader looks for them."""
 
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import types as spark
 
+from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
+    ELEMENT_NAME,
+    KEY_NAME,
+    VALUE_NAME,
     Binary,
     Boolean,
     Char,
@@ -29,7 +34,7 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["spark_schema", "spark_type"]
+__all__ = ["column_type", "spark_schema", "spark_type"]
 
 _FIELD_ID: Final = "parquet.field.id"
 _PLAIN: Final[dict[type, spark.DataType]] = {
@@ -51,6 +56,47 @@ _PLAIN: Final[dict[type, spark.DataType]] = {
 }
 
 
+_BACK: Final[dict[type, DataType]] = {
+    spark.BooleanType: Boolean(),
+    spark.ByteType: Int2(),
+    spark.ShortType: Int2(),
+    spark.IntegerType: Int4(),
+    spark.LongType: Int8(),
+    spark.FloatType: Float4(),
+    spark.DoubleType: Float8(),
+    spark.StringType: Varchar(),
+    spark.CharType: Varchar(),
+    spark.VarcharType: Varchar(),
+    spark.DateType: Date(),
+    spark.TimeType: Time(),
+    spark.TimestampNTZType: Timestamp(),
+    spark.TimestampType: TimestampTz(),
+    spark.BinaryType: Binary(),
+}
+
+
+def column_type(given: spark.DataType, path: str) -> DataType | None:
+    """Return the type of a column that holds what Spark has, or None for a column of nulls alone."""
+    match given:
+        case spark.NullType():
+            return None
+        case spark.DecimalType():
+            return Decimal(given.precision, given.scale)
+        case spark.StructType():
+            return Struct(tuple(_inner(field.name, field.dataType, path) for field in given.fields))
+        case spark.ArrayType():
+            return List(_inner(ELEMENT_NAME, given.elementType, path))
+        case spark.MapType():
+            key = replace(_inner(KEY_NAME, given.keyType, path), nullable=False)
+            return Map(key, _inner(VALUE_NAME, given.valueType, path))
+        case _ if type(given) in _BACK:
+            return _BACK[type(given)]
+        case _:
+            raise InvalidInputError(
+                f"column {path!r} has Spark's type {given.simpleString()}, which no column can hold: cast it first"
+            )
+
+
 def spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
     """Return the schema; everything is nullable, as what is read from files always is."""
     return spark.StructType([_field(column, with_ids=with_ids) for column in schema.columns])
@@ -69,6 +115,13 @@ def spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType
             return spark.MapType(spark_type(key.type, with_ids=with_ids), spark_type(value.type, with_ids=with_ids))
         case _:
             return _PLAIN[type(data_type)]
+
+
+def _inner(name: str, given: spark.DataType, path: str) -> Column:
+    inner = column_type(given, f"{path}.{name}")
+    if inner is None:
+        raise InvalidInputError(f"{f'{path}.{name}'!r} holds nulls alone, so its type is not known: cast it first")
+    return Column(0, name, inner)
 
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:

@@ -17,13 +17,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.new_tables import schema_of
 from mangrove.local.conforming import by_name, conformed
 from mangrove.local.files import FileWriter
 from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
 from mangrove.model.values import Value
-from mangrove.spark.types import spark_type
+from mangrove.spark.types import column_type, spark_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
 from mangrove.tables.table_state import TableState
@@ -42,7 +41,8 @@ def written(
     file_size_bytes: int,
 ) -> list[tuple[tuple[Value | None, ...], DataFile]]:
     """Write the rows as new files, and return each with its partition values."""
-    check_columns(state.name, state.schema, {column.name: column.type for column in schema_of(rows.schema).columns})
+    given = {field.name: column_type(field.dataType, field.name) for field in rows.schema.fields}
+    check_columns(state.name, state.schema, given)
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
     bare = replace(state, logs=())
 
