@@ -54,6 +54,11 @@ class ScanPlan:
         """The files of keys that the read opens, each once."""
         return tuple(dict.fromkeys(key_file for scan in self.scans for key_file in scan.hidden_by))
 
+    def files(self) -> list[DataFile]:
+        """Return every file that the read opens, each once; `skipped` has the others, with the reasons."""
+        opened = [scan.file for scan in self.scans] + [key_file.file for key_file in self.key_files]
+        return list({file.location: file for file in opened}.values())
+
 
 def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan:
     """Return how to read the rows of a table, or those that `predicate` means."""
