@@ -148,14 +148,13 @@ class CloudStore:
         while batch := [*islice(remaining, _PAGE_OBJECTS)]:
             try:
                 obstore.delete(self._clients.retrying, batch)
-            except FileNotFoundError as error:
-                if names_no_bucket(error):
-                    raise explained(error, "deleted", batch[0], self.uri) from error
-                # Azure and Google stop at the first that is missing, so the rest is deleted one by one.
+            except (FileNotFoundError, *CLOUD_ERRORS) as error:
+                if is_final(error):
+                    raise explained(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
+                # Azure and Google stop at the first that is missing, and an answer may get lost, which the client
+                # does not repeat for a batch. Deleting again does no harm, so the rest goes one by one.
                 for _ in self._parallel(self._delete_one, batch):
                     pass
-            except CLOUD_ERRORS as error:
-                raise explained(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
 
     def _delete_one(self, path: str) -> None:
         try:
