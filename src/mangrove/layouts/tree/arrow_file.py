@@ -84,6 +84,8 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
     claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
     if claimed is not None and claimed != _checksum(_around_checksum(data, claimed)):
         raise _broken(path, "its checksum says that it was changed after it was written")
+    if claimed is None and _CHECKSUM in _first_message(data):
+        raise _broken(path, "only one of the two copies of its schema has its checksum")
     if reader.num_record_batches != 1:
         raise _broken(path, f"it has {reader.num_record_batches} record batches; a node has one")
     there = reader.schema.names
@@ -104,6 +106,12 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
 @cache
 def _schema(names: tuple[str, ...]) -> "pa.Schema":
     return pa.schema([pa.field(name, pa.string()) for name in names], metadata={_CHECKSUM: _CHECKSUM_PLACE})
+
+
+def _first_message(data: bytes) -> bytes:
+    """Return the copy of the schema that lies before the columns."""
+    (size,) = _numbers("<i", data, 12)
+    return data[16 : 16 + size]
 
 
 def _with_checksum(data: bytes) -> bytes:
