@@ -94,3 +94,20 @@ def test_versions_expire_but_not_under_a_shared_transaction(sales: Lakehouse, cl
 
 def test_a_sound_lakehouse_has_no_problems(sales: Lakehouse) -> None:
     assert not sales.check().problems
+
+
+def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("sales")
+    lake.export(tmp_path / "first", "first", "full")
+    lake.create_namespace("more")
+    lake.export(tmp_path / "second", "second", "full")
+    assert not list(mangrove.open(tmp_path / "second").check())
+
+
+def test_a_lakehouse_whose_definition_was_cut_off_is_refused(tmp_path: Path) -> None:
+    mangrove.create(tmp_path / "lake")
+    (definition,) = (tmp_path / "lake").glob("_lakehouse_def_*")
+    definition.write_bytes(b"")
+    with pytest.raises(mangrove.FormatError, match="cut off"):
+        mangrove.open(tmp_path / "lake")

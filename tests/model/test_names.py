@@ -57,3 +57,9 @@ def test_plain_names_are_not_quoted() -> None:
 def test_text_that_is_no_dotted_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         split_name(text)
+
+
+@pytest.mark.parametrize("text", [None, 5, b"sales"])
+def test_what_is_no_text_is_no_name(text: object) -> None:
+    with pytest.raises(InvalidInputError, match="a name is text"):
+        split_name(text)  # type: ignore[arg-type]

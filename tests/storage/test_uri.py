@@ -111,3 +111,9 @@ def test_every_root_comes_back_from_its_text(segments: list[str], scheme: str) -
     folder = RootUri("file", "", "/" + "/".join(segments) + "/")
     assert parse_root(folder.text) == folder
     assert parse_root(folder.path) == folder
+
+
+@pytest.mark.parametrize("location", ["file://", "~/lake", "~", None, 5, b"x"])
+def test_what_names_no_folder_is_refused(location: object) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_root(location)  # type: ignore[arg-type]

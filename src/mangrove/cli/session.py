@@ -14,6 +14,7 @@ from mangrove.cli.screen import draw
 from mangrove.effects import Effects, real_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import EnginesMaker, open_on
+from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.model.json_form import Json
 from mangrove.storage.counting import CountingStore, Requests
@@ -62,7 +63,9 @@ class Session:
 
     def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
         """Open the lakehouse at a location, with engines where rows are read or written."""
-        return open_on(self.effects(location), engines=engines)
+        # An export that is not full is read on top of where it came from.
+        store = opened_export(self.store(location), self.store)
+        return open_on(real_effects(store), engines=engines)
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""

@@ -11,6 +11,7 @@ from itertools import chain
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.checked_files import CheckedFiles, CountRows
+from mangrove.maintenance.export_record import RECORD_PATH
 from mangrove.maintenance.exported import export_named, export_versions
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import changed_objects
@@ -224,6 +225,8 @@ def _walked(lake: Maintained, versions: Sequence[int], files: CheckedFiles, watc
 
 def _lost_names(lake: Maintained, kept: set[int]) -> Iterator[Problem]:
     settings = lake.metastore.latest().settings
+    if lake.store.exists(RECORD_PATH):
+        return  # a copy has one version; the names are those of the lakehouse that it was made from
     for name, location in settings.exported_snapshots.items():
         try:
             version = export_named(settings, name).version

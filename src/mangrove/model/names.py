@@ -58,6 +58,8 @@ def split_name(text: str) -> tuple[str, ...]:
     >>> split_name("sales.`orders.2026`")
     ('sales', 'orders.2026')
     """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{text!r} is no name: a name is text, such as 'sales' or 'sales.orders'")
     parts: list[str] = []
     position = 0
     while True:

@@ -90,6 +90,8 @@ def parse_root(location: str | os.PathLike[str]) -> RootUri:
     >>> parse_root("s3://bucket/lake").text
     's3://bucket/lake/'
     """
+    if not isinstance(location, str | os.PathLike):
+        raise InvalidInputError(f"{location!r} is no location; name a folder or a URI such as s3://bucket/lake")
     text = os.fspath(location)
     if not text:
         raise InvalidInputError("the location is empty; name a folder or a URI such as s3://bucket/lake")
@@ -100,6 +102,8 @@ def parse_root(location: str | os.PathLike[str]) -> RootUri:
                 f"{text!r} is not a URI; write two slashes after the scheme, as in file:///data/lake"
             )
         return RootUri("file", "", _ended(_absolute(text)))
+    if match[1].lower() == "file" and not match[2] and not match[3]:
+        raise InvalidInputError(f"{text!r} names no folder; write file:/// and an absolute path")
     scheme, authority, path, rest = match[1].lower(), match[2], match[3] or "/", match[4]
     if rest:
         raise InvalidInputError(
@@ -112,6 +116,10 @@ def parse_root(location: str | os.PathLike[str]) -> RootUri:
 def _absolute(folder: str) -> str:
     if folder.startswith("/"):
         return folder
+    if folder.startswith("~"):
+        raise InvalidInputError(
+            f"{folder!r} would be a folder of that very name; write out the path that `~` stands for"
+        )
     # Checked before it is joined: joining would hide the segments that are refused.
     _check_segments(_ended(folder))
     return f"{os.getcwd().rstrip('/')}/{folder}"

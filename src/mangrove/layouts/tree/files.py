@@ -72,6 +72,8 @@ class TreeFiles:
         settings = self._settings.get(path)
         if settings is None:
             (data,) = self._read([path])
+            if not data:
+                raise FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
             settings = codec.settings_of(unsealed(data, Kind.LAKEHOUSE, path), path)
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
