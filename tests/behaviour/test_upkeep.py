@@ -96,8 +96,19 @@ def test_a_sound_lakehouse_has_no_problems(sales: Lakehouse) -> None:
     assert not sales.check().problems
 
 
-def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(tmp_path: Path) -> None:
-    lake = mangrove.create(tmp_path / "lake")
+def test_an_export_of_an_export_is_whole_and_sound(tmp_path: Path, layout: str) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int").append([{"id": 1}])
+    lake.export(tmp_path / "first", "first", "full")
+    mangrove.open(tmp_path / "first").export(tmp_path / "second", "second", "full")
+    copied = mangrove.open(tmp_path / "second")
+    assert copied.table("sales.orders").to_arrow().column("id").to_pylist() == [1]
+    assert not list(copied.check())
+
+
+def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(tmp_path: Path, layout: str) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
     lake.create_namespace("sales")
     lake.export(tmp_path / "first", "first", "full")
     lake.create_namespace("more")

@@ -32,7 +32,7 @@ class ForeignCatalog:
     def latest(self) -> CatalogSnapshot:
         """Return the newest version, reading the log's listing to see whether there is a newer one."""
         history = self._history
-        if history is None or logged_transactions(self._files) != history.logged:
+        if history is None or logged_transactions(self._files).keys() != history.logged:
             history = self._read()
         return CatalogSnapshot(self._files, history.guards[-1] if history.guards else nothing_yet(self._files.revision))
 

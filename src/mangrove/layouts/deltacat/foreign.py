@@ -82,9 +82,9 @@ def read_foreign(files: CatalogFiles, only: Sequence[ForeignTransaction] | None 
     return ForeignHistory(guards, frozenset(logged))
 
 
-def logged_transactions(files: CatalogFiles) -> frozenset[str]:
-    """Return which transactions the log has now."""
-    return frozenset(_logged(files))
+def logged_transactions(files: CatalogFiles) -> dict[str, str]:
+    """Return which transactions the log has now, each with the path of its file there."""
+    return {transaction: path for transaction, (_, path) in _logged(files).items()}
 
 
 def _logged(files: CatalogFiles) -> dict[str, tuple[LoggedTransaction, str]]:

@@ -22,7 +22,7 @@ _NODES_AT_ONCE = 64
 
 
 def files_of(snapshots: Iterable[CatalogSnapshot]) -> Iterator[str]:
-    """Yield the guards and index nodes of these versions, and every revision and mapping that was ever committed.
+    """Yield the guards and index nodes of these versions, every revision and mapping ever committed, and the log.
 
     DeltaCAT finds the past of an object in its revision files, so those stay as
     long as the catalog does; what a writer left that never committed does not.
@@ -44,7 +44,9 @@ def files_of(snapshots: Iterable[CatalogSnapshot]) -> Iterator[str]:
                 met.update(fresh)
                 waiting.extend(fresh)
     if files is not None:
-        committed |= logged_transactions(files)
+        log = logged_transactions(files)
+        yield from log.values()
+        committed |= log.keys()
         for path, file in chain(numbered_files(files.store), _of_ours(files.store)):
             if file.transaction in committed:
                 yield path
