@@ -198,3 +198,10 @@ def test_what_a_dropped_table_leaves_behind_is_garbage_and_no_problem(effects: E
     partition = PartitionLocator("home", "orders-id", 1, "s", "p")
     put(metastore, metastore.latest(), deletes=frozenset([partition]))
     assert found(effects) == []
+
+
+def test_a_version_that_is_missing_between_two_is_named(effects: Effects) -> None:
+    newest = made(effects).latest()
+    lost = newest.root.revision.roots.path(newest.version - 1)
+    effects.store.delete_many([lost])
+    assert [problem.path for problem in found(effects)] == [lost]

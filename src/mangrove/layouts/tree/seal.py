@@ -3,7 +3,7 @@
 A definition is a protobuf message, in which any bit may change and leave another
 valid message, and which does not say of which kind it is. So the last field of a
 file of ours is the CRC-32 of its kind and of all bytes before it. A file without a
-seal was written by another program, and is read.
+seal was written by another program, and is read; one with almost a seal is damaged.
 """
 
 import zlib
@@ -16,6 +16,8 @@ __all__ = ["sealed", "unsealed"]
 _TAG = b"\xfd\xff\x07"
 """Field 16,383, of four bytes."""
 _SEAL_BYTES = len(_TAG) + 4
+_CHANGED_BITS_MAX = 2
+"""So many bits of a tag may have changed and it is still taken for one; else the seal would not protect itself."""
 
 
 def sealed(definition: bytes, kind: Kind) -> bytes:
@@ -29,15 +31,22 @@ def sealed(definition: bytes, kind: Kind) -> bytes:
 
 def unsealed(data: bytes, kind: Kind, path: str) -> bytes:
     """Return the definition of that kind that the file at `path` holds, as it was written or not at all."""
-    if data[-_SEAL_BYTES:-4] != _TAG:
+    changed_bits = _bits_between(data[-_SEAL_BYTES:-4], _TAG)
+    if changed_bits > _CHANGED_BITS_MAX:
         return data
     definition = data[:-_SEAL_BYTES]
-    if _checksum(definition, kind) != data[-4:]:
+    if changed_bits or _checksum(definition, kind) != data[-4:]:
         raise FormatError(
             f"{path}: its checksum says that it is not the definition of a {kind.word} or was changed after it was "
             "written; run `mangrove check`"
         )
     return definition
+
+
+def _bits_between(mark: bytes, tag: bytes) -> int:
+    if len(mark) != len(tag):
+        return 8 * len(tag)
+    return (int.from_bytes(mark, "big") ^ int.from_bytes(tag, "big")).bit_count()
 
 
 def _checksum(definition: bytes, kind: Kind) -> bytes:

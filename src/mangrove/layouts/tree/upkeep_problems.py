@@ -76,9 +76,17 @@ def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
         return
     try:
         before = read_root(snapshot.files.store, names, root.version - 1)
+        # Where versions have expired, the name after one that is kept stays taken.
+        one_more = (
+            read_root(snapshot.files.store, names, root.version - 2) if before is None and root.version > 1 else None
+        )
     except FormatError as error:
         yield Problem(expected, str(error))
         return
+    if one_more is not None and not one_more.is_expired:
+        yield Problem(
+            expected, f"it is missing, though version {root.version} follows it and {root.version - 2} is kept"
+        )
     if before is not None and 0 < root.created_at_millis <= before.created_at_millis:
         yield Problem(
             root.path,
