@@ -122,3 +122,17 @@ def test_a_lakehouse_whose_definition_was_cut_off_is_refused(tmp_path: Path) -> 
     definition.write_bytes(b"")
     with pytest.raises(mangrove.FormatError, match="cut off"):
         mangrove.open(tmp_path / "lake")
+
+
+def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layout: str) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int, note string").append([{"id": n, "note": f"n{n}"} for n in range(500)])
+    assert lake.check().is_sound
+    (data,) = (tmp_path / "lake").rglob("*.parquet")
+    sound = data.read_bytes()
+    for position in range(100, 1000, 97):  # where the first column's page lies
+        damaged = bytearray(sound)
+        damaged[position] ^= 1
+        data.write_bytes(bytes(damaged))
+        assert [problem.path for problem in lake.check()] == [str(data.relative_to(tmp_path / "lake"))]

@@ -79,9 +79,13 @@ def check_command(session: Session, lake: str, sample: int | None, repair: bool,
     if probes:
         _probe(session, lake)
         return
+    from mangrove.cli.engines import LocalEngines  # noqa: PLC0415 - Arrow takes long to import
+
     kept = maintained(session.open(lake))
     with session.watching("checking") as watch:
-        report = check(kept, sample=sample, repair=repair, watch=watch)
+        report = check(
+            kept, sample=sample, count_rows=LocalEngines(kept.effects).local().count_rows, repair=repair, watch=watch
+        )
     session.answer(
         {**asdict(report), "versions": list(report.versions), "is_sound": report.is_sound}, lambda: _check_view(report)
     )

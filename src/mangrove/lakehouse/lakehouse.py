@@ -286,20 +286,37 @@ class Lakehouse(Catalog):
         """Forget an export's name, so that its version may expire; the copy stays."""
         return drop_export(self.maintained(), name)
 
-    def expire(self, *, dry_run: bool = False, watch: Watch = unwatched) -> ExpiryReport:
-        """Forget the versions that the settings no longer keep."""
-        return expire(self.maintained(), dry_run=dry_run, watch=watch)
+    def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
+        """Forget the versions that the settings no longer keep.
+
+        Those that became outdated within the time limit of a transaction stay, unless
+        you promise to be `alone`: that nobody else reads or writes meanwhile.
+        """
+        return expire(self.maintained(), dry_run=dry_run, alone=alone, watch=watch)
 
     def vacuum(
-        self, *, dry_run: bool = False, grace: str | timedelta | None = None, watch: Watch = unwatched
+        self,
+        *,
+        dry_run: bool = False,
+        grace: str | timedelta | None = None,
+        alone: bool = False,
+        watch: Watch = unwatched,
     ) -> VacuumReport:
-        """Delete what no version that is kept needs, and what transactions that never committed left behind."""
+        """Delete what no version that is kept needs, and what transactions that never committed left behind.
+
+        What is younger than the grace time (a day) stays, unless you promise to be
+        `alone`: that nobody else writes meanwhile.
+        """
         grace_millis = None if grace is None else millis_of_duration(grace)
-        return vacuum(self.maintained(), dry_run=dry_run, grace_millis=grace_millis, watch=watch)
+        return vacuum(self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, watch=watch)
 
     def check(self, *, sample: int | None = None, repair: bool = False, watch: Watch = unwatched) -> CheckReport:
-        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule."""
-        return check(self.maintained(), sample=sample, repair=repair, watch=watch)
+        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
+
+        Data files are read from end to end and their rows counted.
+        """
+        count_rows = None if self.engines is None else self.engines.local().count_rows
+        return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

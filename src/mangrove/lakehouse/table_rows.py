@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import Scan
 from mangrove.model.locators import DeltaLocator, Kind, TableLocator
+from mangrove.model.manifests import DataFile
 from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.tables.evolution import (
@@ -71,7 +72,11 @@ class Engine(Protocol):
 
 
 class LocalRows(Engine, Protocol):
-    """An engine that can also tell two states of a table apart."""
+    """An engine that can also tell two states of a table apart, and look into single files."""
+
+    def count_rows(self, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
+        ...
 
     def changes(self, before: TableState, after: TableState) -> Any:
         """Return the rows that differ, with `insert`, `update` or `delete` beside each."""

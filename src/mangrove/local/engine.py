@@ -14,6 +14,7 @@ from mangrove.local.compacting import compacted_log
 from mangrove.local.conforming import by_name, check_fit, conformed
 from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
+from mangrove.local.parquet import count_rows
 from mangrove.local.replacing import replaced
 from mangrove.local.row_keys import check_distinct, distinct
 from mangrove.local.scanning import chosen_columns, scanned
@@ -57,6 +58,10 @@ class LocalEngine:
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
         return changed_rows(self._files.store, before, after)
+
+    def count_rows(self, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
+        return count_rows(self._files.store, file)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""

@@ -15,17 +15,19 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.storage.port import Store
 
-__all__ = ["encoded", "read_columns"]
+__all__ = ["count_rows", "encoded", "read_columns"]
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Up to this size one request for all of a file costs less than several for parts of it."""
 
 
 def encoded(rows: pa.Table) -> bytes:
-    """Return the rows as a Parquet file, with the ids of the columns in its schema."""
+    """Return the rows as a Parquet file, with the ids of the columns in its schema and a checksum for each page."""
     sink = pa.BufferOutputStream()
     stored = pa.schema([field.with_type(_stored(field.type)) for field in rows.schema])
-    pq.write_table(rows.cast(stored), sink, compression="zstd", version="2.6", store_schema=False)
+    pq.write_table(
+        rows.cast(stored), sink, compression="zstd", version="2.6", store_schema=False, write_page_checksum=True
+    )
     return sink.getvalue().to_pybytes()
 
 
@@ -38,7 +40,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
         raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
     schema = Schema(tuple(columns))
     try:
-        with pq.ParquetFile(_source(store, file)) as parquet:
+        with pq.ParquetFile(_source(store, file), page_checksum_verification=True) as parquet:
             found = parquet.schema_arrow
             matching = by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else by_name
             names = [field.name for field in found if any(matching(field, column) for column in columns)]
@@ -50,6 +52,17 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(f"{file.location} is damaged or no Parquet file: {error}. Run `mangrove check`") from error
     return conformed(rows, schema, matching, is_checked=False)
+
+
+def count_rows(store: Store, file: DataFile) -> int:
+    """Return how many rows a file has, having read all of them; what is no Parquet is taken at its word."""
+    if file.content_type != PARQUET or "://" in file.location:
+        return file.row_count
+    try:
+        with pq.ParquetFile(_source(store, file), page_checksum_verification=True) as parquet:
+            return sum(batch.num_rows for batch in parquet.iter_batches())
+    except (pa.ArrowException, OSError, NotFoundError) as error:
+        raise FormatError(f"a data file cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _stored(arrow: Any) -> Any:
