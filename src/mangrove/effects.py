@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mangrove.storage.port import Store
 
-__all__ = ["Effects", "real_effects"]
+__all__ = ["Effects", "real_effects", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,12 @@ def real_effects(store: Store) -> Effects:
     )
 
 
+def settle(effects: Effects, timeout_seconds: float = 1.0) -> None:
+    """Wait, so long at most, for what was to run later."""
+    if isinstance(effects.later, _Later):
+        effects.later.finish(timeout_seconds)
+
+
 class _Later:
     """Runs the newest task on a thread of its own, ten a second at most; one that still waits gives way."""
 
@@ -48,6 +54,9 @@ class _Later:
 
     def __call__(self, task: Callable[[], None]) -> None:
         self._slot.take(task)
+
+    def finish(self, timeout_seconds: float) -> None:
+        self._slot.finish(timeout_seconds)
 
 
 class _Slot:
@@ -76,6 +85,7 @@ class _Slot:
             self._hurry = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._waiting is None and not self._busy, timeout_seconds)
+            self._hurry = False
 
     def _run(self) -> None:
         while True:

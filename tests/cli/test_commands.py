@@ -125,7 +125,8 @@ def test_what_a_killed_writer_left_is_seen_whether_requests_are_counted_or_not(r
     (Path(lake) / f"{TEMPORARY_PREFIX}left").write_bytes(b"half")
     for words in ([], ["--stats"]):
         found = run("vacuum", lake, "--alone", "--dry-run", "--json", *words).json["paths"]
-        assert found == [f"{TEMPORARY_PREFIX}left"]
+        # A hint that is being written in the background is a temporary file too.
+        assert f"{TEMPORARY_PREFIX}left" in found
     assert run("vacuum", lake, "--alone", "--stats").code == 0
     assert not (Path(lake) / f"{TEMPORARY_PREFIX}left").exists()
 

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from mangrove.cli.places import resolved
 from mangrove.cli.screen import draw
-from mangrove.effects import Effects, real_effects
+from mangrove.effects import Effects, real_effects, settle
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import EnginesMaker, open_on
 from mangrove.maintenance.layered import opened_export
@@ -47,6 +47,7 @@ class Session:
     with_stats: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict)
     _counted: list[CountingStore] = field(default_factory=list)
+    _effects: list[Effects] = field(default_factory=list)
 
     def store(self, location: str) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
@@ -59,13 +60,13 @@ class Session:
 
     def effects(self, location: str) -> Effects:
         """Return the outside world around the store at a location."""
-        return real_effects(self.store(location))
+        return self._around(self.store(location))
 
     def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
         """Open the lakehouse at a location, with engines where rows are read or written."""
         # An export that is not full is read on top of where it came from.
         store = opened_export(self.store(location), self.store)
-        return open_on(real_effects(store), engines=engines)
+        return open_on(self._around(store), engines=engines)
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""
@@ -86,8 +87,15 @@ class Session:
         with ProgressBar(what) as bar:
             yield bar.watch
 
+    def _around(self, store: Store) -> Effects:
+        effects = real_effects(store)
+        self._effects.append(effects)
+        return effects
+
     def finish(self) -> None:
-        """Say what was asked of storage, if that was wanted."""
+        """Leave the hint behind, and say what was asked of storage, if that was wanted."""
+        for effects in self._effects:
+            settle(effects)
         if not self.with_stats:
             return
         made = sum((store.requests for store in self._counted), Requests())
