@@ -116,7 +116,7 @@ class Distant(CountingStore):
 
 
 def looked_up(store: CountingStore, count: int) -> tuple[int, float, float]:
-    """Return the most reads of a cold lookup, its median time from opening a distant lakehouse on, and that of a repeat."""
+    """Return the most reads of a cold lookup, its time from opening a distant lakehouse on, and that of a repeat."""
     chance, reads, cold, warm = random.Random(2), [], [], []
     for _ in range(30):
         number = chance.randrange(count)
