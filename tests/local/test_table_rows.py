@@ -10,9 +10,10 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.table_rows import Engine, LocalRows
+from mangrove.lakehouse.row_engines import Engine, LocalRows
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.memory import MemoryStore
+from mangrove.tables.row_counts import RowCounts
 from mangrove.testing.effects import repeatable_effects
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -102,7 +103,7 @@ def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lak
 def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     wanted = {lake.version: list[int]()}
-    steps: list[Callable[[], None]] = [
+    steps: list[Callable[[], object]] = [
         lambda: table.append(orders(1, 2, 3)),
         lambda: table.upsert(orders(3, 4)),
         lambda: table.delete([{"order_id": 1}]),
@@ -244,3 +245,16 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
         {"order_id": 2**40, "note": "n", "client": None},
     ]
     assert lake.at(old).table("sales.orders").to_arrow().to_pylist() == [{"order_id": 1, "customer": "a"}]
+
+
+@pytest.mark.parametrize("keys", [["order_id"], []])
+def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[str]) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=keys)
+    assert table.append(orders(1, 2, 3, 3)) == RowCounts(inserted=4)
+    assert table.delete("order_id = 2") == RowCounts(deleted=1)
+    assert table.delete("order_id = 99") == RowCounts()
+    assert table.overwrite(orders(3), where="order_id = 3") == RowCounts(inserted=1, deleted=2)
+    if keys:
+        assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0)
+        assert table.delete([{"order_id": 4}]) == RowCounts(deleted=None)
+    assert table.overwrite(orders(5)) == RowCounts(inserted=1, deleted=2)

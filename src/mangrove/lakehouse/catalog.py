@@ -14,7 +14,7 @@ from typing import TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.new_tables import new_table
-from mangrove.lakehouse.table_rows import Engines
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,

@@ -15,8 +15,8 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
-from mangrove.lakehouse.table_rows import Engines
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.expiry import ExpiryReport, expire

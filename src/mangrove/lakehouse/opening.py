@@ -10,7 +10,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
-from mangrove.lakehouse.table_rows import Engines
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.maintenance.layered import opened_export
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping

@@ -7,7 +7,7 @@ from typing import TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import CatalogClient
-from mangrove.lakehouse.table_rows import Engines
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.metastore import Snapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.history import HistoryLine, line_of

@@ -9,7 +9,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.moments import millis_of_duration
-from mangrove.lakehouse.table_rows import Engines
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.metastore import Snapshot
 from mangrove.model.objects import SharedTransaction

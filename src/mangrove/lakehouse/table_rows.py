@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import Scan
-from mangrove.model.locators import DeltaLocator, Kind, TableLocator
-from mangrove.model.manifests import DataFile
+from mangrove.lakehouse.row_engines import Dated, Engine, Engines
+from mangrove.lakehouse.table_staging import stage_write, table_state
+from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_name
-from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.model.objects import TableVersion
 from mangrove.tables.evolution import (
     with_column_added,
     with_column_dropped,
@@ -18,132 +18,18 @@ from mangrove.tables.evolution import (
 )
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
+from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
-from mangrove.transaction.deltas import (
-    OpenTable,
-    add_delta,
-    deltas_of,
-    open_table,
-    partition_id_of,
-    partitions_of,
-    put_table_version,
-)
-from mangrove.transaction.names import Reading
+from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.transaction import Transaction
-from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
     # The catalog makes the handles of tables and these call it back.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Dated", "Engine", "Engines", "LocalRows", "TableRows", "stage_write", "table_state"]
-
-
-class Engine(Protocol):
-    """What reads and writes rows; a write is planned and not yet committed."""
-
-    def read(
-        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
-    ) -> Any:
-        """Return the rows of a table, or those that `where` means."""
-        ...
-
-    def append(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows."""
-        ...
-
-    def upsert(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows in the place of those with the same keys."""
-        ...
-
-    def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows that a predicate means, or those with the keys of a frame."""
-        ...
-
-    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
-        """Put rows in the place of all, or of those that `where` means."""
-        ...
-
-    def compact(self, state: TableState) -> PlannedWrite:
-        """Merge the deltas of each log."""
-        ...
-
-
-class LocalRows(Engine, Protocol):
-    """An engine that can also tell two states of a table apart, and look into single files."""
-
-    def count_rows(self, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
-        ...
-
-    def changes(self, before: TableState, after: TableState) -> Any:
-        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
-        ...
-
-
-@runtime_checkable
-class Dated(Protocol):
-    """A catalog that knows what it was."""
-
-    def at(self, where: int | str | datetime) -> "Catalog":
-        """Return the catalog as of a version, a time or the name of an export."""
-        ...
-
-
-class Engines(Protocol):
-    """The engines of a lakehouse, each started when it is first needed."""
-
-    def local(self) -> LocalRows:
-        """Return the engine in this process."""
-        ...
-
-    def spark(self) -> Engine:
-        """Return the engine on Spark."""
-        ...
-
-
-def table_state(
-    reading: Reading, locator: TableLocator, *, with_logs: bool = True, with_deltas: bool = True
-) -> TableState:
-    """Return the table as engines take it.
-
-    A write that does not depend on what is there reads no logs, so that it meets
-    nobody else's write at any isolation.
-    """
-    opened = open_table(reading, locator)
-    logs: list[Log] = []
-    if with_logs:
-        for way, partition in partitions_of(reading, opened):
-            deltas = tuple(delta for _, delta in deltas_of(reading, way)) if with_deltas else ()
-            logs.append(Log(partition.values, deltas))
-    return TableState(str(locator), opened.table.id, opened.version, opened.partition_scheme, tuple(logs))
-
-
-def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
-    """Add the deltas of a write, and guard the logs that it read."""
-    opened = open_table(workspace, locator)
-    for values in write.read_logs:
-        workspace.guard(Scan(Kind.DELTA, opened.partition_locator(_partition_id(opened, values))))
-    for planned in write.deltas:
-        _drop_replaced(workspace, opened, planned.log_values, planned.delta)
-        add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
-
-
-def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any], delta: Delta) -> None:
-    """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
-    if delta.type is not DeltaType.REPLACE or delta.replaced_locations:
-        return
-    way = opened.partition_locator(_partition_id(opened, values))
-    for there, _ in list(workspace.snapshot.children(Kind.DELTA, way)):
-        assert isinstance(there, DeltaLocator)
-        if delta.replaces_through is None or there.position <= delta.replaces_through:
-            workspace.delete(there)
-
-
-def _partition_id(opened: OpenTable, values: Sequence[Any]) -> str:
-    return partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, values)
+__all__ = ["TableRows"]
 
 
 class TableRows:
@@ -152,26 +38,22 @@ class TableRows:
     catalog: "Catalog"
     locator: TableLocator
 
-    def append(self, rows: object) -> None:
+    def append(self, rows: object) -> RowCounts:
         """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts."""
-        self._write("append to", lambda state: self._engine_for(rows).append(state, rows), with_logs=False)
+        return self._write("append to", lambda state: self._engine_for(rows).append(state, rows), with_logs=False)
 
-    def upsert(self, rows: object) -> None:
+    def upsert(self, rows: object) -> RowCounts:
         """Add rows in the place of those with the same keys."""
-        self._write("upsert into", lambda state: self._engine_for(rows).upsert(state, rows), with_logs=False)
+        return self._write("upsert into", lambda state: self._engine_for(rows).upsert(state, rows), with_logs=False)
 
-    def delete(self, what: object) -> None:
+    def delete(self, what: object) -> RowCounts:
         """Delete the rows that a predicate such as "amount < 0" means, or those with the keys of a frame."""
         reads = isinstance(what, str | Predicate)
-        self._write("delete from", lambda state: self._engine_for(what).delete(state, what), with_logs=reads)
+        return self._write("delete from", lambda state: self._engine_for(what).delete(state, what), with_logs=reads)
 
-    def overwrite(self, rows: object, where: str | Predicate | None = None) -> None:
+    def overwrite(self, rows: object, where: str | Predicate | None = None) -> RowCounts:
         """Put rows in the place of all, or of those that `where` means."""
-        self._write(
-            "overwrite",
-            lambda state: self._engine_for(rows).overwrite(state, rows, where),
-            with_deltas=where is not None,
-        )
+        return self._write("overwrite", lambda state: self._engine_for(rows).overwrite(state, rows, where))
 
     def compact(self) -> None:
         """Merge what was written into files that need no merging; others may write meanwhile."""
@@ -242,14 +124,14 @@ class TableRows:
         plan: Callable[[TableState], PlannedWrite],
         *,
         with_logs: bool = True,
-        with_deltas: bool = True,
-    ) -> None:
-        def statement(transaction: Transaction) -> None:
+    ) -> RowCounts:
+        def statement(transaction: Transaction) -> RowCounts:
             workspace = transaction.workspace
-            state = table_state(workspace, self.locator, with_logs=with_logs, with_deltas=with_deltas)
-            stage_write(workspace, self.locator, plan(state), transaction.id)
+            write = plan(table_state(workspace, self.locator, with_logs=with_logs))
+            stage_write(workspace, self.locator, write, transaction.id)
+            return write.counts
 
-        self.catalog.change(statement, f"{verb} {self.locator}")
+        return self.catalog.change(statement, f"{verb} {self.locator}")
 
     def _engine_for(self, rows: object) -> Engine:
         is_spark = type(rows).__module__.partition(".")[0] == "pyspark"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self, TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog, parsed_table
 from mangrove.lakehouse.handles import CatalogClient
-from mangrove.lakehouse.table_rows import Engines
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.metastore import Committed, Isolation
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, TableVersion

@@ -17,7 +17,7 @@ from mangrove.local.frames import arrow_table
 from mangrove.local.parquet import count_rows
 from mangrove.local.replacing import replaced
 from mangrove.local.row_keys import check_distinct, distinct
-from mangrove.local.scanning import chosen_columns, scanned
+from mangrove.local.scanning import chosen_columns, count_visible, scanned
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
@@ -25,6 +25,7 @@ from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Constant, Predicate
+from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
@@ -65,8 +66,10 @@ class LocalEngine:
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""
-        by_log = placed(state, self._files.write(state, _checked(state, rows)))
-        return planned({values: appended(files) for values, files in by_log.items()})
+        checked = _checked(state, rows)
+        by_log = placed(state, self._files.write(state, checked))
+        counts = RowCounts(inserted=checked.num_rows)
+        return planned({values: appended(files) for values, files in by_log.items()}, counts=counts)
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
@@ -74,7 +77,8 @@ class LocalEngine:
         checked = _checked(state, rows)
         check_distinct(state.name, checked, keys)
         by_log = placed(state, self._files.write(state, checked))
-        return planned({values: upserted(files, state.version.keys) for values, files in by_log.items()})
+        deltas = {values: upserted(files, state.version.keys) for values, files in by_log.items()}
+        return planned(deltas, counts=RowCounts(None, None, 0))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a predicate means, or those with the keys of a frame."""
@@ -89,7 +93,8 @@ class LocalEngine:
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
         for values, file in self._files.write_keys(state, wanted):
             by_log.setdefault(values, []).append(file)
-        return planned({values: deleted(files, state.version.keys) for values, files in by_log.items()})
+        deltas = {values: deleted(files, state.version.keys) for values, files in by_log.items()}
+        return planned(deltas, counts=RowCounts(deleted=None))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
         """Put rows in the place of all, or of those that `where` means."""
@@ -101,7 +106,8 @@ class LocalEngine:
             return replaced(self._files, state, predicate, checked)
         by_log = placed(state, self._files.write(state, checked))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere})
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._files.store, state))
+        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
     def compact(self, state: TableState) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""

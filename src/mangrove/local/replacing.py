@@ -15,6 +15,7 @@ from mangrove.model.objects import Delta
 from mangrove.model.types import Column
 from mangrove.model.values import Value, canonical_value
 from mangrove.tables.predicates import AllOf, Comparison, Operator, Predicate
+from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite, appended, deleted, placed, planned, rewritten
@@ -30,22 +31,24 @@ def replaced(files: FileWriter, state: TableState, predicate: Predicate, rows: p
     """
     new = {} if rows is None else placed(state, files.write(state, rows))
     deltas: dict[tuple[Value | None, ...], Delta] = {}
+    counts = RowCounts(inserted=0 if rows is None else rows.num_rows)
     for values in dict.fromkeys([*(log.values for log in state.logs), *new]):
         alone = replace(state, logs=(state.log_with(values),))
-        delta = (
+        delta, deleted_count = (
             _hidden(files, alone, predicate, rows, new.get(values, ()))
             if state.version.keys
             else _rewritten(files, alone, predicate, new.get(values, ()))
         )
+        counts += RowCounts(deleted=deleted_count)
         if delta is not None:
             deltas[values] = delta
-    return planned(deltas, (log.values for log in state.logs))
+    return planned(deltas, (log.values for log in state.logs), counts)
 
 
 def _hidden(
     files: FileWriter, state: TableState, predicate: Predicate, rows: pa.Table | None, added: Sequence[DataFile]
-) -> Delta | None:
-    """Return the delta that hides the keys of the rows that are meant.
+) -> tuple[Delta | None, int]:
+    """Return the delta that hides the keys of the rows that are meant, and how many rows go.
 
     Rows that were appended may share a key with one that is meant without being
     meant themselves. They are hidden with it, so they are written again.
@@ -53,17 +56,20 @@ def _hidden(
     keys = state.checked_keys("a delete")
     found = scanned(files.store, state, plan_scan(state, predicate), keys, predicate)
     wanted = distinct(found, keys)
+    deleted_count = found.num_rows
     staying = _staying(files, state, predicate, wanted, keys)
     if rows is not None:
         # A row that is written takes the place of the one with its keys, whether or not that one is meant.
         new_keys = rows.select([column.name for column in keys]).cast(wanted.schema)
+        beside = _staying(files, state, predicate, distinct(new_keys, keys), keys)
+        deleted_count += beside.num_rows
         staying = without_keys_in(staying, new_keys, keys)
         wanted = distinct(pa.concat_tables([wanted, new_keys]), keys)
     if not wanted.num_rows:
-        return None
+        return None, 0
     key_files = [file for _, file in files.write_keys(state, wanted)]
     kept = [file for there in placed(state, files.write(state, staying)).values() for file in there]
-    return deleted(key_files, state.version.keys, [*kept, *added])
+    return deleted(key_files, state.version.keys, [*kept, *added]), deleted_count
 
 
 def _staying(
@@ -85,15 +91,19 @@ def _staying(
     return with_keys_in(beside.filter(pc.invert(is_meant)), wanted, keys)
 
 
-def _rewritten(files: FileWriter, state: TableState, predicate: Predicate, added: Sequence[DataFile]) -> Delta | None:
+def _rewritten(
+    files: FileWriter, state: TableState, predicate: Predicate, added: Sequence[DataFile]
+) -> tuple[Delta | None, int]:
+    deleted_count = 0
     gone: list[str] = []
     kept: list[DataFile] = []
     for scan, rows in scanned_parts(files.store, state, plan_scan(state, predicate), state.schema.columns):
         is_meant = is_true(meant_rows(rows, predicate, state.schema))
         if pc.any(is_meant).as_py():
             gone.append(scan.file.location)
+            deleted_count += pc.sum(is_meant).as_py()
             left = rows.filter(pc.invert(is_meant))
             kept += [file for there in placed(state, files.write(state, left)).values() for file in there]
     if not gone:
-        return appended(added) if added else None
-    return rewritten(gone, [*kept, *added])
+        return appended(added) if added else None, 0
+    return rewritten(gone, [*kept, *added]), deleted_count

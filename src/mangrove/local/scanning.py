@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -16,10 +17,10 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.storage.port import Store
 from mangrove.tables.predicates import Predicate, column_ids
-from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
+from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["chosen_columns", "scanned", "scanned_parts"]
+__all__ = ["chosen_columns", "count_visible", "scanned", "scanned_parts"]
 
 _READERS_MAX: Final = 8
 """How many files are read at once: enough to hide a store's latency, few enough to fit into memory."""
@@ -44,6 +45,14 @@ def scanned(
         return pa.table({"rows": pa.nulls(sum(part.num_rows for part in parts))}).select([])
     arrow = schema_to_arrow(Schema(tuple(columns)))
     return pa.concat_tables([arrow.empty_table(), *parts])
+
+
+def count_visible(store: Store, state: TableState) -> int:
+    """Return how many rows a table has; only keys are read, and only where they can hide rows."""
+    plan = plan_scan(state)
+    touched = replace(plan, scans=tuple(scan for scan in plan.scans if scan.hidden_by))
+    free = sum(scan.file.row_count for scan in plan.scans if not scan.hidden_by)
+    return free + sum(part.num_rows for _, part in scanned_parts(store, state, touched, ()))
 
 
 def scanned_parts(

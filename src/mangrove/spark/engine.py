@@ -20,6 +20,7 @@ from mangrove.spark.write import written
 from mangrove.storage.port import Store
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
+from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
@@ -88,7 +89,7 @@ class SparkEngine:
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""
         by_log = placed(state, self._written(state, rows))
-        return planned({values: appended(files) for values, files in by_log.items()})
+        return planned({values: appended(files) for values, files in by_log.items()}, counts=_inserted(by_log))
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
@@ -96,7 +97,8 @@ class SparkEngine:
         files = self._written(state, rows)
         self._check_distinct(state, [file for _, file in files])
         by_log = placed(state, files)
-        return planned({values: upserted(there, state.version.keys) for values, there in by_log.items()})
+        deltas = {values: upserted(there, state.version.keys) for values, there in by_log.items()}
+        return planned(deltas, counts=RowCounts(None, None, 0))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows with the keys of a frame, or those that a predicate means."""
@@ -108,7 +110,8 @@ class SparkEngine:
             return self._local.overwrite(state, _frame(rows).toArrow(), where)
         by_log = placed(state, self._written(state, rows))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere})
+        counts = _inserted(by_log) + RowCounts(deleted=self._count_visible(state))
+        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
     def compact(self, state: TableState) -> PlannedWrite:
         """Merge the deltas of each log."""
@@ -116,6 +119,12 @@ class SparkEngine:
 
     def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         return written(_frame(rows), state, self._store.uri, self._storage_options, self._file_size_bytes)
+
+    def _count_visible(self, state: TableState) -> int:
+        plan = plan_scan(state)
+        if not any(scan.hidden_by for scan in plan.scans):
+            return sum(scan.file.row_count for scan in plan.scans)
+        return self.read(state, []).count()
 
     def _check_distinct(self, state: TableState, files: Sequence[DataFile]) -> None:
         """Refuse keys that come twice in what was written: a DataFrame may give other rows when it runs again."""
@@ -129,6 +138,10 @@ class SparkEngine:
                 f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
                 f"for example {examples}: keep one row for each key"
             )
+
+
+def _inserted(by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]]) -> RowCounts:
+    return RowCounts(inserted=sum(file.row_count for files in by_log.values() for file in files))
 
 
 def _frame(rows: object) -> DataFrame:

@@ -10,6 +10,7 @@ from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct, is_nested
 from mangrove.model.values import Value
+from mangrove.tables.row_counts import NO_ROWS, RowCounts
 from mangrove.tables.table_state import TableState
 
 __all__ = [
@@ -51,6 +52,7 @@ class PlannedWrite:
 
     deltas: tuple[PlannedDelta, ...] = ()
     read_logs: tuple[tuple[Value | None, ...], ...] = ()
+    counts: RowCounts = NO_ROWS
 
 
 def data_file_path(table_id: str, file_id: str) -> str:
@@ -128,10 +130,13 @@ def compacted(files: Sequence[DataFile], through: int) -> Delta:
 
 
 def planned(
-    deltas: Mapping[tuple[Value | None, ...], Delta], read_logs: Iterable[tuple[Value | None, ...]] = ()
+    deltas: Mapping[tuple[Value | None, ...], Delta],
+    read_logs: Iterable[tuple[Value | None, ...]] = (),
+    counts: RowCounts = NO_ROWS,
 ) -> PlannedWrite:
     """Return the write that adds a delta to each of these logs."""
-    return PlannedWrite(tuple(PlannedDelta(values, delta) for values, delta in deltas.items()), tuple(read_logs))
+    added = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
+    return PlannedWrite(added, tuple(read_logs), counts)
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:

@@ -1,0 +1,79 @@
+"""What a lakehouse asks of the engines that read and write rows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from mangrove.model.manifests import DataFile
+from mangrove.tables.predicates import Predicate
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import PlannedWrite
+
+if TYPE_CHECKING:
+    # The catalog has the engines and a dated one is a catalog.
+    from mangrove.lakehouse.catalog import Catalog
+
+__all__ = ["Dated", "Engine", "Engines", "LocalRows"]
+
+
+class Engine(Protocol):
+    """What reads and writes rows; a write is planned and not yet committed."""
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Any:
+        """Return the rows of a table, or those that `where` means."""
+        ...
+
+    def append(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows."""
+        ...
+
+    def upsert(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows in the place of those with the same keys."""
+        ...
+
+    def delete(self, state: TableState, what: object) -> PlannedWrite:
+        """Delete the rows that a predicate means, or those with the keys of a frame."""
+        ...
+
+    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+        """Put rows in the place of all, or of those that `where` means."""
+        ...
+
+    def compact(self, state: TableState) -> PlannedWrite:
+        """Merge the deltas of each log."""
+        ...
+
+
+class LocalRows(Engine, Protocol):
+    """An engine that can also tell two states of a table apart, and look into single files."""
+
+    def count_rows(self, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
+        ...
+
+    def changes(self, before: TableState, after: TableState) -> Any:
+        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
+        ...
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A catalog that knows what it was."""
+
+    def at(self, where: int | str | datetime) -> "Catalog":
+        """Return the catalog as of a version, a time or the name of an export."""
+        ...
+
+
+class Engines(Protocol):
+    """The engines of a lakehouse, each started when it is first needed."""
+
+    def local(self) -> LocalRows:
+        """Return the engine in this process."""
+        ...
+
+    def spark(self) -> Engine:
+        """Return the engine on Spark."""
+        ...

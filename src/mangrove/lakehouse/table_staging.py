@@ -1,0 +1,54 @@
+"""A table as one transaction sees it, and the deltas of a planned write staged in that transaction."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mangrove.metastore import Scan
+from mangrove.model.locators import DeltaLocator, Kind, TableLocator
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import PlannedWrite
+from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_id_of, partitions_of
+from mangrove.transaction.names import Reading
+from mangrove.transaction.workspace import Workspace
+
+__all__ = ["stage_write", "table_state"]
+
+
+def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = True) -> TableState:
+    """Return the table as engines take it.
+
+    A write that does not depend on what is there reads no logs, so that it meets
+    nobody else's write at any isolation.
+    """
+    opened = open_table(reading, locator)
+    logs: list[Log] = []
+    if with_logs:
+        for way, partition in partitions_of(reading, opened):
+            logs.append(Log(partition.values, tuple(delta for _, delta in deltas_of(reading, way))))
+    return TableState(str(locator), opened.table.id, opened.version, opened.partition_scheme, tuple(logs))
+
+
+def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
+    """Add the deltas of a write, and guard the logs that it read."""
+    opened = open_table(workspace, locator)
+    for values in write.read_logs:
+        workspace.guard(Scan(Kind.DELTA, opened.partition_locator(_partition_id(opened, values))))
+    for planned in write.deltas:
+        _drop_replaced(workspace, opened, planned.log_values, planned.delta)
+        add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
+
+
+def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any], delta: Delta) -> None:
+    """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
+    if delta.type is not DeltaType.REPLACE or delta.replaced_locations:
+        return
+    way = opened.partition_locator(_partition_id(opened, values))
+    for there, _ in list(workspace.snapshot.children(Kind.DELTA, way)):
+        assert isinstance(there, DeltaLocator)
+        if delta.replaces_through is None or there.position <= delta.replaces_through:
+            workspace.delete(there)
+
+
+def _partition_id(opened: OpenTable, values: Sequence[Any]) -> str:
+    return partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, values)
