@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangrove.betree.node import Node
+from mangrove.cli.key_text import key_text
 from mangrove.cli.protobuf_text import wire_fields
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.deltacat.guard import decode_guard
@@ -21,7 +22,7 @@ from mangrove.layouts.deltacat.schema_form import schema_of_bytes
 from mangrove.layouts.tree.definitions import decode_definition
 from mangrove.layouts.tree.hint import decode_hint
 from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA
-from mangrove.layouts.tree.keys import KeyEncoding, NameSizes
+from mangrove.layouts.tree.keys import NameSizes
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import NEWER, OLDER
@@ -31,7 +32,7 @@ from mangrove.model.json_form import Json, to_json
 from mangrove.model.locators import Kind
 from mangrove.model.sql_text import schema_text
 
-__all__ = ["BufferRow", "Inspected", "KeyRow", "inspected", "key_text"]
+__all__ = ["BufferRow", "Inspected", "KeyRow", "inspected"]
 
 _REVISIONS = (NEWER, OLDER, TRINITYLAKE_JAVA.revision, OLYMPIA_JAVA.revision)
 _ROOT = re.compile(r"(?:.*/)?(?:_([01]{32}|[01]{64})\.ipc|vn/([01]{64}))")
@@ -86,15 +87,6 @@ def inspected(path: str, data: bytes) -> Inspected:
     raise InvalidInputError(
         f"{path} is no file of either layout: give one of a lakehouse, such as ./lake/_latest_hint.txt"
     )
-
-
-def key_text(key: str, encoding: KeyEncoding, sizes: NameSizes) -> str:
-    """Return a tree key as its kind and parts; one of other sizes as it is, with its padding cut."""
-    try:
-        kind, parts = encoding.parts_of(key, sizes)
-    except FormatError:
-        return " ".join(key.split())
-    return " ".join([kind.word, *map(str, parts)])
 
 
 def _node(path: str, data: bytes) -> Inspected:

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import click
 
@@ -36,11 +35,14 @@ COMMANDS = {
     "compact": ("upkeep_commands", "Write the catalog's tree anew, or the rows of a table."),
     "check": ("upkeep_commands", "Look for broken rules in every file that the versions reach."),
     "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
-    "inspect": ("file_commands", "Print any file of either layout as text."),
-    "tree": ("file_commands", "Draw the tree that holds the catalog."),
+    "inspect": ("inspect_command", "Print any file of either layout as text."),
+    "tree": ("tree_command", "Draw the tree that holds the catalog."),
     "completion": ("completion_command", "Print the script that completes commands and options in a shell."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
+
+_WITH_FRAMES = frozenset[str]()
+"""The commands that use Spark or pandas, and so numpy."""
 
 
 class _LateGroup(click.Group):
@@ -61,6 +63,15 @@ class _LateGroup(click.Group):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
 
+def _say_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted:
+        return
+    from importlib.metadata import version  # noqa: PLC0415 - imports half of the mail package
+
+    click.echo(f"mangrove {version('mangrove-lake')}")
+    context.exit()
+
+
 @click.group(
     cls=_LateGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,7 +79,14 @@ class _LateGroup(click.Group):
     "  mangrove create ./lake sales.orders --schema 'id bigint, amount double'\n"
     "  mangrove ls ./lake",
 )
-@click.version_option(version("mangrove-lake"), prog_name="mangrove")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    help="Show the version and exit.",
+    callback=_say_version,
+)
 def mangrove() -> None:
     """A lakehouse that is nothing but files in your bucket.
 
@@ -80,6 +98,8 @@ def mangrove() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and not _WITH_FRAMES.intersection(given[:1]):
+        _do_without_pandas()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
@@ -103,6 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the outermost line: a person is told in any case
         code = _failed(given, type(error).__name__, _unforeseen(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _do_without_pandas() -> None:
+    """Keep Arrow from importing numpy and pandas, which take longer than all the rest that a command imports.
+
+    Arrow works without them. They are kept from the whole process, so only where the process is the command's own.
+    """
+    for name in ("numpy", "pandas"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def _usage_sentence(error: click.UsageError) -> str:

@@ -56,12 +56,13 @@ def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, 
 
 def open_laid_out(effects: Effects) -> LaidOut:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
-    from mangrove.layouts.deltacat.metastore import has_catalog, open_catalog
     from mangrove.layouts.tree.metastore import open_tree
 
     try:
         return LaidOut(_TREE, open_tree(effects))
     except NotFoundError:
+        from mangrove.layouts.deltacat.metastore import has_catalog, open_catalog
+
         if has_catalog(effects.store):
             return LaidOut(_DELTACAT, open_catalog(effects))
         raise
