@@ -22,9 +22,10 @@ SETTINGS_WRITTEN: Final = Written(object_key(SETTINGS_FOLDER), "the lakehouse's 
 
 def stage(base: CatalogSnapshot, changes: Changes, transaction: str) -> Staged:
     """Return the changes as files with revision numbers that follow those of `base`."""
+    settings = changes.settings or base.settings
     for locator in changes.puts:
         if locator.kind in NAMED:
-            base.settings.check_object_name(locator.kind, str(locator.parts[-1]))
+            settings.check_object_name(locator.kind, str(locator.parts[-1]))
     draft = Draft(base, transaction)
     stage_names(draft, changes)
     stage_below(draft, changes)

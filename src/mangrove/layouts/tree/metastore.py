@@ -19,7 +19,7 @@ from mangrove.layouts.tree.revision import NEWER, Revision
 from mangrove.layouts.tree.root import Root, shape_of, system_after
 from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.staging import NodeFiles
+from mangrove.layouts.tree.staging import NodeFiles, first_entries, stage
 from mangrove.layouts.tree.upkeep_differences import Birthplaces, differences, objects
 from mangrove.layouts.tree.upkeep_expiry import expire, repair_hint
 from mangrove.layouts.tree.upkeep_files import files_of, owns
@@ -221,8 +221,8 @@ def create_tree(
 ) -> TreeMetastore:
     """Make a new lakehouse under the store's root, which must not hold one.
 
-    It is empty, or holds `entries`: tree keys with their pointers, in order, as
-    many as there may be.
+    It is empty, or holds what the changes put, or `entries`: tree keys with their
+    pointers, in order, as many as there may be.
     """
     if find_root_names(effects.store) is not None:
         raise _already_there(effects)
@@ -231,6 +231,11 @@ def create_tree(
     effects.store.put(path, sealed(encode_definition(settings), Kind.LAKEHOUSE))
     system = system_after(None, changes, path, KeyNames(), effects.now_millis())
     empty = Root(0, Node(), system, revision, KeyNames())
+    if changes.puts:
+        base = TreeSnapshot(files, empty)
+        staged = stage(base, changes, effects.new_id)
+        files.write(staged.files)
+        entries = first_entries(base, staged)
     root = replace(empty, node=built(effects, files, empty, settings, entries))
     if not publish(effects, root, settings):
         raise _already_there(effects)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.betree.build import stored
 from mangrove.betree.edit import apply
-from mangrove.betree.node import Message, Node
+from mangrove.betree.node import Entry, Message, Node
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.contest import Keys
 from mangrove.layouts.tree.definition_codec import own_name_of
@@ -23,7 +23,7 @@ from mangrove.model.locators import Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Delta, Namespace, Object
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["NodeFiles", "Staged", "compression_of", "next_root", "stage"]
+__all__ = ["NodeFiles", "Staged", "compression_of", "first_entries", "next_root", "stage"]
 
 _COMPRESSION = "tree.node-compression"
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
@@ -88,6 +88,11 @@ def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -
         raise InvalidInputError(f"{name!r} is the name or id of what is put at {locator}: both must say the same")
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
+
+
+def first_entries(base: TreeSnapshot, staged: Staged) -> list[Entry]:
+    """Return the tree keys with their pointers, in order, of a first version that is not empty."""
+    return sorted(Entry(base.keys.key_of(locator), pointer) for locator, pointer in staged.pointers.items())
 
 
 class NodeFiles:

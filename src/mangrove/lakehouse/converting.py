@@ -1,0 +1,76 @@
+"""Conversion into any layout, as people ask for it: by a URI, the name of a layout, and how much of the past."""
+
+import os
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TypeVar, cast
+
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
+from mangrove.maintenance.checked_files import CountRows
+from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History, convert
+from mangrove.maintenance.convert_retelling import Kept, Place
+from mangrove.maintenance.copying import copy_files
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.progress import Watch, unwatched
+from mangrove.metastore import Changes
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
+
+__all__ = ["convert_lake", "other_layout", "place_at"]
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+def convert_lake(
+    source: Maintained,
+    destination: str | os.PathLike[str] | Store,
+    layout: str,
+    *,
+    history: History | str = History.ALL,
+    data: DataMode | str = DataMode.COPY,
+    storage_options: Mapping[str, str] | None = None,
+    copier: CopyFiles = copy_files,
+    count_rows: Callable[[Store], CountRows] | None = None,
+    watch: Watch = unwatched,
+) -> ConvertReport:
+    """Convert a lakehouse to another place; what was asked for is checked before anything is opened."""
+    how = _chosen(history, History, "history"), _chosen(data, DataMode, "data")
+    if layout not in LAYOUTS:
+        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+    store = open_store(destination, storage_options) if isinstance(destination, str | os.PathLike) else destination
+    place = place_at(store, layout)
+    return convert(source, place, history=how[0], data=how[1], copier=copier, count_rows=count_rows, watch=watch)
+
+
+def other_layout(layout: str) -> str:
+    """Return the layout that a lakehouse of this one is converted into where nobody says which.
+
+    >>> other_layout("tree"), other_layout("deltacat")
+    ('deltacat', 'tree')
+    """
+    return "deltacat" if layout == "tree" else "tree"
+
+
+def place_at(store: Store, layout: str) -> Place:
+    """Return how a lakehouse of a layout is made and opened on a store."""
+
+    def create(effects: Effects, settings: LakehouseSettings, changes: Changes) -> Kept:
+        return cast(Kept, create_laid_out(effects, layout, settings, changes).metastore)
+
+    def opened(effects: Effects) -> Kept | None:
+        try:
+            return cast(Kept, open_laid_out(effects).metastore)
+        except NotFoundError:
+            return None
+
+    return Place(store, layout, layout.startswith("deltacat"), create, opened)
+
+
+def _chosen(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:
+    try:
+        return kind(given)
+    except ValueError:
+        raise InvalidInputError(f"{given!r} is no {what}: use {' or '.join(one.value for one in kind)}") from None

@@ -1,0 +1,143 @@
+"""Telling the versions of a lakehouse again in another place, one commit for each, with their times and authors.
+
+The clock is the source's history, and ids follow from the source's versions: a
+run that was killed and is repeated writes the same files, and leaves no others.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mangrove.effects import Effects
+from mangrove.errors import AlreadyExistsError, ConflictError
+from mangrove.maintenance.convert_carrying import Carrying
+from mangrove.maintenance.convert_history import Step, changes_of, steps, target_of_rollback
+from mangrove.maintenance.convert_survey import Survey
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.progress import Progress, Watch
+from mangrove.metastore import Changes, Commit, Isolation, Metastore, Snapshot, Upkeep
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.port import Store
+
+__all__ = ["Kept", "Place", "Retelling"]
+
+
+class Kept(Metastore, Upkeep, Protocol):
+    """A metastore that is its own upkeep, as those of all layouts are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the destination is, and how a lakehouse of the wanted layout is made and opened there."""
+
+    store: Store
+    layout: str
+    """The layout with its format revision, as it is asked for when a lakehouse is made."""
+    ids_without_dots: bool
+    """Whether the layout has no room for ids that hold a dot."""
+    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
+    open: Callable[[Effects], Kept | None]
+    """Returns the lakehouse that is there, or None."""
+
+
+class Retelling:
+    """The destination while it is made: its time and its ids are those of the version that is told again."""
+
+    def __init__(self, source: Maintained, place: Place, versions: Sequence[int], carrying: Carrying) -> None:
+        self._source = source
+        self._place = place
+        self._versions = versions
+        self._carrying = carrying
+        self._now_millis = 0
+        self._seed, self._ids_made = "", 0
+        self._effects = Effects(
+            store=place.store,
+            now_millis=lambda: self._now_millis,
+            new_id=self._new_id,
+            pause=source.effects.pause,
+            # Hints are left to the end: one request less for each version.
+            later=lambda _: None,
+        )
+        self._made = place.open(self._effects)
+        self._newest: Snapshot | None = None
+
+    @property
+    def made(self) -> Maintained:
+        """The destination, once it has a version."""
+        assert self._made is not None, "it has no version yet"
+        return Maintained(self._effects, self._made, self._made)
+
+    def run(self, survey: Survey, watch: Watch) -> int:
+        """Commit the versions that are missing, and return how many were there."""
+        done = self._done()
+        for number, step in enumerate(steps(self._source, self._versions, done), start=done):
+            self._tell(number, step, survey)
+            watch(Progress("converting versions", number + 1, len(self._versions)))
+        return done
+
+    def _done(self) -> int:
+        """Return how many versions are there, or refuse a destination in which others have committed."""
+        if self._made is None:
+            return 0
+        self._newest = self._made.latest()
+        newest = self._newest.commit
+        place = newest.version
+        if place < len(self._versions):
+            step = self._source.metastore.at_version(self._versions[place]).commit
+            if newest.transaction_id == _transaction_id(step, self._source.store.uri):
+                return place + 1
+        raise AlreadyExistsError(
+            f"{self._place.store.uri} has changes of its own since it was converted (version {newest.version}): "
+            "convert to another place"
+        )
+
+    def _tell(self, number: int, step: Step, survey: Survey) -> None:
+        commit = step.commit
+        uri = self._source.store.uri
+        self._now_millis = commit.created_at_millis
+        self._seed, self._ids_made = f"{uri} {commit.version}", 0
+        changes = changes_of(self._source, step, self._carrying, _transaction_id(commit, uri))
+        if self._made is None:
+            assert changes.settings is not None, "the first version has its definition with it"
+            self._made = self._place.create(self._effects, changes.settings, changes)
+            self._newest = self._made.latest()
+            return
+        target = None if commit.rolled_back_from is None else target_of_rollback(self._source, self._versions, number)
+        if commit.rolled_back_from is not None and target is None:
+            survey.note(
+                f"version {commit.version} is a rollback to one that is not converted, and looks like any other"
+            )
+        made = self._committed(changes, target)
+        if made.version != number:
+            raise _not_alone(self._place.store.uri, made.version)
+        self._newest = made
+        if made.commit.created_at_millis != commit.created_at_millis:
+            survey.note(f"version {commit.version} has the time of the one before it, and is a millisecond later now")
+
+    def _committed(self, changes: Changes, target: int | None) -> Snapshot:
+        """Return the destination's next version: an earlier one again, or what the changes make of the newest."""
+        assert self._made is not None, "there is a first version"
+        assert self._newest is not None, "there is a first version"
+        if target is None:
+            return self._made.commit(self._newest, changes, Isolation.SERIALIZABLE).snapshot
+        bare = replace(changes, puts={}, deletes=frozenset(), settings=None)
+        return self._made.roll_back(self._made.at_version(target), bare)
+
+    def _new_id(self) -> str:
+        """Return an id that another run gives in the same place, in the form of a UUID of version 4."""
+        self._ids_made += 1
+        digest = hashlib.sha256(f"{self._seed} {self._ids_made}".encode()).digest()
+        return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def _transaction_id(commit: Commit, uri: str) -> str:
+    """Return the id under which a version is told again; other programs do not always give one."""
+    return commit.transaction_id or f"converted-{hashlib.sha256(uri.encode()).hexdigest()[:8]}-{commit.version}"
+
+
+def _not_alone(uri: str, version: int) -> ConflictError:
+    return ConflictError(
+        f"somebody else committed version {version} to {uri} while it was converted: convert again when nobody does"
+    )
