@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,6 +15,7 @@ from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
+from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
@@ -30,6 +32,7 @@ from mangrove.model.objects import SharedTransaction
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
+from mangrove.transaction.batches import QueryBatch, forget_query, query_batches
 from mangrove.transaction.comparing import RollsBack, differences_of, restoring
 from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
@@ -151,6 +154,40 @@ class Lakehouse(Catalog):
                     raise
             self.effects.pause(min(_PAUSE_SECONDS_MAX, 0.01 * 2**attempt))
         raise AssertionError("the last attempt returns or raises")
+
+    def transaction_once(
+        self, query: str, batch_id: int, isolation: Isolation | str = Isolation.SNAPSHOT
+    ) -> AbstractContextManager[LakeTransaction | None]:
+        """Begin a transaction for a batch of a stream, in a `with` block that gets None if the batch is committed.
+
+        The number of the batch is committed together with what the block does, so a
+        batch that comes again after a crash changes nothing. `query` is a name of your
+        own that goes with one checkpoint: a new checkpoint counts from 0 again.
+        """
+        return transaction_once(self, query, batch_id, isolation)
+
+    def run_once(
+        self,
+        query: str,
+        batch_id: int,
+        work: Callable[[LakeTransaction], object],
+        isolation: Isolation | str = Isolation.SNAPSHOT,
+    ) -> bool:
+        """Commit what `work` does for a batch of a stream, unless that is committed; return whether it was needed.
+
+        As with `run`, `work` is repeated where a rival was faster.
+        """
+        return run_once(self, query, batch_id, work, isolation)
+
+    def queries(self) -> list[QueryBatch]:
+        """Return the last batch of every stream that was written once for each batch."""
+        return list(query_batches(self.metastore.latest()))
+
+    def forget_query(self, query: str) -> bool:
+        """Forget which batches of a stream were committed, once it will never run again."""
+        return self.run(
+            lambda transaction: forget_query(transaction.reading(), query), message=f"forget the query {query}"
+        )
 
     def begin_shared(
         self,

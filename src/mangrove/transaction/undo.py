@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mangrove.errors import ConflictError
 from mangrove.metastore import Difference
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
+from mangrove.model.objects import SharedTransaction, SharedTransactionState
 
 __all__ = ["check_undoable", "taken_back"]
 
@@ -13,9 +14,10 @@ def taken_back(differences: Iterable[Difference]) -> list[Difference]:
     """Return what an undo takes back of what a version changed.
 
     A partition that the version made stays unless its stream goes too: others may
-    have added to it since, and an empty one is nothing.
+    have added to it since, and an empty one is nothing. Which batch of a stream came
+    last stays too: rows that were taken back must not come again with the stream.
     """
-    found = list(differences)
+    found = [one for one in differences if not _is_batch_record(one)]
     made = {one.locator for one in found if one.before is None}
     return [
         one
@@ -43,6 +45,11 @@ def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], ve
                 f"version {version} cannot be undone by itself: a later one touched {locator.kind.word} {locator}. "
                 "Undo the later ones first, or roll the whole lakehouse back"
             )
+
+
+def _is_batch_record(difference: Difference) -> bool:
+    value = difference.after or difference.before
+    return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.PUBLISHED
 
 
 def _ancestors(locator: Locator) -> Iterator[Locator]:

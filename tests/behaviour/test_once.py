@@ -1,0 +1,138 @@
+"""A batch of a stream is committed once, however often it comes, whatever happens to the lakehouse meanwhile."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mangrove
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.storage.counting import CountingStore
+from mangrove.testing.effects import Clock
+
+
+def names(lake: Lakehouse) -> list[str]:
+    return [str(namespace) for namespace in lake.namespaces()]
+
+
+def commit_batch(lake: Lakehouse, query: str, batch_id: int, *made: str) -> bool:
+    with lake.transaction_once(query, batch_id) as transaction:
+        for name in made if transaction is not None else ():
+            assert transaction is not None
+            transaction.create_namespace(name)
+        return transaction is not None
+
+
+def test_a_batch_that_comes_again_changes_nothing(lake: Lakehouse) -> None:
+    assert commit_batch(lake, "my stream / 1", 0, "a")
+    version = lake.version
+    assert not commit_batch(lake, "my stream / 1", 0, "b")
+    assert lake.version == version
+    assert commit_batch(lake, "my stream / 1", 1, "b")
+    assert not commit_batch(lake, "my stream / 1", 0, "c")
+    assert names(lake) == ["a", "b"]
+
+
+def test_each_query_counts_by_itself_with_one_record(lake: Lakehouse) -> None:
+    for batch_id in range(3):
+        assert commit_batch(lake, "one", batch_id, f"one{batch_id}")
+    assert commit_batch(lake, "two", 0, "two")
+    assert {(done.query, done.batch_id) for done in lake.queries()} == {("one", 2), ("two", 0)}
+    assert lake.shared_transactions() == []
+    assert lake.forget_query("one")
+    assert not lake.forget_query("one")
+    assert commit_batch(lake, "one", 0, "again")
+
+
+def test_a_block_that_fails_leaves_the_batch_to_come_again(lake: Lakehouse) -> None:
+    def fail() -> None:
+        with lake.transaction_once("q", 4) as transaction:
+            assert transaction is not None
+            transaction.create_namespace("a")
+            raise KeyError("the power went out")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert names(lake) == []
+    assert lake.queries() == []
+    assert commit_batch(lake, "q", 4, "a")
+
+
+def test_two_streams_meet_nowhere_and_two_runs_of_one_stream_do(lake: Lakehouse) -> None:
+    with lake.transaction_once("one", 0) as first, lake.transaction_once("two", 0) as second:
+        assert first is not None
+        assert second is not None
+        first.create_namespace("a")
+        second.create_namespace("b")
+
+    def overtaken() -> None:
+        with lake.transaction_once("one", 1) as early:
+            assert early is not None
+            early.create_namespace("c")
+            assert commit_batch(lake, "one", 1, "d")
+
+    with pytest.raises(ConflictError):
+        overtaken()
+    assert names(lake) == ["a", "b", "d"]
+
+
+def test_work_that_meets_another_run_of_its_stream_finds_the_batch_done(lake: Lakehouse) -> None:
+    runs = []
+
+    def work(transaction: LakeTransaction) -> None:
+        runs.append(1)
+        transaction.create_namespace("mine")
+        if len(runs) == 1:
+            commit_batch(lake, "q", 7, "theirs")
+
+    assert not lake.run_once("q", 7, work)
+    assert names(lake) == ["theirs"]
+    assert lake.run_once("q", 8, work)
+    assert (names(lake), len(runs)) == (["mine", "theirs"], 2)
+
+
+def test_a_replay_reads_no_more_however_long_the_history_is(
+    lake: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
+) -> None:
+    costs = []
+    for upto in (2, 40):
+        for batch_id in range(upto):
+            commit_batch(lake, "q", batch_id, f"n{batch_id:02}")
+        fresh = opened_again()
+        before = store.requests
+        assert not commit_batch(fresh, "q", upto - 1)
+        costs.append((store.requests - before).total)
+    assert costs[1] <= costs[0] + 2
+
+
+def test_the_record_outlives_upkeep_and_undo_does_not_bring_a_batch_back(lake: Lakehouse, clock: Clock) -> None:
+    commit_batch(lake, "q", 0, "a")
+    commit_batch(lake, "q", 1, "b")
+    lake.undo(lake.version - 1)
+    assert names(lake) == ["b"]
+    assert [done.batch_id for done in lake.queries()] == [1]
+    clock.now_millis += 40 * 24 * 3600 * 1000
+    for number in range(5):
+        lake.create_namespace(f"later{number}")
+    clock.now_millis += 40 * 24 * 3600 * 1000
+    lake.expire()
+    lake.vacuum()
+    assert not commit_batch(lake, "q", 1)
+    assert lake.check().is_sound
+
+
+def test_an_export_carries_the_record(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    commit_batch(lake, "q", 3, "a")
+    lake.export(tmp_path / "copy", name="now")
+    assert not commit_batch(mangrove.open(tmp_path / "copy"), "q", 3)
+
+
+@pytest.mark.parametrize(("query", "batch_id"), [("", 0), ("  ", 0), ("q", -1), ("q", True), ("q", 2**70)])
+def test_a_batch_without_a_name_or_a_number_is_refused(lake: Lakehouse, query: str, batch_id: int) -> None:
+    version = lake.version
+    with pytest.raises(InvalidInputError), lake.transaction_once(query, batch_id):
+        pass
+    assert lake.version == version
