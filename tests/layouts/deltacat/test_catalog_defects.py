@@ -342,8 +342,10 @@ def test_what_a_lost_race_left_behind_is_deleted(catalog: CatalogMetastore, effe
 def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1), delta_at(PARTITION, 2))
+    deltas = delta_at(PARTITION, 1), delta_at(PARTITION, 2)
+    put(catalog, catalog.latest(), *deltas)
     _replace_stream(catalog, catalog.latest())
+    put(catalog, catalog.latest(), deletes=frozenset([PARTITION, *(way for way, _ in deltas)]))
     put(
         catalog,
         catalog.latest(),
@@ -362,6 +364,19 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
             (Kind.DELTA, PARTITION),
         ):
             assert list(mine.children(kind, parent)) == list(theirs.children(kind, parent))
+
+
+def test_what_lies_below_a_stream_that_deltacat_deleted_is_not_found(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    _replace_stream(catalog, catalog.latest())
+    bare = _without_guards(effects.store)
+    assert list(bare.objects(bare.latest(), Kind.DELTA)) == []
+    assert PARTITION not in dict(bare.objects(bare.latest(), Kind.PARTITION))
+    before = bare.at_version(bare.latest().version - 1)
+    gone = {one.locator for one in bare.differences(before, bare.latest()) if one.after is None}
+    assert gone == {STREAM, PARTITION, delta_at(PARTITION, 1)[0]}
 
 
 def test_the_stream_that_deltacat_finds_is_the_one_that_the_table_version_names(effects: Effects) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "folder_in",
     "folder_of",
     "key_of_below",
+    "key_parts",
     "locator_of_below",
     "mapping_key",
     "name_key",
@@ -53,6 +54,7 @@ Below: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator | Delt
 
 _SEPARATOR: Final = "\t"
 _DIGITS: Final = 19
+_VERSION_PLACE: Final = 2
 _LAST_CHARACTER: Final = 0x10FFFF
 _BELOW: Final[dict[Kind, type[Below]]] = {
     Kind.TABLE_VERSION: TableVersionLocator,
@@ -111,6 +113,11 @@ def below_of(kind: Kind, parts: list[str]) -> Below:
             f"{'/'.join(parts)} is no {kind.word} that Mangrove can show: table versions and stream positions "
             "are whole numbers"
         ) from error
+
+
+def key_parts(folders: list[str]) -> list[str]:
+    """Return the parts of a folder on the way to an object as the keys have them: the table version is a number."""
+    return [f"{int(part):0{_DIGITS}}" if place == _VERSION_PLACE else part for place, part in enumerate(folders)]
 
 
 def folder_of(locator: Below) -> str:

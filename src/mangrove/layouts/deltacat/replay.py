@@ -5,18 +5,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.betree.node import Message
+from mangrove.betree.search import scan
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.draft import DELETE
 from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
 from mangrove.layouts.deltacat.guard import Written
-from mangrove.layouts.deltacat.index import Mapped, Named, Stored, read_mapped, read_named
+from mangrove.layouts.deltacat.index import Mapped, Named, Stored, read_mapped, read_named, read_stored
 from mangrove.layouts.deltacat.keys import (
     below_of,
     deleted_key,
+    folder_of,
     key_of_below,
+    key_parts,
+    locator_of_below,
     mapping_key,
     name_key,
     object_key,
+    range_of_kind,
 )
 from mangrove.layouts.deltacat.paths import NumberedFile
 from mangrove.layouts.deltacat.revision import digest_of
@@ -123,8 +128,33 @@ def _values(
         name = next((key for key, value in named.items() if value is not None), "")
         yield object_key(folder), None if is_gone else replace(stored, names=names, name=name).text
     else:
+        # Another program adds to what was dropped meanwhile, and says that it did so; nothing leads there.
+        is_gone = is_gone or not _is_there(base, folder.rpartition("/")[0], values)
         yield key_of_below(below_of(kind, folder.split("/"))), None if is_gone else stored.text
     yield deleted_key(folder), str(file.number) if is_gone else None
+    if is_gone:
+        yield from _gone_below(base, folder)
+
+
+def _is_there(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> bool:
+    """Return whether the object in a folder is there after what the transaction did so far."""
+    parts = folder.split("/")
+    kind = _DEPTHS[len(parts)]
+    key = object_key(folder) if kind in _NAMED else key_of_below(below_of(kind, parts))
+    return (values[key] if key in values else base.value_of(key)) is not None
+
+
+def _gone_below(base: CatalogSnapshot, folder: str) -> Iterator[tuple[str, str | None]]:
+    """Yield what goes with an object: another program deletes a stream and leaves what lies below it.
+
+    Nothing leads there any more. The numbers stay known, so that nobody gives one twice.
+    """
+    parts = folder.split("/")
+    for kind in (kind for kind in _DEPTHS.values() if kind not in _NAMED):
+        first, end = range_of_kind(kind, *key_parts(parts))
+        for key, value in scan(base.guard.root, first, end, base.read_nodes):
+            yield key, None
+            yield deleted_key(folder_of(locator_of_below(key))), str(read_stored(value).number)
 
 
 def _name_values(

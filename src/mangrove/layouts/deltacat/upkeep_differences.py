@@ -6,7 +6,16 @@ from itertools import islice
 from mangrove.betree.difference import differences as index_differences
 from mangrove.betree.search import scan
 from mangrove.layouts.deltacat.index import read_named, read_stored
-from mangrove.layouts.deltacat.keys import KeyRange, locator_of_below, name_of, namespace_id_of, range_of_kind
+from mangrove.layouts.deltacat.keys import (
+    KeyRange,
+    below_of,
+    folder_in,
+    locator_of_below,
+    name_of,
+    namespace_id_of,
+    range_of_kind,
+)
+from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.metastore import Difference
 from mangrove.model.locators import (
@@ -14,10 +23,11 @@ from mangrove.model.locators import (
     Locator,
     NamespaceLocator,
     SharedTransactionLocator,
+    StreamLocator,
     TableLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Object
+from mangrove.model.objects import STREAM_FORMAT, Object
 
 __all__ = ["differences", "namespace_names", "objects"]
 
@@ -25,6 +35,8 @@ _OBJECTS_AT_ONCE = 512
 _NAMED = "1234"
 _OBJECT = "o"
 _BELOW = "5678"
+_MAPPING = "y"
+_TABLE_VERSION_DEPTH = 2
 
 
 def objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
@@ -66,6 +78,7 @@ def _changed(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Locator]:
                 found |= _located(read_stored(text).name, known)
             elif key[0] in _NAMED + _BELOW:
                 found |= _located(key, known)
+            found |= _led_by_streams(key)
     for folder in names[0].keys() & names[1].keys():
         if names[0][folder] != names[1][folder]:
             # All that lies in a namespace is found in another way once the namespace is renamed.
@@ -74,6 +87,21 @@ def _changed(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Locator]:
                     for key in _keys_in(snapshot, range_of_kind(kind, folder)):
                         found |= _located(key, known)
     return found
+
+
+def _led_by_streams(key: str) -> set[Locator]:
+    """Return the table version that shows another newest stream because of this key, if there is one.
+
+    What another program wrote says it in a mapping only.
+    """
+    way = locator_of_below(key) if key[0] in _BELOW else None
+    if isinstance(way, StreamLocator):
+        return {way.parent}
+    folder = folder_in(key) if key[0] == _MAPPING else ""
+    above, _, name = folder.rpartition("/")
+    if name == digest_of(STREAM_FORMAT) and above.count("/") == _TABLE_VERSION_DEPTH:
+        return {below_of(Kind.TABLE_VERSION, above.split("/"))}
+    return set()
 
 
 def _keys_in(snapshot: CatalogSnapshot, wanted: KeyRange) -> Iterator[str]:
