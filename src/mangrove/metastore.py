@@ -6,11 +6,11 @@ versions and changes is decided here.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -24,6 +24,7 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.times import iso_time
 
 __all__ = [
     "Changes",
@@ -34,9 +35,11 @@ __all__ = [
     "Metastore",
     "Parent",
     "Problem",
+    "Retired",
     "Scan",
     "Snapshot",
     "Upkeep",
+    "check_in_time",
     "newest_version",
     "positioned",
     "version_at",
@@ -90,6 +93,8 @@ class Changes:
     message: str = ""
     author: str = ""
     properties: Mapping[str, str] = NO_PROPERTIES
+    commit_before_millis: int | None = None
+    """When it is too late to commit: what it stands on may be deleted some time after that. None is never."""
 
     def __post_init__(self) -> None:
         if not self.transaction_id:
@@ -213,6 +218,14 @@ class Problem:
     rule: str
 
 
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A version that has expired, as it was before, and the file that still leads to what it needs."""
+
+    path: str
+    snapshot: Snapshot
+
+
 class Upkeep(Protocol):
     """What maintenance needs of a metastore beyond reading and committing."""
 
@@ -244,6 +257,14 @@ class Upkeep(Protocol):
         """Forget these versions; what only they needed becomes garbage."""
         ...
 
+    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+        """Return the versions that expired at that time or later, oldest first, as far as they can still be read.
+
+        The store's clock tells when; `kept` are versions that were found not to have
+        expired. Whoever read one of these just before may still use what it needs.
+        """
+        ...
+
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
         """Yield each rule of the layout that this version breaks; nothing when it is sound."""
         ...
@@ -251,6 +272,16 @@ class Upkeep(Protocol):
     def repair(self) -> list[str]:
         """Mend what can be mended safely, such as a wrong hint, and say what was done."""
         ...
+
+
+def check_in_time(changes: Changes, now_millis: int) -> None:
+    """Refuse changes whose time is over; asked right before each exclusive create."""
+    limit_millis = changes.commit_before_millis
+    if limit_millis is not None and now_millis > limit_millis:
+        raise ConflictError(
+            f"transaction {changes.transaction_id} had until {iso_time(limit_millis)} to commit, and it is "
+            f"{iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
+        )
 
 
 def newest_version(exists: Callable[[int], bool], known: int) -> int:
@@ -291,7 +322,7 @@ def version_at(created_at: Callable[[int], int | None], newest: int, millis: int
             high = middle
     if not found or created_at(low) is None:
         raise NotFoundError(
-            f"no version that is kept was committed at {millis} ms since 1970 or before: "
+            f"no version that is kept was committed at {iso_time(millis)} or before: "
             "ask for a later time, or see the history for what is there"
         )
     return low

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mangrove.effects import Effects
-from mangrove.errors import ConflictError
+from mangrove.errors import ConflictError, NotFoundError
 from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
 from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.expiry import expire
@@ -233,6 +233,25 @@ class MaintenanceMachine(RuleBasedStateMachine):
         to = kept[max(0, len(kept) - 1 - back)].version
         after = metastore.roll_back(metastore.at_version(to), Changes(f"rollback-{self.openings}"))
         self.look()
+        assert self.model.seen[after.version][1] == self.model.seen[to][1]
+        self.rolled_back = after.version
+        self.model.shared.clear()
+
+    @rule(back=st.integers(0, 9), requests=st.integers(1, 20), millis=st.sampled_from([0, LIMIT_MILLIS]))
+    def roll_back_with_others(self, back: int, requests: int, millis: int) -> None:
+        """Roll back to a version that somebody forgets, with all that only it needs, at that very moment."""
+        metastore = self.metastore()
+        kept = metastore.kept()
+        to = kept[max(0, len(kept) - 1 - back)].version
+        target = metastore.at_version(to)
+        self.store.interrupt(requests, lambda: self.clean_up(millis, 1))
+        try:
+            after = metastore.roll_back(target, Changes(f"rollback-{self.openings}"))
+        except NotFoundError:
+            return
+        finally:
+            self.store.settle()
+            self.look()
         assert self.model.seen[after.version][1] == self.model.seen[to][1]
         self.rolled_back = after.version
         self.model.shared.clear()

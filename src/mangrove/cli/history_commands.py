@@ -22,6 +22,7 @@ from mangrove.model.json_form import Json
 from mangrove.model.locators import Kind
 from mangrove.model.schema import Schema
 from mangrove.transaction.history import HistoryLine
+from mangrove.transaction.time_limit import latest_commit_millis
 
 __all__ = ["diff_command", "export_command", "log_command", "rollback_command"]
 
@@ -73,6 +74,7 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
         opened.new_id(),
         message=message or f"roll back to version {target.version}",
         properties={ROLLED_BACK_TO: str(target.version)},
+        commit_before_millis=latest_commit_millis(newest.settings, opened.effects.now_millis()),
     )
     made = maintained(opened).upkeep.roll_back(target, changes)
     session.answer(

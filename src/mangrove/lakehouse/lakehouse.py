@@ -11,6 +11,7 @@ from typing import Final, TypeVar, cast
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.converting import convert_lake, other_layout
 from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
@@ -21,6 +22,8 @@ from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
+from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History
+from mangrove.maintenance.copying import copy_files
 from mangrove.maintenance.expiry import ExpiryReport, expire
 from mangrove.maintenance.export import ExportMode, ExportReport, drop_export, export
 from mangrove.maintenance.exported import Export, export_named, exports_of
@@ -39,6 +42,7 @@ from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared import SharedTransactions
 from mangrove.transaction.shared_form import SharedWork
+from mangrove.transaction.time_limit import latest_commit_millis
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.undo import check_undoable, taken_back
 
@@ -65,6 +69,7 @@ class Lakehouse(Catalog):
         self._shared = SharedTransactions(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
+        self._engines_on = engines
         self.engines = None if engines is None else engines(effects)
 
     def __repr__(self) -> str:
@@ -246,10 +251,12 @@ class Lakehouse(Catalog):
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
         """Commit what an earlier version holds as the newest; what lies between stays in the history."""
+        began_at_millis = self.effects.now_millis()
         target = self.snapshot_at(to)
         text = message or f"roll back to version {target.version}"
         if isinstance(self.metastore, RollsBack):
-            changes = Changes(self.effects.new_id(), message=text, author=author)
+            until_millis = latest_commit_millis(target.settings, began_at_millis)
+            changes = Changes(self.effects.new_id(), message=text, author=author, commit_before_millis=until_millis)
             return self.metastore.roll_back(target, changes).version
         return self._repeated(lambda: self._restore(target, self.metastore.latest(), text, author))
 
@@ -261,6 +268,7 @@ class Lakehouse(Catalog):
         return self._repeated(lambda: self._undone(version, text, author))
 
     def _undone(self, version: int, message: str, author: str) -> int:
+        began_at_millis = self.effects.now_millis()
         before, after = self.metastore.at_version(version - 1), self.metastore.at_version(version)
         newest = self.metastore.latest()
         changed = taken_back(differences_of(self.metastore, before, after))
@@ -269,7 +277,9 @@ class Lakehouse(Catalog):
             raise InvalidInputError(
                 f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"
             )
-        changes = replace(restoring(changed, self.effects.new_id(), message), author=author)
+        until_millis = latest_commit_millis(newest.settings, began_at_millis)
+        changes = restoring(changed, self.effects.new_id(), message)
+        changes = replace(changes, author=author, commit_before_millis=until_millis)
         return self.metastore.commit(newest, changes, Isolation.SNAPSHOT).snapshot.version
 
     def _restore(self, target: Snapshot, newest: Snapshot, message: str, author: str) -> int:
@@ -322,6 +332,30 @@ class Lakehouse(Catalog):
     def drop_export(self, name: str) -> Export:
         """Forget an export's name, so that its version may expire; the copy stays."""
         return drop_export(self.maintained(), name)
+
+    def convert(
+        self,
+        destination: str | os.PathLike[str],
+        layout: str | None = None,
+        *,
+        history: History | str = History.ALL,
+        data: DataMode | str = DataMode.COPY,
+        storage_options: Mapping[str, str] | None = None,
+        copier: CopyFiles = copy_files,
+        watch: Watch = unwatched,
+    ) -> ConvertReport:
+        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
+        return convert_lake(
+            self.maintained(),
+            destination,
+            layout or other_layout(self.layout),
+            history=history,
+            data=data,
+            storage_options=storage_options,
+            copier=copier,
+            engines=self._engines_on,
+            watch=watch,
+        )
 
     def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
         """Forget the versions that the settings no longer keep.

@@ -5,10 +5,10 @@ commit which came in between counts. Of what is not needed only that goes which
 is older than any transaction can be: see decision 0008.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.held import held_by
@@ -16,6 +16,7 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
 from mangrove.maintenance.progress import Progress, Watch, said_bytes, unwatched
 from mangrove.maintenance.retention import GRACE_MILLIS
+from mangrove.metastore import Retired
 from mangrove.storage.port import Entry, ObjectInfo, Store
 from mangrove.transaction.time_limit import youngest_expirable_millis
 
@@ -26,6 +27,9 @@ DATA_FOLDER = "data/"
 
 _FILES_AT_ONCE = 1000
 _ATTEMPTS_MAX = 3
+
+_Visit: TypeAlias = Callable[[str], object]
+"""What is told of each path that is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,14 @@ def vacuum(
     may take longer. `alone` promises that nobody else writes meanwhile: then age does
     not count. An interrupted vacuum is simply run again.
     """
-    before_millis = _written_before(lake, grace_millis, alone=alone)
+    now_millis = lake.effects.now_millis()
+    before_millis = _written_before(lake, grace_millis, now_millis, alone=alone)
+    retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
     garbage: dict[str, int] = {}
     listed = _Counted(lake.store.list(), watch)
     for entry in candidates(listed, lake.upkeep.owns, before_millis):
         garbage[entry.path] = entry.size
-    folders = _visit_kept(lake, lambda path: garbage.pop(path, None))
+    folders = _visit_used(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
     if not dry_run:
@@ -112,7 +118,7 @@ class _Counted:
             yield entry
 
 
-def _written_before(lake: Maintained, grace_millis: int | None, *, alone: bool) -> int | None:
+def _written_before(lake: Maintained, grace_millis: int | None, now_millis: int, *, alone: bool) -> int | None:
     """Return the time before which a file must have been written to go, or None if any may."""
     newest = lake.metastore.latest()
     least_millis = youngest_expirable_millis(newest.settings)
@@ -123,29 +129,49 @@ def _written_before(lake: Maintained, grace_millis: int | None, *, alone: bool) 
             f"a grace time of {grace_millis} ms could take files from a transaction that is about to commit: give at "
             f"least {least_millis} ms, or say that nobody else is at work"
         )
-    now_millis = lake.effects.now_millis()
     held_since = held_by(newest, now_millis).files_since_millis
     times = [held_since, None if alone else now_millis - grace_millis]
     return min((millis for millis in times if millis is not None), default=None)
 
 
-def _visit_kept(lake: Maintained, visit: Callable[[str], object]) -> frozenset[str]:
-    """Visit what the versions that are kept need, again if some of them expired meanwhile.
+def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> frozenset[str]:
+    """_Visit what the versions that are kept need, again if some of them expired meanwhile.
 
-    A version that is kept and cannot be read stops the vacuum: nobody knows what
-    it needs.
+    So is what a version needs that expired since then: somebody may be rolling back
+    to it. A version that is kept and cannot be read stops the vacuum: nobody knows
+    what it needs.
     """
     for _ in range(_ATTEMPTS_MAX):
-        versions = [commit.version for commit in lake.upkeep.kept()]
+        kept = [commit.version for commit in lake.upkeep.kept()]
+        retired = [] if retired_since is None else lake.upkeep.retired(retired_since, set(kept))
         try:
-            return visit_needed(lake, map(lake.metastore.at_version, versions), visit)
+            folders = visit_needed(lake, map(lake.metastore.at_version, kept), visit)
         except (NotFoundError, FormatError):
-            if {commit.version for commit in lake.upkeep.kept()}.issuperset(versions):
+            if {commit.version for commit in lake.upkeep.kept()}.issuperset(kept):
                 raise
+        else:
+            return folders | _visit_retired(lake, retired, visit)
     raise ConflictError(
         f"versions of {lake.store.uri} expired {_ATTEMPTS_MAX} times while vacuum looked at them. "
         "Nothing was deleted; run it again when the expiry is done"
     )
+
+
+def _visit_retired(lake: Maintained, retired: Sequence[Retired], visit: _Visit) -> frozenset[str]:
+    """_Visit what versions need that expired lately.
+
+    Where one of them cannot be read, nobody can use it any more: what it needed may
+    have been deleted by somebody who was alone.
+    """
+    for one in retired:
+        visit(one.path)
+    try:
+        return visit_needed(lake, (one.snapshot for one in retired), visit)
+    except FormatError:
+        if len(retired) == 1:
+            return frozenset()
+    half = len(retired) // 2
+    return _visit_retired(lake, retired[:half], visit) | _visit_retired(lake, retired[half:], visit)
 
 
 def _leftovers(store: Store, written_before_millis: int | None) -> dict[str, int]:

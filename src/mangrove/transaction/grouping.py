@@ -80,7 +80,15 @@ def merged_changes(members: Sequence[Request], transaction_id: str) -> Changes:
         if member.isolation is Isolation.SERIALIZABLE:
             guards |= member.changes.reads | member.changes.scans
     records = members_property([member.changes for member in members])
-    return Changes(transaction_id, puts, frozenset(deletes), guards=frozenset(guards), properties=records)
+    limits = [limit for member in members if (limit := member.changes.commit_before_millis) is not None]
+    return Changes(
+        transaction_id,
+        puts,
+        frozenset(deletes),
+        guards=frozenset(guards),
+        properties=records,
+        commit_before_millis=min(limits, default=None),
+    )
 
 
 def unmerged(members: Sequence[Request], committed: Committed) -> list[Committed]:

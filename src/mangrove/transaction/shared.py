@@ -19,6 +19,7 @@ from mangrove.transaction.comparing import differences_of
 from mangrove.transaction.contest import contested
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
+from mangrove.transaction.time_limit import latest_commit_millis
 from mangrove.transaction.transaction import with_names
 from mangrove.transaction.workspace import Workspace
 
@@ -169,7 +170,7 @@ class SharedTransactions:
     def publish(self, known: SharedTransaction) -> Snapshot:
         """Make all of it real on the newest version, and end it, in one commit."""
         for attempt in range(_ATTEMPTS_MAX):
-            newest = self.metastore.latest()
+            now_millis, newest = self.effects.now_millis(), self.metastore.latest()
             there = self._same(newest, known)
             work = work_of(there)
             base = self.metastore.at_version(there.base_version)
@@ -178,7 +179,11 @@ class SharedTransactions:
             since = differences_of(self.metastore, base, newest)
             ready = _on_newest(changes, work.isolation, since, newest, workspace)
             locator = SharedTransactionLocator(there.name)
-            final = replace(ready, deletes=ready.deletes | {locator})
+            final = replace(
+                ready,
+                deletes=ready.deletes | {locator},
+                commit_before_millis=latest_commit_millis(newest.settings, now_millis),
+            )
             committed = self._committed(newest, final, work.isolation, attempt, workspace, locator)
             if committed is not None:
                 return committed
@@ -222,8 +227,9 @@ class SharedTransactions:
 
     def _is_committed(self, newest: Snapshot, changes: Changes, attempt: int) -> bool:
         """Commit; a conflict can only be about the one object, and is worth another look at it."""
+        limit_millis = latest_commit_millis(newest.settings, self.effects.now_millis())
         try:
-            self.metastore.commit(newest, changes, Isolation.SNAPSHOT)
+            self.metastore.commit(newest, replace(changes, commit_before_millis=limit_millis), Isolation.SNAPSHOT)
         except ConflictError:
             if attempt == _ATTEMPTS_MAX - 1:
                 raise

@@ -11,12 +11,18 @@ from typing import Final
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["TIME_LIMIT_PROPERTY", "check_time", "time_limit_millis", "youngest_expirable_millis"]
+__all__ = [
+    "TIME_LIMIT_PROPERTY",
+    "check_time",
+    "latest_commit_millis",
+    "time_limit_millis",
+    "youngest_expirable_millis",
+]
 
 TIME_LIMIT_PROPERTY: Final = "transaction.time-limit-millis"
 _HOUR_MILLIS: Final = 60 * 60 * 1000
 _COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
-"""What the attempts of one commit take at most, after the time was checked."""
+"""What the exclusive create takes at most, after the time was checked."""
 
 
 def time_limit_millis(settings: LakehouseSettings) -> int:
@@ -37,6 +43,11 @@ def youngest_expirable_millis(settings: LakehouseSettings) -> int:
     Twice the limit, because the clocks of those who write and those who delete differ.
     """
     return 2 * time_limit_millis(settings) + _COMMIT_MILLIS_MAX
+
+
+def latest_commit_millis(settings: LakehouseSettings, now_millis: int) -> int:
+    """Return until when somebody who reads a version now may commit what stands on it."""
+    return now_millis + time_limit_millis(settings)
 
 
 def check_time(transaction_id: str, began_at_millis: int, now_millis: int, limit_millis: int) -> None:

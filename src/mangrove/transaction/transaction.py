@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
@@ -85,6 +86,7 @@ class Transaction:
         try:
             changes = workspace.changes(self.id, self.message, self.author, self.properties)
             check_time(self.id, self.began_at_millis, self._now_millis(), self._limit_millis)
+            changes = replace(changes, commit_before_millis=self.began_at_millis + self._limit_millis)
             committed = self._committer.commit(workspace.snapshot, changes, self.isolation)
         except ConflictError as error:
             raise with_names(error, workspace.met) from error

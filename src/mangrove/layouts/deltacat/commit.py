@@ -34,7 +34,7 @@ from mangrove.layouts.deltacat.paths import HINT_PATH, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
-from mangrove.metastore import Changes, Commit, Committed, Isolation, positioned
+from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time, positioned
 
 __all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
 
@@ -146,6 +146,7 @@ def _attempt(
     needed = {**staged.files, **nodes.files}
     files.write({path: data for path, data in needed.items() if on_storage.get(path) != data})
     on_storage |= needed
+    check_in_time(changes, effects.now_millis())
     if not publish(effects, guard, guard.path):
         return None
     _keep(files, staged, nodes)

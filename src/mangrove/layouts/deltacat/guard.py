@@ -53,6 +53,8 @@ class Guard:
     """Transactions of another program that became versions, as long as the log is searched where they lie."""
     is_expired: bool = False
     """Whether the version is forgotten; its name stays taken, so that a writer who slept does not take it."""
+    retired_path: str | None = None
+    """Where a version that is forgotten is kept as it was, until nobody can still be using it."""
     foreign: Sequence[ForeignTransaction] = ()
     """Where another program's versions are taken over: its transactions, one for each of them."""
 
@@ -100,6 +102,7 @@ def encode_guard(guard: Guard) -> bytes:
         "first": guard.first,
         "absorbed": list(guard.absorbed),
         "expired": guard.is_expired,
+        "retired": guard.retired_path,
         "foreign": [[foreign.id, foreign.end] for foreign in guard.foreign],
     }
     return seal(fields)
@@ -135,6 +138,7 @@ def decode_guard(data: bytes, path: str) -> Guard:
             first=fields["first"],
             absorbed=tuple(fields["absorbed"]),
             is_expired=fields["expired"],
+            retired_path=fields.get("retired"),
             foreign=tuple(ForeignTransaction(*pair) for pair in fields["foreign"]),
         )
     except (KeyError, TypeError) as error:

@@ -1,7 +1,7 @@
 """The metastore of the DeltaCAT layout: all versions of a catalog under one root URI."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from mangrove.effects import Effects
@@ -21,7 +21,14 @@ from mangrove.layouts.deltacat.upkeep_expiry import expire, repair
 from mangrove.layouts.deltacat.upkeep_files import files_of, owns
 from mangrove.layouts.deltacat.upkeep_problems import problems
 from mangrove.layouts.deltacat.upkeep_rollback import roll_back
-from mangrove.layouts.deltacat.versions import find_newest, read_guard, read_kept, taken_versions
+from mangrove.layouts.deltacat.versions import (
+    find_newest,
+    read_guard,
+    read_kept,
+    read_retired,
+    taken_versions,
+    written_since,
+)
 from mangrove.metastore import (
     Changes,
     Commit,
@@ -29,6 +36,7 @@ from mangrove.metastore import (
     Difference,
     Isolation,
     Problem,
+    Retired,
     Snapshot,
     newest_version,
     version_at,
@@ -150,6 +158,7 @@ class CatalogMetastore:
         newest = self.latest()
         if newest.guard.is_foreign:
             newest, _ = self._foreign.adopt(newest, changes, Isolation.SNAPSHOT)
+        self._guard(target.version)  # it may have expired since somebody read it
         return self._seen(roll_back(self._effects, newest, target, changes))
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
@@ -170,7 +179,13 @@ class CatalogMetastore:
 
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
-        expire(self.latest(), versions)
+        expire(self._effects, self.latest(), versions)
+
+    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+        """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
+        store = self._files.store
+        maybe = [version for version in written_since(store, since_millis) if version not in kept]
+        return [Retired(path, CatalogSnapshot(self._files, guard)) for path, guard in read_retired(store, maybe)]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
         """Yield each rule of the layout that this version breaks; nothing when it is sound."""

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mangrove.betree.node import Node
+from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.deltacat.commit import finish_log
 from mangrove.layouts.deltacat.guard import Guard, encode_guard
-from mangrove.layouts.deltacat.paths import HINT_PATH
+from mangrove.layouts.deltacat.paths import HINT_PATH, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.versions import encode_hint, read_kept
 
@@ -16,8 +17,12 @@ __all__ = ["expire", "repair"]
 _GUARDS_AT_ONCE = 128
 
 
-def expire(newest: CatalogSnapshot, versions: Iterable[int]) -> None:
-    """Replace the guards of these versions by ones that say that they expired; their names stay taken for ever."""
+def expire(effects: Effects, newest: CatalogSnapshot, versions: Iterable[int]) -> None:
+    """Replace the guards of these versions by ones that say that they expired; their names stay taken for ever.
+
+    The guards that were there are written among the index nodes first, so that vacuum
+    can spare what they need until nobody can still be using it.
+    """
     going = sorted(set(versions))
     first = newest.guard.first
     if newest.version in going:
@@ -30,7 +35,9 @@ def expire(newest: CatalogSnapshot, versions: Iterable[int]) -> None:
         )
     for start in range(0, len(going), _GUARDS_AT_ONCE):
         guards = read_kept(newest.files.store, going[start : start + _GUARDS_AT_ONCE])
-        newest.files.write({guard.path: encode_guard(_expired(guard)) for guard in guards})
+        retired = {node_path(effects.new_id()): guard for guard in guards}
+        newest.files.write({path: encode_guard(guard) for path, guard in retired.items()})
+        newest.files.write({guard.path: encode_guard(_expired(guard, path)) for path, guard in retired.items()})
 
 
 def repair(newest: CatalogSnapshot) -> list[str]:
@@ -49,5 +56,5 @@ def repair(newest: CatalogSnapshot) -> list[str]:
     return done
 
 
-def _expired(guard: Guard) -> Guard:
-    return replace(guard, root=Node(), written=(), log=None, is_expired=True)
+def _expired(guard: Guard, retired_path: str) -> Guard:
+    return replace(guard, root=Node(), written=(), log=None, is_expired=True, retired_path=retired_path)

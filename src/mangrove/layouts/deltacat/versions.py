@@ -1,13 +1,23 @@
 """Finding the guards of versions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mangrove.layouts.deltacat.guard import Guard, decode_guard
 from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOLDER, guard_path, version_of
 from mangrove.metastore import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["encode_hint", "find_newest", "read_adopted", "read_guard", "read_guards", "read_kept", "taken_versions"]
+__all__ = [
+    "encode_hint",
+    "find_newest",
+    "read_adopted",
+    "read_guard",
+    "read_guards",
+    "read_kept",
+    "read_retired",
+    "taken_versions",
+    "written_since",
+]
 
 _HINT_DIGITS_MAX = 20
 
@@ -29,6 +39,14 @@ def read_guards(store: Store, versions: Sequence[int]) -> list[Guard | None]:
         None if data is None else decode_guard(data, path)
         for path, data in zip(paths, store.read_many(paths), strict=True)
     ]
+
+
+def read_retired(store: Store, versions: Sequence[int]) -> Iterator[tuple[str, Guard]]:
+    """Yield where each of the versions that has expired is kept as it was, and its guard; not those that are gone."""
+    paths = [guard.retired_path for guard in read_guards(store, versions) if guard is not None and guard.retired_path]
+    for path, data in zip(paths, store.read_many(paths), strict=True):
+        if data is not None:
+            yield path, decode_guard(data, path)
 
 
 def read_adopted(store: Store) -> Guard | None:
@@ -66,6 +84,12 @@ def taken_versions(store: Store) -> list[int]:
     """Return all versions whose names are taken, those that have expired too, oldest first, from a listing."""
     entries = store.list(VERSION_FOLDER)
     return [version_of(entry.path) for entry in entries if isinstance(entry, ObjectInfo)]
+
+
+def written_since(store: Store, millis: int) -> list[int]:
+    """Return the versions whose guards were written at that time or later by the store's clock, oldest first."""
+    entries = (entry for entry in store.list(VERSION_FOLDER) if isinstance(entry, ObjectInfo))
+    return [version_of(entry.path) for entry in entries if entry.modified_at_millis >= millis]
 
 
 def _newest_after(store: Store, known: int) -> Guard | None:

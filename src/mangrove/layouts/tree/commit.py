@@ -24,7 +24,7 @@ from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation, positioned
+from mangrove.metastore import Changes, Committed, Isolation, check_in_time, positioned
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -54,6 +54,7 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
         root = next_root(base, staged, nodes, now)
         files.write(unwritten | nodes.files)
         unwritten = {}
+        check_in_time(changes, effects.now_millis())
         if publish(effects, root, base.settings):
             for path, node in nodes.nodes.items():
                 files.hold_node(path, node, len(nodes.files[path]))
@@ -76,6 +77,7 @@ def commit_rebuilt(
         now = effects.now_millis()
         system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, now)
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
+        check_in_time(changes, effects.now_millis())
         if publish(effects, root, base.settings):
             return TreeSnapshot(files, root)
         pause(effects, attempt)

@@ -1,7 +1,7 @@
 """The metastore of the tree layout: all versions of a lakehouse under one root URI."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from mangrove.betree.build import stored
@@ -25,7 +25,15 @@ from mangrove.layouts.tree.upkeep_expiry import expire, repair_hint
 from mangrove.layouts.tree.upkeep_files import files_of, owns
 from mangrove.layouts.tree.upkeep_problems import problems
 from mangrove.layouts.tree.upkeep_rollback import roll_back
-from mangrove.layouts.tree.versions import find_root_names, newest_root, read_kept, read_root, taken_versions
+from mangrove.layouts.tree.versions import (
+    find_root_names,
+    newest_root,
+    read_kept,
+    read_retired,
+    read_root,
+    taken_versions,
+    written_since,
+)
 from mangrove.metastore import (
     Changes,
     Commit,
@@ -33,12 +41,14 @@ from mangrove.metastore import (
     Difference,
     Isolation,
     Problem,
+    Retired,
     Snapshot,
     version_at,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.times import iso_time
 
 __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 
@@ -96,7 +106,7 @@ class TreeMetastore:
         assert root is not None
         if root.is_expired:
             raise NotFoundError(
-                f"version {root.version}, the newest at {millis} ms since 1970, has expired: ask for a later time, "
+                f"version {root.version}, the newest at {iso_time(millis)}, has expired: ask for a later time, "
                 "or see the history for what is there"
             )
         return TreeSnapshot(self._files, root)
@@ -189,6 +199,13 @@ class TreeMetastore:
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
         expire(self._effects, self.latest().root, versions)
+
+    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+        """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
+        store = self._files.store
+        maybe = [version for version in written_since(store, self._names, since_millis) if version not in kept]
+        found = read_retired(store, self._names, maybe)
+        return [Retired(path, TreeSnapshot(self._files, root)) for path, root in found]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
         """Yield each rule of the layout that this version breaks; nothing when it is sound."""

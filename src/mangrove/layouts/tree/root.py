@@ -29,6 +29,7 @@ _MESSAGE = "commit_message"
 _AUTHOR = "commit_author"
 _PROPERTIES = "commit_properties"
 _RENAMED = "renamed_namespaces"
+_RETIRED_ROOT = "retired_root"
 _OF_ONE_VERSION = (PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, _TRANSACTION, _MESSAGE, _AUTHOR, _PROPERTIES)
 
 
@@ -75,6 +76,11 @@ class Root:
         return _EXPIRED_AT_MILLIS in self.system
 
     @property
+    def retired_path(self) -> str | None:
+        """Where a version that has expired is kept as it was, until nobody can still be using it."""
+        return self.system.get(_RETIRED_ROOT)
+
+    @property
     def is_rollback(self) -> bool:
         """Whether this version put an earlier one in the place of what was there."""
         return ROLLBACK_FROM_ROOT in self.system
@@ -108,19 +114,20 @@ def encode_root(root: Root, order: int, compression: str) -> bytes:
     return encode_node(root.node, root.system, root.revision, order, compression)
 
 
-def expired_root(root: Root, now_millis: int) -> Root:
+def expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
     """Return what takes the place of a version's root when the version expires.
 
     Were its name free again, a writer that slept since the version before could
     commit there, and a reader could take the version before for the newest. It
     leads nowhere, so that a program which does not know of it fails and does not
-    find an empty lakehouse.
+    find an empty lakehouse. Only vacuum follows it to the root that was here.
     """
     system = {
         CREATED_AT_MILLIS: str(root.created_at_millis),
         LAKEHOUSE_DEFINITION: "",
         _TRANSACTION: root.transaction_id,
         _EXPIRED_AT_MILLIS: str(now_millis),
+        _RETIRED_ROOT: retired_path,
     }
     return Root(root.version, Node(), system, root.revision, KeyNames())
 

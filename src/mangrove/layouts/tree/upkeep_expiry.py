@@ -2,7 +2,9 @@
 
 A version expires when its root is replaced by one that says so. The names of the
 versions that expired last stay taken, and so does the one after each version that
-is kept: whoever slept meanwhile meets a taken name and not a free one.
+is kept: whoever slept meanwhile meets a taken name and not a free one. The root
+that was there is written as a node first, so that vacuum can spare what it needs
+until nobody can still be using it; then that node is garbage like any other.
 """
 
 from collections.abc import Iterable
@@ -10,9 +12,9 @@ from collections.abc import Iterable
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.hint import decode_hint, encode_hint
-from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.paths import RootNames, newer_node_path
 from mangrove.layouts.tree.root import Root, encode_root, expired_root
-from mangrove.layouts.tree.versions import read_kept, taken_versions
+from mangrove.layouts.tree.versions import read_kept, read_kept_files, taken_versions
 from mangrove.model.settings import ORDER_MIN
 from mangrove.storage.port import Store
 
@@ -36,9 +38,14 @@ def expire(effects: Effects, newest: Root, versions: Iterable[int], names_max: i
     names = newest.revision.roots
     now_millis = effects.now_millis()
     for start in range(0, len(going), _ROOTS_AT_ONCE):
-        roots = read_kept(effects.store, names, going[start : start + _ROOTS_AT_ONCE])
+        found = read_kept_files(effects.store, names, going[start : start + _ROOTS_AT_ONCE])
+        retired = {newer_node_path(effects.new_id()): (root, data) for root, data in found}
+        effects.store.put_many({path: data for path, (_, data) in retired.items()})
         effects.store.put_many(
-            {root.path: encode_root(expired_root(root, now_millis), ORDER_MIN, "none") for root in roots}
+            {
+                root.path: encode_root(expired_root(root, now_millis, path), ORDER_MIN, "none")
+                for path, (root, _) in retired.items()
+            }
         )
     if going:
         _free_old_names(effects.store, names, names_max)

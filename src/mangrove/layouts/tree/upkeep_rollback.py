@@ -21,7 +21,7 @@ from mangrove.layouts.tree.root import Root, system_after
 from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes
+from mangrove.metastore import Changes, check_in_time
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 
@@ -51,6 +51,7 @@ def roll_back(
             # Rivals do not bring the older format revision back, so one rebuilding serves every attempt.
             rebuilt = rebuilt or built(effects, files, root, settings, entries_in(root.revision, to))
             root = replace(root, node=rebuilt)
+        check_in_time(changes, effects.now_millis())
         if publish(effects, root, settings):
             return TreeSnapshot(files, root)
         for rival in rivals_after(files, newest):

@@ -18,7 +18,17 @@ from mangrove.layouts.tree.root import Root, decode_root
 from mangrove.metastore import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["find_root_names", "newest_root", "read_kept", "read_root", "read_roots", "taken_versions"]
+__all__ = [
+    "find_root_names",
+    "newest_root",
+    "read_kept",
+    "read_kept_files",
+    "read_retired",
+    "read_root",
+    "read_roots",
+    "taken_versions",
+    "written_since",
+]
 
 _HINTS = (NEWER.hint_path, OLDER.hint_path)
 _LISTINGS_MAX = 3
@@ -42,10 +52,32 @@ def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[
 
 def read_kept(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:
     """Yield the roots of those of the versions that are kept, reading some of them at a time."""
+    return (root for root, _ in read_kept_files(store, names, versions))
+
+
+def read_kept_files(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[Root, bytes]]:
+    """Yield the roots of those of the versions that are kept, with the bytes of their files."""
+    revisions = revisions_named(names)
     for start in range(0, len(versions), _ROOTS_AT_ONCE):
-        for root in read_roots(store, names, versions[start : start + _ROOTS_AT_ONCE]):
-            if root is not None and not root.is_expired:
-                yield root
+        paths = {names.path(version): version for version in versions[start : start + _ROOTS_AT_ONCE]}
+        for (path, version), data in zip(paths.items(), store.read_many(list(paths)), strict=True):
+            root = None if data is None else decode_root(data, version, path, revisions)
+            if root is not None and data is not None and not root.is_expired:
+                yield root, data
+
+
+def read_retired(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[str, Root]]:
+    """Yield where each of the versions that has expired is kept as it was, and its root; not those that are gone."""
+    for start in range(0, len(versions), _ROOTS_AT_ONCE):
+        expired = {
+            root.retired_path: root.version
+            for root in read_roots(store, names, versions[start : start + _ROOTS_AT_ONCE])
+            if root is not None and root.retired_path is not None
+        }
+        revisions = revisions_named(names)
+        for (path, version), data in zip(expired.items(), store.read_many(list(expired)), strict=True):
+            if data is not None:
+                yield path, decode_root(data, version, names.path(version), revisions)
 
 
 def newest_root(store: Store, names: RootNames, known: int, known_root: Root | None = None) -> Root:
@@ -77,6 +109,16 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
 def taken_versions(store: Store, names: RootNames) -> list[int]:
     """Return the versions whose names are taken, oldest first, from a listing."""
     return sorted(names.version_of(path) for path in _paths(store, names.before) if names.is_root(path))
+
+
+def written_since(store: Store, names: RootNames, millis: int) -> list[int]:
+    """Return the versions whose files were written at that time or later by the store's clock, oldest first."""
+    entries = (entry for entry in store.list(names.before, delimiter=True) if isinstance(entry, ObjectInfo))
+    return sorted(
+        names.version_of(entry.path)
+        for entry in entries
+        if entry.modified_at_millis >= millis and names.is_root(entry.path)
+    )
 
 
 def _listed(store: Store) -> tuple[RootNames, int] | None:

@@ -1,0 +1,55 @@
+"""The time limit of a transaction holds for every attempt to commit it, not only for the first."""
+
+import pytest
+from tests.maintenance.test_maintenance_machine import HookedStore
+
+from mangrove.errors import ConflictError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.testing.effects import Clock, repeatable_effects
+
+HOUR_MILLIS = 60 * 60 * 1000
+REQUESTS_MAX = 20
+
+
+def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: str) -> None:
+    late: list[str] = []
+    for requests in range(1, REQUESTS_MAX):
+        clock = Clock()
+        store = HookedStore("memory://late/", clock)
+        lake = create_on(repeatable_effects(store, clock), layout=layout)
+        writer = open_on(repeatable_effects(store, clock, first_id=10**6))
+        transaction = writer.transaction()
+        transaction.create_namespace("mine")
+
+        def meanwhile(clock: Clock = clock, lake: Lakehouse = lake) -> None:
+            lake.create_namespace("rival")
+            clock.now_millis += 2 * HOUR_MILLIS
+
+        store.interrupt(requests, meanwhile)
+        try:
+            transaction.commit()
+        except ConflictError as error:
+            late.append(str(error))
+        store.settle()
+        names = [space.name for space in open_on(repeatable_effects(store, clock)).namespaces()]
+        if "rival" not in names:
+            break
+        assert names == ["rival"]
+    assert late
+    assert all("had until 2027-01-15T09:00:00" in error and "Nothing was committed" in error for error in late)
+
+
+def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
+    clock = Clock()
+    store = HookedStore("memory://late/", clock)
+    lake = create_on(repeatable_effects(store, clock), layout=layout)
+    lake.create_namespace("n")
+
+    def sleep() -> None:
+        clock.now_millis += 2 * HOUR_MILLIS
+
+    store.interrupt(2, sleep)
+    with pytest.raises(ConflictError, match="others may delete what it stands on"):
+        lake.rollback(to=0)
+    assert lake.version == 1

@@ -1,0 +1,116 @@
+"""Whatever expires and is deleted in the middle of a rollback or an undo, no version misses a file."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.maintenance.test_maintenance_machine import HookedStore
+
+from mangrove.errors import ConflictError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.maintenance.expiry import expire
+from mangrove.maintenance.vacuum import vacuum
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.transaction.time_limit import youngest_expirable_millis
+
+LIMIT_MILLIS = 1_000
+AGE_MILLIS = 1_000_000
+REQUESTS_MAX = 60
+TARGET = 4
+
+
+class Bucket:
+    """A lakehouse whose old versions may all go, and a table of which the newest version has nothing left."""
+
+    def __init__(self, layout: str) -> None:
+        self.clock = Clock()
+        self.store = HookedStore("memory://bucket/", self.clock)
+        self.openings = 0
+        lake = create_on(repeatable_effects(self.store, self.clock), layout=layout)
+        lake.alter({"transaction.time-limit-millis": str(LIMIT_MILLIS)}, maximum_version_age_millis=AGE_MILLIS)
+        lake.create_namespace("n")
+        lake.create_table("n.t", "id int")
+        with lake.transaction() as transaction:
+            transaction.add_delta("n.t", (), self.delta("one"))
+        assert lake.version == TARGET
+        lake.drop_table("n.t")
+        for number in range(4):
+            lake.create_namespace(f"later{number}")
+        self.safe_millis = youngest_expirable_millis(lake.settings)
+        self.clock.now_millis += 10 * AGE_MILLIS
+        lake.create_namespace("newest")
+
+    def delta(self, name: str) -> Delta:
+        self.store.put(f"data/{name}.parquet", b"rows")
+        return Delta(DeltaType.APPEND, Manifest((DataFile(f"data/{name}.parquet", 4, 1),)))
+
+    def open(self) -> Lakehouse:
+        self.openings += 1
+        effects = repeatable_effects(self.store, self.clock, first_id=10**6 * self.openings)
+        return without_engine(open_on(effects))
+
+    def clean_up(self, wait_millis: int = 0) -> None:
+        """Forget and delete all that may go."""
+        self.clock.now_millis += wait_millis
+        expire(self.open().maintained())
+        vacuum(self.open().maintained(), grace_millis=self.safe_millis)
+
+
+def without_engine(lake: Lakehouse) -> Lakehouse:
+    """Return the lakehouse without what reads rows: the data files of these tests hold none."""
+    lake.engines = None
+    return lake
+
+
+CHANGES: dict[str, Callable[[Lakehouse], int]] = {
+    "rollback": lambda lake: lake.rollback(to=TARGET),
+    "undo": lambda lake: lake.undo(TARGET + 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("wait_millis", [0, 5 * LIMIT_MILLIS])
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_a_rollback_or_undo_is_whole_or_refused_wherever_an_expiry_and_a_vacuum_come_in_between(
+    layout: str, wait_millis: int, change: str
+) -> None:
+    outcomes: set[str] = set()
+    for requests in range(1, REQUESTS_MAX):
+        bucket = Bucket(layout)
+        lake = bucket.open()
+        cleaned: list[int] = []
+
+        def clean_up(bucket: Bucket = bucket, cleaned: list[int] = cleaned) -> None:
+            cleaned.append(1)
+            bucket.clean_up(wait_millis)
+
+        bucket.store.interrupt(requests, clean_up)
+        try:
+            CHANGES[change](lake)
+            outcomes.add("done")
+            assert [table.name for table in bucket.open().tables("n")] == ["t"]
+        except (NotFoundError, ConflictError):
+            outcomes.add("refused")
+        bucket.store.settle()
+        assert not bucket.open().check().problems
+        bucket.clean_up(20 * AGE_MILLIS)
+        assert not bucket.open().check().problems
+        if not cleaned:
+            break
+    else:
+        pytest.fail(f"more than {REQUESTS_MAX} requests were made: interrupt all of them")
+    assert outcomes == {"done", "refused"}
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_what_an_expired_version_needed_goes_once_nobody_can_still_use_it(layout: str) -> None:
+    bucket = Bucket(layout)
+    bucket.clean_up()
+    assert bucket.store.exists("data/one.parquet")
+    with pytest.raises(NotFoundError):
+        bucket.open().at(TARGET)
+    bucket.clean_up(bucket.safe_millis)
+    assert not bucket.store.exists("data/one.parquet")
+    assert not bucket.open().check().problems
