@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": ("history_commands", "Show what changed between two versions."),
     "rollback": ("history_commands", "Make an earlier version the newest."),
     "export": ("history_commands", "Give a version a name that keeps it."),
+    "convert": ("convert_command", "Tell a lakehouse again in another layout or format revision."),
     "expire": ("upkeep_commands", "Forget versions that are older than the lakehouse keeps them."),
     "vacuum": ("upkeep_commands", "Delete the files that no version needs."),
     "compact": ("upkeep_commands", "Write the catalog's tree anew, or the rows of a table."),

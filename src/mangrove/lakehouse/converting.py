@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
-from typing import TypeVar, cast
+from typing import TypedDict, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
-from mangrove.maintenance.checked_files import CountRows
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History, convert
 from mangrove.maintenance.convert_retelling import Kept, Place
 from mangrove.maintenance.copying import copy_files
@@ -19,30 +20,50 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["convert_lake", "other_layout", "place_at"]
+__all__ = ["ConvertOptions", "convert_lake", "other_layout", "place_at"]
 
 Chosen = TypeVar("Chosen", bound=Enum)
+
+
+class ConvertOptions(TypedDict, total=False):
+    """How a lakehouse is converted, where it is not as usual."""
+
+    history: History | str
+    """All versions, or the newest alone."""
+    data: DataMode | str
+    """Whether data files are copied, or named where they are."""
+    storage_options: Mapping[str, str] | None
+    copier: CopyFiles
+    watch: Watch
 
 
 def convert_lake(
     source: Maintained,
     destination: str | os.PathLike[str] | Store,
     layout: str,
-    *,
-    history: History | str = History.ALL,
-    data: DataMode | str = DataMode.COPY,
-    storage_options: Mapping[str, str] | None = None,
-    copier: CopyFiles = copy_files,
-    count_rows: Callable[[Store], CountRows] | None = None,
-    watch: Watch = unwatched,
+    engines: Callable[[Effects], Engines] | None = None,
+    **options: Unpack[ConvertOptions],
 ) -> ConvertReport:
-    """Convert a lakehouse to another place; what was asked for is checked before anything is opened."""
-    how = _chosen(history, History, "history"), _chosen(data, DataMode, "data")
+    """Convert a lakehouse to another place; what was asked for is checked before anything is opened.
+
+    With engines the rows of every data file are counted at the end.
+    """
+    history = _chosen(options.get("history", History.ALL), History, "history")
+    data = _chosen(options.get("data", DataMode.COPY), DataMode, "data")
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
-    store = open_store(destination, storage_options) if isinstance(destination, str | os.PathLike) else destination
-    place = place_at(store, layout)
-    return convert(source, place, history=how[0], data=how[1], copier=copier, count_rows=count_rows, watch=watch)
+    given = options.get("storage_options")
+    store = open_store(destination, given) if isinstance(destination, str | os.PathLike) else destination
+    there = replace(source.effects, store=store)
+    return convert(
+        source,
+        place_at(store, layout),
+        history=history,
+        data=data,
+        copier=options.get("copier", copy_files),
+        count_rows=None if engines is None else engines(there).local().count_rows,
+        watch=options.get("watch", unwatched),
+    )
 
 
 def other_layout(layout: str) -> str:

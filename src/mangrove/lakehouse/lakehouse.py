@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.converting import ConvertOptions, convert_lake, other_layout
 from mangrove.lakehouse.converting import convert_lake, other_layout
 from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
@@ -24,6 +25,7 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History
 from mangrove.maintenance.copying import copy_files
+from mangrove.maintenance.convert import ConvertReport
 from mangrove.maintenance.expiry import ExpiryReport, expire
 from mangrove.maintenance.export import ExportMode, ExportReport, drop_export, export
 from mangrove.maintenance.exported import Export, export_named, exports_of
@@ -69,6 +71,7 @@ class Lakehouse(Catalog):
         self._shared = SharedTransactions(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
+        self._engines_on = engines
         self._engines_on = engines
         self.engines = None if engines is None else engines(effects)
 
@@ -356,6 +359,13 @@ class Lakehouse(Catalog):
             engines=self._engines_on,
             watch=watch,
         )
+
+    def convert(
+        self, destination: str | os.PathLike[str], layout: str | None = None, **options: Unpack[ConvertOptions]
+    ) -> ConvertReport:
+        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
+        wanted = layout or other_layout(self.layout)
+        return convert_lake(self.maintained(), destination, wanted, self._engines_on, **options)
 
     def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
         """Forget the versions that the settings no longer keep.

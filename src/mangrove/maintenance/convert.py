@@ -111,7 +111,7 @@ def convert(
     history: History = History.ALL,
     data: DataMode = DataMode.COPY,
     copier: CopyFiles = copy_files,
-    count_rows: Callable[[Store], CountRows] | None = None,
+    count_rows: CountRows | None = None,
     watch: Watch = unwatched,
 ) -> ConvertReport:
     """Convert a lakehouse; a conversion that was interrupted goes on when it is called again in the same way.
@@ -136,8 +136,7 @@ def convert(
     made = retold.made
     made.upkeep.repair()
     comparison = compared(source, made, Matched(versions, carrying.object, carrying.settings), watch)
-    counted = None if count_rows is None else count_rows(place.store)
-    problems = check(made, count_rows=counted, watch=watch).problems
+    problems = check(made, count_rows=count_rows, watch=watch).problems
     return ConvertReport(
         source=source.store.uri,
         destination=place.store.uri,

@@ -1,0 +1,49 @@
+"""The command convert makes a lakehouse of the other layout that every other command works on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def lake(run: Any, tmp_path: Path) -> str:
+    uri = str(tmp_path / "lake")
+    for words in (["init", uri], ["create", uri, "sales"], ["create", uri, "sales.orders", "--schema", "id bigint"]):
+        assert run(*words).code == 0
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n1\n2\n3\n")
+    assert run("ingest", uri, "sales.orders", str(rows)).code == 0
+    return uri
+
+
+def test_a_converted_lakehouse_has_the_same_history_and_rows(run: Any, lake: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    done = run("convert", lake, copy, "--json", "--stats")
+    assert done.code == 0, done.err
+    assert done.json["is_sound"]
+    assert (done.json["layout"], done.json["versions"], done.json["comparison"]["rows"]) == ("deltacat", 4, 3)
+    assert run("show", copy, "--json").json["layout"] == "deltacat"
+    assert run("log", copy, "--json").json == run("log", lake, "--json").json
+    assert run("read", copy, "sales.orders", "--json").json == run("read", lake, "sales.orders", "--json").json
+    assert run("check", copy).code == 0
+
+
+def test_a_layout_and_its_format_revision_can_be_asked_for(run: Any, lake: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    done = run("convert", lake, copy, "--layout", "deltacat", "--revision", "2", "--history", "latest")
+    assert done.code == 0, done.err
+    assert "1 versions" in done.out
+    assert "no difference" in done.out
+    assert (tmp_path / "copy" / "txn" / "success").is_dir()
+    refused = run("convert", lake, str(tmp_path / "other"), "--layout", "tree", "--revision", "2")
+    assert refused.code == 2
+    assert "newer, older" in refused.err
+
+
+def test_a_place_that_is_taken_is_refused(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    done = run("convert", lake, str(tmp_path / "taken"))
+    assert done.code == 1
+    assert "notes.txt" in done.err

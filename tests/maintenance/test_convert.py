@@ -1,0 +1,347 @@
+"""A conversion tells every version again, goes on after a crash, and refuses what it cannot carry before it writes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, StorageError
+from mangrove.lakehouse.converting import place_at
+from mangrove.layouts.deltacat.metastore import create_catalog
+from mangrove.layouts.tree.metastore import create_tree
+from mangrove.maintenance.convert import DataMode, History, convert
+from mangrove.maintenance.convert_record import CONVERSION_PATH
+from mangrove.maintenance.convert_retelling import Kept
+from mangrove.maintenance.copying import copy_files
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.progress import Progress, Watch
+from mangrove.maintenance.vacuum import vacuum
+from mangrove.metastore import Changes
+from mangrove.model.locators import (
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    SharedTransactionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    Namespace,
+    Partition,
+    SharedTransaction,
+    Stream,
+    Table,
+    TableVersion,
+)
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.testing.contract_objects import delta_locator, put
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+
+MAKERS: dict[str, Callable[[Effects, LakehouseSettings, Changes], Kept]] = {
+    "tree": create_tree,
+    "deltacat": create_catalog,
+}
+OTHER = {"tree": "deltacat", "deltacat": "tree"}
+PARTITION = PartitionLocator("n", "t", 1, "s", "p")
+
+
+class Lake:
+    """A lakehouse with a table to which deltas are appended."""
+
+    def __init__(self, layout: str, settings: LakehouseSettings | None = None) -> None:
+        self.store = MemoryStore("memory://source/")
+        self.clock = Clock(tick_millis=1000)
+        self.effects = repeatable_effects(self.store, self.clock)
+        self.metastore = MAKERS[layout](self.effects, settings or LakehouseSettings(), Changes("made", message="make"))
+        self.maintained = Maintained(self.effects, self.metastore, self.metastore)
+        put(
+            self.metastore,
+            self.metastore.latest(),
+            (NamespaceLocator("sales"), Namespace("n", "sales")),
+            (TableLocator("sales", "orders"), Table("t", "n", "orders", latest_table_version=1)),
+            (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
+            (StreamLocator("n", "t", 1, "s"), Stream("s")),
+            (PARTITION, Partition("p")),
+            message="create the table",
+            author="ana",
+            properties={"ticket": "7"},
+        )
+
+    def append(self, position: int, location: str | None = None) -> None:
+        path = f"data/t/{position}.parquet"
+        self.store.put(path, f"rows {position}".encode())
+        file = DataFile(location or path, len(f"rows {position}"), 2)
+        delta = Delta(DeltaType.APPEND, Manifest((file,), id=f"m{position}"))
+        put(self.metastore, self.metastore.latest(), (delta_locator(PARTITION, position), delta))
+
+    def rename(self, before: str, after: str) -> None:
+        table = self.metastore.latest().get(TableLocator("sales", before))
+        assert isinstance(table, Table)
+        put(
+            self.metastore,
+            self.metastore.latest(),
+            (TableLocator("sales", after), replace(table, name=after)),
+            deletes=frozenset([TableLocator("sales", before)]),
+        )
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def lake(layout: str) -> Lake:
+    lake = Lake(layout)
+    lake.append(1)
+    lake.rename("orders", "purchases")
+    lake.append(2)
+    return lake
+
+
+@pytest.fixture
+def there() -> MemoryStore:
+    return MemoryStore("memory://destination/")
+
+
+def _files(store: Store) -> dict[str, bytes]:
+    return {entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)}
+
+
+def _opened(store: Store, layout: str) -> Maintained:
+    effects = repeatable_effects(store, Clock(now_millis=2_000_000_000_000), first_id=10**6)
+    found = place_at(store, layout).open(effects)
+    assert found is not None
+    return Maintained(effects, found, found)
+
+
+def test_every_version_keeps_its_number_message_author_properties_and_time(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
+    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert report.is_sound, str(report)
+    assert (report.versions, report.files_copied, report.notes) == (5, 2, ())
+    assert report.comparison.objects["delta"] == 2
+    assert report.comparison.rows == 4
+    made = _opened(there, OTHER[layout])
+    assert [(one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
+            for one in made.upkeep.kept()] == [
+        (one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
+        for one in lake.metastore.kept()
+    ]  # fmt: skip
+    for version, name in ((1, "orders"), (4, "purchases")):
+        assert made.metastore.at_version(version).get(TableLocator("sales", name)) is not None
+    assert there.read("data/t/2.parquet") == b"rows 2"
+
+
+def test_a_conversion_that_is_killed_at_any_request_goes_on_and_ends_in_the_same_files(
+    layout: str, there: MemoryStore
+) -> None:
+    lake = Lake(layout)
+    lake.append(1)
+    lake.rename("orders", "purchases")
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    wanted = _files(there)
+    writes = CountingStore(MemoryStore("memory://destination/"))
+    convert(lake.maintained, place_at(writes, OTHER[layout]))
+    made = writes.requests
+    for operation, count in (("put", made.puts), ("create", made.creates)):
+        for number in range(count):
+            again = MemoryStore("memory://destination/")
+            faulty = FaultyStore(_CrashingAt(again, operation, number), Faults(seed=number))
+            with pytest.raises(Crashed):
+                convert(lake.maintained, place_at(faulty, OTHER[layout]))
+            report = convert(lake.maintained, place_at(again, OTHER[layout]))
+            assert report.is_sound, str(report)
+            assert _files(again) == wanted
+
+
+def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, layout: str, there: MemoryStore) -> None:
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    again = MemoryStore("memory://destination/")
+    report = None
+    for seed in range(200):
+        faulty = FaultyStore(again, Faults(seed, before=0.02, after=0.02, lost_answer=0.02, crash=0.02))
+        try:
+            report = convert(lake.maintained, place_at(faulty, OTHER[layout]))
+        except (Crashed, StorageError):
+            continue
+        break
+    assert report is not None
+    assert report.is_sound, str(report)
+    assert _files(again) == _files(there)
+
+
+def test_what_the_source_committed_since_is_added(lake: Lake, layout: str, there: MemoryStore) -> None:
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    lake.append(3)
+    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert report.is_sound, str(report)
+    assert (report.versions, report.versions_there, report.files_copied, report.files_there) == (6, 5, 1, 2)
+
+
+def test_a_destination_with_changes_of_its_own_is_left_alone(lake: Lake, layout: str, there: MemoryStore) -> None:
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    made = _opened(there, OTHER[layout])
+    put(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), Namespace("own", "own")))
+    before = _files(there)
+    with pytest.raises(AlreadyExistsError, match="changes of its own"):
+        convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert _files(there) == before
+
+
+def test_a_place_that_holds_something_else_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
+    there.put("notes.txt", b"mine")
+    with pytest.raises(AlreadyExistsError, match=r"notes\.txt"):
+        convert(lake.maintained, place_at(there, layout))
+    assert _files(there) == {"notes.txt": b"mine"}
+
+
+def test_another_conversion_to_the_same_place_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    before = _files(there)
+    with pytest.raises(AlreadyExistsError, match="convert to another place"):
+        convert(lake.maintained, place_at(there, OTHER[layout]), history=History.LATEST)
+    assert _files(there) == before
+
+
+@pytest.mark.parametrize("uri", ["memory://source/", "memory://source/inside/"])
+def test_a_place_inside_the_source_is_refused(lake: Lake, layout: str, uri: str) -> None:
+    with pytest.raises(InvalidInputError, match="one in the other"):
+        convert(lake.maintained, place_at(MemoryStore(uri), layout))
+
+
+def test_the_newest_version_alone_becomes_version_0(lake: Lake, layout: str, there: MemoryStore) -> None:
+    newest = lake.metastore.latest()
+    shared = SharedTransaction("load", newest.version, 1, 2)
+    put(lake.metastore, newest, (SharedTransactionLocator("load"), shared))
+    report = convert(lake.maintained, place_at(there, OTHER[layout]), history=History.LATEST)
+    assert report.is_sound, str(report)
+    assert report.versions == 1
+    assert any("load" in note and "left out" in note for note in report.notes)
+    made = _opened(there, OTHER[layout]).metastore.latest()
+    assert (made.version, made.commit.created_at_millis) == (0, lake.metastore.latest().commit.created_at_millis)
+    assert len(list(made.children(Kind.DELTA, PARTITION))) == 2
+
+
+def test_data_files_can_be_named_where_they_are(lake: Lake, layout: str, there: MemoryStore) -> None:
+    report = convert(lake.maintained, place_at(there, OTHER[layout]), data=DataMode.REFERENCE)
+    assert report.is_sound, str(report)
+    assert (report.files_copied, report.files_elsewhere) == (0, 2)
+    delta = _opened(there, OTHER[layout]).metastore.latest().get(delta_locator(PARTITION, 1))
+    assert isinstance(delta, Delta)
+    assert delta.manifest.entries[0].location == "memory://source/data/t/1.parquet"
+
+
+def test_a_full_uri_below_the_source_becomes_a_path_of_the_destination(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
+    lake.append(3, "memory://source/data/t/3.parquet")
+    assert convert(lake.maintained, place_at(there, OTHER[layout])).is_sound
+    delta = _opened(there, OTHER[layout]).metastore.latest().get(delta_locator(PARTITION, 3))
+    assert isinstance(delta, Delta)
+    assert delta.manifest.entries[0].location == "data/t/3.parquet"
+
+
+def test_a_missing_data_file_stops_it_before_anything_is_written(lake: Lake, layout: str, there: MemoryStore) -> None:
+    lake.store.delete_many(["data/t/1.parquet"])
+    with pytest.raises(FormatError, match=r"data/t/1\.parquet"):
+        convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert _files(there) == {}
+
+
+def test_an_id_that_deltacat_cannot_hold_stops_it_before_anything_is_written(there: MemoryStore) -> None:
+    lake = Lake("tree")
+    put(lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), Namespace("with.dot", "odd")))
+    with pytest.raises(InvalidInputError, match="namespace odd in version 2 has no place"):
+        convert(lake.maintained, place_at(there, "deltacat"))
+    assert _files(there) == {}
+
+
+def test_a_rollback_stays_one_and_a_version_without_changes_stays_a_version(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
+    lake.metastore.roll_back(lake.metastore.at_version(2), Changes("back", message="roll back"))
+    put(lake.metastore, lake.metastore.latest(), settings=lake.metastore.latest().settings)
+    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert report.is_sound, str(report)
+    made = _opened(there, OTHER[layout]).metastore
+    assert made.at_version(5).commit.rolled_back_from == 4
+    assert made.latest().version == 6
+    assert made.latest().get(TableLocator("sales", "orders")) is not None
+
+
+def test_versions_that_expired_are_not_converted_and_the_names_of_others_follow(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
+    settings = lake.metastore.latest().settings
+    named = replace(settings, exported_snapshots={"year-end": "#version=3"})
+    put(lake.metastore, lake.metastore.latest(), settings=named)
+    lake.metastore.expire([0, 1, 2])
+    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    assert report.is_sound, str(report)
+    assert report.versions == 3
+    made = _opened(there, OTHER[layout]).metastore.latest()
+    assert made.version == 2
+    assert dict(made.settings.exported_snapshots) == {"year-end": "#version=0"}
+    lake.metastore.expire([3])
+    with pytest.raises(ConflictError, match="has expired"):
+        convert(lake.maintained, place_at(there, OTHER[layout]))
+
+
+def test_vacuum_leaves_a_converted_lakehouse_as_it_is(lake: Lake, layout: str, there: MemoryStore) -> None:
+    convert(lake.maintained, place_at(there, OTHER[layout]))
+    before = _files(there)
+    assert vacuum(_opened(there, OTHER[layout]), alone=True).paths == ()
+    assert _files(there) == before
+    assert CONVERSION_PATH in before
+
+
+def test_the_work_of_copying_can_be_given_to_somebody_else(lake: Lake, layout: str, there: MemoryStore) -> None:
+    asked: list[list[str]] = []
+
+    def copier(source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch) -> None:
+        asked.append(sorted(sizes))
+        copy_files(source, destination, sizes, watch)
+
+    seen: list[Progress] = []
+    convert(lake.maintained, place_at(there, OTHER[layout]), copier=copier, watch=seen.append)
+    assert asked == [["data/t/1.parquet", "data/t/2.parquet"]]
+    assert {one.what for one in seen} >= {"looking through versions", "copying", "converting versions"}
+
+
+def test_a_version_costs_a_bounded_number_of_requests_however_long_the_history_is(layout: str) -> None:
+    costs = []
+    for count in (20, 60):
+        lake = Lake(layout)
+        for position in range(1, count + 1):
+            lake.append(position)
+        lake.maintained = Maintained(lake.effects, lake.metastore, lake.metastore)
+        counted = CountingStore(MemoryStore("memory://destination/"))
+        assert convert(lake.maintained, place_at(counted, OTHER[layout])).is_sound
+        costs.append(counted.requests.total / count)
+    assert costs[1] <= costs[0]
+
+
+class _CrashingAt(FaultyStore):
+    """Crashes at the n-th request of a kind."""
+
+    def __init__(self, store: Store, operation: str, number: int) -> None:
+        super().__init__(store, Faults(seed=number))
+        self._operation, self._left = operation, number
+
+    def _meet(self, operation: str, path: str, effect: Callable[..., object]) -> None:
+        if operation == self._operation:
+            if not self._left:
+                self.fail_next(operation, "crash")  # type: ignore[arg-type]
+            self._left -= 1
+        super()._meet(operation, path, effect)  # type: ignore[arg-type]
