@@ -6,7 +6,7 @@ versions and changes is decided here.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -25,6 +25,7 @@ from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.times import iso_time
+from mangrove.model.transaction_record import TransactionRecord, members_of
 
 __all__ = [
     "Changes",
@@ -40,8 +41,10 @@ __all__ = [
     "Snapshot",
     "Upkeep",
     "check_in_time",
+    "contested_by",
     "newest_version",
     "positioned",
+    "rolled_back_by",
     "version_at",
 ]
 
@@ -123,6 +126,18 @@ class Commit:
     author: str = ""
     properties: Mapping[str, str] = NO_PROPERTIES
     rolled_back_from: int | None = None
+
+    @property
+    def transactions(self) -> tuple[TransactionRecord, ...]:
+        """What the version holds: one transaction, or those of several threads that committed at once."""
+        alone = TransactionRecord(self.transaction_id, self.message, self.author, self.properties)
+        return members_of(self.properties, self.version) or (alone,)
+
+    def by(self, said: Collection[str]) -> str:
+        """Return which of its transactions wrote something of what is said; all of them where it cannot be told."""
+        members = self.transactions
+        meant = [one for one in members if any(wrote.is_about(text) for wrote in one.wrote for text in said)]
+        return " and ".join(str(one) for one in meant or members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +297,24 @@ def check_in_time(changes: Changes, now_millis: int) -> None:
             f"transaction {changes.transaction_id} had until {iso_time(limit_millis)} to commit, and it is "
             f"{iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
         )
+
+
+def contested_by(rival: Commit, said: Collection[str], advice: str = "") -> ConflictError:
+    """Return the error for whoever meets a rival at the objects of which this is said."""
+    advice = advice or (
+        f"Nothing was committed; read again as of version {rival.version} or later, and repeat the transaction"
+    )
+    return ConflictError(
+        f"{', '.join(sorted(said))}: {rival.by(said)} changed it first, in version {rival.version}. {advice}"
+    )
+
+
+def rolled_back_by(rival: Commit) -> ConflictError:
+    """Return the error for whoever finds that a rival has rolled the lakehouse back."""
+    return ConflictError(
+        f"the whole lakehouse was rolled back by {rival.by(())} in version {rival.version}, "
+        "which contests everything. Nothing was committed; read again and repeat the transaction"
+    )
 
 
 def newest_version(exists: Callable[[int], bool], known: int) -> int:

@@ -106,13 +106,22 @@ def test_what_others_commit_meanwhile_is_followed_where_it_commutes(sales: Lakeh
 def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
     with sales.begin_shared("views") as begun:
         begun.alter_view("sales.daily", {"by": "shared"})
-    sales.alter_view("sales.daily", {"by": "rival"})
-    with pytest.raises(ConflictError, match=r"view sales\.daily was changed since version 3"):
+    with sales.transaction(message="mend the view", author="ben") as rival:
+        rival.alter_view("sales.daily", {"by": "rival"})
+    for number in range(5):
+        sales.create_namespace(f"later{number}")
+    with pytest.raises(
+        ConflictError,
+        match=rf"view sales\.daily: transaction {rival.id} \('mend the view' by ben\) changed it first, in version "
+        rf"{rival.version}\. Nothing was published: .* stands on version 3\. Discard it, and do again",
+    ):
         begun.publish()
     with sales.begin_shared("rows") as rows:
         rows.add_delta("sales.orders", (1,), delta("lost"))
     sales.drop_table("sales.orders")
-    with pytest.raises(ConflictError, match=r"stream .*was changed"):
+    with pytest.raises(
+        ConflictError, match=r"stream sales\.orders.*transaction .* \('drop table sales\.orders'\) changed it first"
+    ):
         rows.publish()
     assert sales.view("sales.daily").properties == {"by": "rival"}
 

@@ -13,7 +13,8 @@ from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import parse_column, parse_schema
-from mangrove.transaction.history import HistoryLine, TransactionRecord
+from mangrove.model.transaction_record import TransactionRecord
+from mangrove.transaction.history import HistoryLine
 
 
 def line(version: int, to: int | None = None) -> HistoryLine:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from mangrove.metastore import Changes, Difference, Metastore, Parent, Scan, Snapshot
+from mangrove.errors import NotFoundError
+from mangrove.metastore import Changes, Commit, Difference, Metastore, Parent, Scan, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -19,7 +20,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import Namespace, Object, Table
 
-__all__ = ["RollsBack", "differences_of", "everything_in", "restoring"]
+__all__ = ["RollsBack", "differences_of", "everything_in", "made_by", "restoring"]
 
 
 @runtime_checkable
@@ -43,6 +44,28 @@ def differences_of(metastore: Metastore, before: Snapshot, after: Snapshot) -> I
     if isinstance(metastore, _Compares):
         return metastore.differences(before, after)
     return _compared(before, after)
+
+
+def made_by(metastore: Metastore, locator: Locator, before: Snapshot, after: Snapshot) -> Commit:
+    """Return a version after `before` in which the object became what it is in `after`, where it is another.
+
+    This bisects. What happened in versions that have expired is told of the first
+    one that is kept.
+    """
+    value = after.get(locator)
+    low, high, found = before.version, after.version, after.commit
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            snapshot = metastore.at_version(middle)
+        except NotFoundError:
+            low = middle
+            continue
+        if snapshot.get(locator) == value:
+            high, found = middle, snapshot.commit
+        else:
+            low = middle
+    return found
 
 
 def everything_in(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:

@@ -18,8 +18,8 @@ from mangrove.errors import MangroveError, StorageError
 from mangrove.metastore import Changes, Committed, Isolation, Scan, Snapshot
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Object
+from mangrove.model.transaction_record import TransactionRecord, members_property, wrote
 from mangrove.transaction.contest import contested
-from mangrove.transaction.history import members_property
 from mangrove.transaction.transaction import Committer
 
 __all__ = ["GroupedCommits", "Request", "merged_changes", "together", "unmerged"]
@@ -79,7 +79,7 @@ def merged_changes(members: Sequence[Request], transaction_id: str) -> Changes:
         guards |= member.changes.guards
         if member.isolation is Isolation.SERIALIZABLE:
             guards |= member.changes.reads | member.changes.scans
-    records = members_property([member.changes for member in members])
+    records = members_property([_record(member.changes) for member in members])
     limits = [limit for member in members if (limit := member.changes.commit_before_millis) is not None]
     return Changes(
         transaction_id,
@@ -111,6 +111,11 @@ def unmerged(members: Sequence[Request], committed: Committed) -> list[Committed
         )
         for member in members
     ]
+
+
+def _record(changes: Changes) -> TransactionRecord:
+    written = wrote((*changes.puts, *changes.deletes))
+    return TransactionRecord(changes.transaction_id, changes.message, changes.author, changes.properties, written)
 
 
 def _goes_alone(changes: Changes) -> bool:

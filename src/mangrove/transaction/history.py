@@ -4,33 +4,18 @@ A version usually holds one transaction. Where several threads committed at once
 it holds all of theirs, and its commit lists them in a property.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from mangrove.errors import FormatError
-from mangrove.metastore import Changes, Commit
-from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.metastore import Commit
+from mangrove.model.properties import Properties
+from mangrove.model.transaction_record import TransactionRecord
 
-__all__ = ["HistoryLine", "TransactionRecord", "line_of", "members_property"]
+__all__ = ["HistoryLine", "line_of"]
 
-_MEMBERS: Final = "mangrove.members"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRecord:
-    """What a transaction said about itself."""
-
-    id: str
-    message: str = ""
-    author: str = ""
-    properties: Mapping[str, str] = NO_PROPERTIES
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "properties", Properties(self.properties))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +50,4 @@ class HistoryLine:
 
 def line_of(commit: Commit) -> HistoryLine:
     """Return the line about a version."""
-    members = commit.properties.get(_MEMBERS)
-    records: tuple[TransactionRecord, ...]
-    if members is None:
-        records = (TransactionRecord(commit.transaction_id, commit.message, commit.author, commit.properties),)
-    else:
-        records = _members(members, commit.version)
-    return HistoryLine(commit.version, commit.created_at_millis, records, commit.rolled_back_from)
-
-
-def members_property(members: Sequence[Changes]) -> dict[str, str]:
-    """Return the property by which a commit lists the transactions that it holds."""
-    records = [[one.transaction_id, one.message, one.author, dict(one.properties)] for one in members]
-    return {_MEMBERS: json.dumps(records, ensure_ascii=False, separators=(",", ":"))}
-
-
-def _members(text: str, version: int) -> tuple[TransactionRecord, ...]:
-    try:
-        return tuple(TransactionRecord(*record) for record in json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise FormatError(f"version {version} does not say which transactions it holds ({error})") from error
+    return HistoryLine(commit.version, commit.created_at_millis, commit.transactions, commit.rolled_back_from)

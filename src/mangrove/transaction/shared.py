@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, Snapshot, positioned
+from mangrove.metastore import Changes, Difference, Isolation, Metastore, Snapshot, contested_by, positioned
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -15,7 +15,7 @@ from mangrove.model.locators import (
     TableIdentity,
 )
 from mangrove.model.objects import Object, SharedTransaction
-from mangrove.transaction.comparing import differences_of
+from mangrove.transaction.comparing import differences_of, made_by
 from mangrove.transaction.contest import contested
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
@@ -177,7 +177,7 @@ class SharedTransactions:
             workspace = work.workspace(base)
             changes = workspace.changes(work.transaction_id, work.message, work.author, work.properties)
             since = differences_of(self.metastore, base, newest)
-            ready = _on_newest(changes, work.isolation, since, newest, workspace)
+            ready = self._on_newest(changes, work.isolation, since, newest, workspace)
             locator = SharedTransactionLocator(there.name)
             final = replace(
                 ready,
@@ -206,6 +206,35 @@ class SharedTransactions:
             if not is_saved_since or attempt == _ATTEMPTS_MAX - 1:
                 raise with_names(error, workspace.met) from error
         return None
+
+    def _on_newest(
+        self,
+        changes: Changes,
+        isolation: Isolation,
+        since: Iterable[Difference],
+        newest: Snapshot,
+        workspace: Workspace,
+    ) -> Changes:
+        """Return the changes as they follow what was committed since their base, or refuse what stands in the way."""
+        found = {one.locator: one.after for one in since if one.locator.kind is not Kind.SHARED_TRANSACTION}
+        new = {
+            locator: value
+            for locator, value in changes.puts.items()
+            if isinstance(locator, DeltaLocator) or found.get(locator) != value
+        }
+        rest = replace(changes, puts=new)
+        clash = contested(rest, isolation, found)
+        if clash:
+            base = workspace.snapshot
+            rival = made_by(self.metastore, clash[0], base, newest)
+            error = contested_by(
+                rival,
+                [f"{clash[0].kind.word} {clash[0]}"],
+                f"Nothing was published: the shared transaction stands on version {base.version}. Discard it, and do "
+                f"again what it did on version {rival.version} or later",
+            )
+            raise with_names(error, _names_for(clash[0], newest, base))
+        return positioned(rest, newest)
 
     def _same(self, newest: Snapshot, known: SharedTransaction) -> SharedTransaction:
         there = found_shared(newest, known.name, self.effects.now_millis())
@@ -244,25 +273,3 @@ def _names_for(locator: Locator, *snapshots: Snapshot) -> dict[TableIdentity, st
         return {}
     namespace_id, table_id = locator.parts[:2]
     return table_names({TableIdentity(str(namespace_id), str(table_id))}, *snapshots)
-
-
-def _on_newest(
-    changes: Changes, isolation: Isolation, since: Iterable[Difference], newest: Snapshot, workspace: Workspace
-) -> Changes:
-    """Return the changes as they follow what was committed since their base, or refuse what stands in the way."""
-    found = {one.locator: one.after for one in since if one.locator.kind is not Kind.SHARED_TRANSACTION}
-    new = {
-        locator: value
-        for locator, value in changes.puts.items()
-        if isinstance(locator, DeltaLocator) or found.get(locator) != value
-    }
-    rest = replace(changes, puts=new)
-    clash = contested(rest, isolation, found)
-    if clash:
-        error = ConflictError(
-            f"{clash[0].kind.word} {clash[0]} was changed since version {workspace.snapshot.version}, on which the "
-            f"shared transaction stands; the newest is {newest.version} (diff tells by whom). Nothing was published; "
-            "discard it, and do again what it did on the newest version"
-        )
-        raise with_names(error, _names_for(clash[0], newest, workspace.snapshot))
-    return positioned(rest, newest)

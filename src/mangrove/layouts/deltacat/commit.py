@@ -34,7 +34,16 @@ from mangrove.layouts.deltacat.paths import HINT_PATH, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
-from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time, positioned
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    Committed,
+    Isolation,
+    check_in_time,
+    contested_by,
+    positioned,
+    rolled_back_by,
+)
 
 __all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
 
@@ -121,7 +130,7 @@ def replace_newest(
         for rival in _rivals(files, newest):
             if rival.commit.rolled_back_from is not None:
                 _delete(effects, on_storage)
-                raise _rolled_back(rival)
+                raise rolled_back_by(rival.commit)
             newest = CatalogSnapshot(files, rival)
     _delete(effects, on_storage)
     raise _lost_too_often(changes.transaction_id)
@@ -272,10 +281,10 @@ def follow(
                 f"{base.version}. Nothing was committed; begin it again on the newest"
             )
         if rival.commit.rolled_back_from is not None:
-            raise _rolled_back(rival)
+            raise rolled_back_by(rival.commit)
         touched = footprint.touched_by(rival.written)
         if touched:
-            raise _contested(", ".join(sorted(touched)), rival)
+            raise contested_by(rival.commit, set(touched))
     return newest, positioned(changes, newest)
 
 
@@ -309,20 +318,6 @@ def _rivals(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:
 def _pause(effects: Effects, attempt: int) -> None:
     if attempt:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
-
-
-def _contested(what: str, rival: Guard) -> ConflictError:
-    return ConflictError(
-        f"{what}: transaction {rival.commit.transaction_id} changed it first, in version {rival.version}. "
-        f"Nothing was committed; read again as of version {rival.version} or later, and repeat the transaction"
-    )
-
-
-def _rolled_back(rival: Guard) -> ConflictError:
-    return ConflictError(
-        f"the whole lakehouse was rolled back by transaction {rival.commit.transaction_id} in version "
-        f"{rival.version}, which contests everything. Nothing was committed; read again and repeat the transaction"
-    )
 
 
 def _lost_too_often(transaction: str) -> ConflictError:

@@ -24,7 +24,7 @@ from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation, check_in_time, positioned
+from mangrove.metastore import Changes, Committed, Isolation, check_in_time, contested_by, positioned, rolled_back_by
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "pause",
     "publish",
     "rivals_after",
-    "rolled_back",
 ]
 
 ATTEMPTS_MAX = 100
@@ -84,7 +83,7 @@ def commit_rebuilt(
         nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
         for rival in rivals_after(files, base):
             if rival.is_rollback:
-                raise rolled_back(rival)
+                raise rolled_back_by(rival.commit)
             edited = apply(rebuilt, rival.written, shape_of(base.settings), _reader(nodes, base))
             rebuilt = stored(edited, nodes.write)
             base = TreeSnapshot(files, rival)
@@ -137,12 +136,12 @@ def _after_rivals(
     footprint = footprint_of(staged.changes, isolation, base.keys)
     for before, rival in zip([base.root, *rivals], rivals, strict=False):
         if rival.is_rollback:
-            raise rolled_back(rival)
+            raise rolled_back_by(rival.commit)
         touched = footprint.touched_by((message.key for message in rival.written), base.keys)
         if touched:
-            raise _contested(", ".join(sorted(base.keys.said_of(key) for key in touched)), rival)
+            raise contested_by(rival.commit, {base.keys.said_of(key) for key in touched})
         if staged.changes.settings is not None and rival.definition_path != before.definition_path:
-            raise _contested("the lakehouse's own definition", rival)
+            raise contested_by(rival.commit, ["the lakehouse's own definition"])
     changes = positioned(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
@@ -198,21 +197,6 @@ def _slept_too_long(expired: Root, base: TreeSnapshot) -> ConflictError:
     return ConflictError(
         f"version {base.version}, on which this transaction stands, is so old that version {expired.version} after it "
         "has expired. Nothing was committed; read again as of the newest version, and repeat the transaction"
-    )
-
-
-def _contested(what: str, rival: Root) -> ConflictError:
-    return ConflictError(
-        f"{what}: transaction {rival.transaction_id} changed it first, in version {rival.version}. "
-        f"Nothing was committed; read again as of version {rival.version} or later, and repeat the transaction"
-    )
-
-
-def rolled_back(rival: Root) -> ConflictError:
-    """Return the error for whoever finds that a rival has rolled the lakehouse back."""
-    return ConflictError(
-        f"the whole lakehouse was rolled back by transaction {rival.transaction_id} in version {rival.version}, "
-        "which contests everything. Nothing was committed; read again and repeat the transaction"
     )
 
 

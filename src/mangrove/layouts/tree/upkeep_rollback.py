@@ -11,7 +11,7 @@ from dataclasses import replace
 from mangrove.betree.node import Node
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import ATTEMPTS_MAX, lost_too_often, pause, publish, rivals_after, rolled_back
+from mangrove.layouts.tree.commit import ATTEMPTS_MAX, lost_too_often, pause, publish, rivals_after
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.paths import lakehouse_definition_path
@@ -21,7 +21,7 @@ from mangrove.layouts.tree.root import Root, system_after
 from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, check_in_time
+from mangrove.metastore import Changes, check_in_time, rolled_back_by
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 
@@ -56,7 +56,7 @@ def roll_back(
             return TreeSnapshot(files, root)
         for rival in rivals_after(files, newest):
             if rival.is_rollback:
-                raise rolled_back(rival)
+                raise rolled_back_by(rival.commit)
             newest = TreeSnapshot(files, rival)
         pause(effects, attempt)
     raise lost_too_often(changes.transaction_id)

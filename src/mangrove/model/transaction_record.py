@@ -1,0 +1,93 @@
+"""What a transaction said about itself, also where several of them became one version."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.errors import FormatError
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.properties import NO_PROPERTIES, Properties
+
+__all__ = ["TransactionRecord", "Wrote", "members_of", "members_property", "wrote"]
+
+_MEMBERS: Final = "mangrove.members"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wrote:
+    """What a transaction wrote, roughly: something of a kind, with this name, or below the table with this id."""
+
+    kind: str
+    parts: tuple[str, ...]
+
+    def is_about(self, said: str) -> bool:
+        """Return whether this can be the object of which somebody says, for example, `table sales.orders`."""
+        return said.startswith(f"{self.kind} ") and all(part in said for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """One transaction, with its message, its author and its properties."""
+
+    id: str
+    message: str = ""
+    author: str = ""
+    properties: Mapping[str, str] = NO_PROPERTIES
+    wrote: tuple[Wrote, ...] = ()
+    """Known only where it shares a version with others, so that a conflict can name the one that is meant."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", Properties(self.properties))
+
+    def __str__(self) -> str:
+        """Return how a sentence names it.
+
+        >>> str(TransactionRecord("7f3e", "load the day", "ana")), str(TransactionRecord("7f3e"))
+        ("transaction 7f3e ('load the day' by ana)", 'transaction 7f3e')
+        """
+        about = [repr(self.message)] if self.message else []
+        about += [f"by {self.author}"] if self.author else []
+        return f"transaction {self.id} ({' '.join(about)})" if about else f"transaction {self.id}"
+
+
+def wrote(locators: Iterable[Locator]) -> tuple[Wrote, ...]:
+    """Return what was written, each table or name once for each kind."""
+    return tuple(
+        sorted(
+            {
+                Wrote(
+                    locator.kind.word,
+                    (str(locator.parts[1]),)
+                    if locator.kind >= Kind.TABLE_VERSION
+                    else tuple(str(part) for part in locator.parts),
+                )
+                for locator in locators
+            }
+        )
+    )
+
+
+def members_property(members: Sequence[TransactionRecord]) -> dict[str, str]:
+    """Return the property by which a commit lists the transactions that it holds."""
+    records = [
+        [one.id, one.message, one.author, dict(one.properties), [[item.kind, *item.parts] for item in one.wrote]]
+        for one in members
+    ]
+    return {_MEMBERS: json.dumps(records, ensure_ascii=False, separators=(",", ":"))}
+
+
+def members_of(properties: Mapping[str, str], version: int) -> tuple[TransactionRecord, ...]:
+    """Return the transactions that a commit with these properties lists; none where it is one by itself."""
+    text = properties.get(_MEMBERS)
+    if text is None:
+        return ()
+    try:
+        return tuple(
+            TransactionRecord(
+                name, message, author, given, tuple(Wrote(kind, tuple(parts)) for kind, *parts in written[0])
+            )
+            for name, message, author, given, *written in json.loads(text)
+        )
+    except (ValueError, TypeError, IndexError) as error:
+        raise FormatError(f"version {version} does not say which transactions it holds ({error})") from error
