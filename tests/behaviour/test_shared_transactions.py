@@ -205,6 +205,34 @@ def test_a_block_that_ends_by_an_error_saves_nothing_of_it(sales: Lakehouse) -> 
     with pytest.raises(ZeroDivisionError):
         fail_halfway()
     assert sales.join_shared("load").diff().changes == ()
+    assert begun.diff().changes == ()
+    begun.publish()
+    assert [space.name for space in sales.namespaces()] == ["sales"]
+
+
+def test_publishing_saves_what_was_done_here_first(sales: Lakehouse) -> None:
+    begun = sales.begin_shared("load")
+    begun.create_namespace("unsaved")
+    begun.publish()
+    assert [space.name for space in sales.namespaces()] == ["sales", "unsaved"]
+
+
+def test_whoever_did_not_save_before_somebody_published_is_told_what_was_lost(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    with sales.begin_shared("load") as begun:
+        begun.create_namespace("saved")
+    begun.create_namespace("unsaved")
+    begun.add_delta("sales.orders", (1,), delta("unsaved"))
+    begun.drop_view("sales.daily")
+    opened_again().join_shared("load").publish()
+    assert [space.name for space in sales.namespaces()] == ["sales", "saved"]
+    with pytest.raises(
+        NotFoundError,
+        match=r"Not saved here, and so not published: added namespace unsaved; changed table sales\.orders: \+10 .*; "
+        r"dropped view sales\.daily$",
+    ):
+        begun.save()
 
 
 def test_what_belongs_to_other_kinds_of_transactions_is_refused(sales: Lakehouse) -> None:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import NoReturn
 
-from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.diff import Diff, summarised
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.diff import Diff, ObjectChange, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.moments import millis_of_duration
 from mangrove.lakehouse.row_engines import Engines
@@ -15,6 +15,7 @@ from mangrove.metastore import Snapshot
 from mangrove.model.objects import SharedTransaction
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared import SharedTransactions, work_of
+from mangrove.transaction.shared_form import SharedWork
 from mangrove.transaction.transaction import State, Transaction
 
 __all__ = ["SharedLakeTransaction"]
@@ -23,7 +24,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SharedLakeTransaction(LakeTransaction):
-    """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it."""
+    """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it.
+
+    Whoever publishes saves first what was done here, and publishes what all have
+    saved. Nobody can know what others did and did not save: they are told what was
+    lost when they try to save it.
+    """
 
     def __init__(
         self,
@@ -56,7 +62,13 @@ class SharedLakeTransaction(LakeTransaction):
     def save(self) -> None:
         """Keep what was done here, so that others see it when they join; see what they saved meanwhile."""
         mine = work_of(self._known).after(self.reading())
-        self._known = self._shared.save(self._known, mine)
+        try:
+            self._known = self._shared.save(self._known, mine)
+        except NotFoundError as error:
+            lost = "; ".join(map(str, self._unsaved(mine)))
+            raise NotFoundError(
+                f"{error}. Not saved here, and so not published: {lost}" if lost else str(error)
+            ) from error
         self.core = self._core()
 
     def extend(self, ttl: str | timedelta) -> None:
@@ -102,8 +114,23 @@ class SharedLakeTransaction(LakeTransaction):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_entered = False
-        if self.state is State.OPEN and kind is None:
+        if self.state is not State.OPEN:
+            return
+        if kind is None:
             self.save()
+        else:
+            self.core = self._core()
+
+    def _unsaved(self, mine: SharedWork) -> tuple[ObjectChange, ...]:
+        """Return what was done here since it was last saved."""
+        saved = work_of(self._known)
+        found = (
+            one
+            for one in self.reading().differences()
+            if saved.puts.get(one.locator) != mine.puts.get(one.locator)
+            or (one.locator in mine.deletes) != (one.locator in saved.deletes)
+        )
+        return summarised(found, lambda wanted: table_names(wanted, self._base))
 
     def _core(self) -> Transaction:
         work = work_of(self._known)
