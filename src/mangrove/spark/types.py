@@ -34,9 +34,9 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["column_type", "spark_schema", "spark_type"]
+__all__ = ["FIELD_ID", "column_type", "spark_schema", "spark_type"]
 
-_FIELD_ID: Final = "parquet.field.id"
+FIELD_ID: Final = "parquet.field.id"
 _PLAIN: Final[dict[type, spark.DataType]] = {
     Boolean: spark.BooleanType(),
     Int2: spark.ShortType(),
@@ -125,5 +125,5 @@ def _inner(name: str, given: spark.DataType, path: str) -> Column:
 
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:
-    metadata = {_FIELD_ID: column.id} if with_ids else None
+    metadata = {FIELD_ID: column.id} if with_ids else None
     return spark.StructField(column.name, spark_type(column.type, with_ids=with_ids), nullable=True, metadata=metadata)

@@ -1,7 +1,7 @@
 """Writing a Spark DataFrame: each task writes files of its own, and only what it reports is committed.
 
 A task that fails, or that another one overtakes, leaves files behind that nobody
-names; vacuum finds them.
+names; vacuum finds them. Spark's own writer is faster and serves where it can.
 """
 
 import json
@@ -22,6 +22,7 @@ from mangrove.local.files import FileWriter
 from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
 from mangrove.model.values import Value
+from mangrove.spark.native_write import can_write_natively, written_natively
 from mangrove.spark.types import column_type, spark_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
@@ -43,12 +44,14 @@ def written(
     """Write the rows as new files, and return each with its partition values."""
     given = {field.name: column_type(field.dataType, field.name) for field in rows.schema.fields}
     check_columns(state.name, state.schema, given)
+    if can_write_natively(state, store_uri):
+        return [((), file) for file in written_natively(rows, state, store_uri, _new_id, file_size_bytes)]
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
     bare = replace(state, logs=())
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_store(store_uri, storage_options)
-        files = FileWriter(store, lambda: str(uuid.uuid4()), file_size_bytes)
+        files = FileWriter(store, _new_id, file_size_bytes)
         for part in _gathered(batches, file_size_bytes):
             checked = conformed(part, bare.schema, by_name, is_checked=True)
             reports = [_report(values, file) for values, file in files.write(bare, checked)]
@@ -62,6 +65,10 @@ def written(
             raise
         raise InvalidInputError(refusal[1]) from error
     return [_reported(row[_REPORT]) for row in found]
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
 
 
 def _report(values: tuple[Value | None, ...], file: DataFile) -> str:

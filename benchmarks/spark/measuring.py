@@ -1,0 +1,55 @@
+"""Comparing two ways of doing one thing: in turns, so that a busy machine slows both."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one way took beside another, in seconds."""
+
+    what: str
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+    goal: float
+
+    @property
+    def ratio(self) -> float:
+        """The medians of the two, one by the other."""
+        return statistics.median(self.ours) / statistics.median(self.theirs)
+
+    def line(self) -> str:
+        verdict = "reached" if self.ratio <= self.goal else "missed"
+        return (
+            f"{self.what:<58} {statistics.median(self.ours):>9.3f} {statistics.median(self.theirs):>9.3f} "
+            f"{self.ratio:>6.2f} × {self.goal:>6.2f} ×  {verdict}"
+        )
+
+
+HEADER = f"{'':<58} {'ours, s':>9} {'bare, s':>9} {'ratio':>8} {'goal':>8}"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compared(
+    what: str, ours: Callable[[], object], theirs: Callable[[], object], goal: float, repetitions: int
+) -> Comparison:
+    """Run both ways in turns, the first turn unmeasured, and print the outcome."""
+    ours()
+    theirs()
+    taken: list[tuple[float, float]] = []
+    for turn in range(repetitions):
+        if turn % 2:
+            second = seconds(theirs)
+            taken.append((seconds(ours), second))
+        else:
+            taken.append((seconds(ours), seconds(theirs)))
+    found = Comparison(what, tuple(one for one, _ in taken), tuple(two for _, two in taken), goal)
+    print(found.line(), flush=True)
+    return found

@@ -1,0 +1,232 @@
+"""Writing a Spark DataFrame with Spark's own Parquet writer, for tables in a folder that every worker sees.
+
+Spark writes into a folder of its own below the table's, and lets each task's
+files appear when the job is done. Only then they are made durable and given
+their names, and what a failed attempt left goes with the folder. In a bucket,
+where a file cannot be renamed, and for columns that need a look at each value,
+`mangrove.spark.write` serves.
+"""
+
+import os
+import re
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.manifests import DataFile
+from mangrove.model.schemes import Direction, Nulls, SortField
+from mangrove.model.sql_text import type_text
+from mangrove.model.transforms import Identity
+from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
+from mangrove.spark.footers import statistics_in
+from mangrove.spark.types import FIELD_ID, spark_type
+from mangrove.storage.uri import parse_root
+from mangrove.tables.row_sizes import row_size_bytes, rows_of_file
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import data_file_path, statistics_columns
+
+__all__ = ["can_write_natively", "ordering", "written_natively"]
+
+_REFUSED: Final = "mangrove refuses: "
+_REFUSAL: Final = re.compile(re.escape(_REFUSED) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
+_READERS_MAX: Final = 8
+_SESSION_SETTINGS: Final = {
+    # Spark's own default for moments is a type that other readers no longer know.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+_OPTIONS: Final = {
+    "compression": "zstd",
+    "parquet.compression.codec.zstd.level": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # With the other algorithm an attempt that dies may leave files beside those of the one that succeeds.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+_settings_lock: Final = threading.Lock()
+_writes_of: Final[Counter[SparkSession]] = Counter()
+_settings_before: Final[dict[SparkSession, dict[str, str | None]]] = {}
+
+
+def can_write_natively(state: TableState, store_uri: str) -> bool:
+    """Return whether Spark's own writer can make the files of a table.
+
+    It keeps no ids inside lists and maps, has no bytes of fixed length, and cannot
+    look for nulls inside a struct.
+    """
+    return (
+        store_uri.startswith("file://")
+        and not state.version.partition_scheme.fields
+        and all(isinstance(field.transform, Identity) for field in state.version.sort_scheme.fields)
+        and all(_is_plain(column.type) for column in state.schema.columns)
+    )
+
+
+def written_natively(
+    rows: DataFrame, state: TableState, store_uri: str, new_id: Callable[[], str], file_size_bytes: int
+) -> list[DataFile]:
+    """Write rows that have been checked to fit, as new files; refuse nulls and texts that a column cannot hold."""
+    root = Path(parse_root(store_uri).path)
+    folder = root / data_file_path(state.table_id, new_id()).removesuffix(".parquet")
+    checked = _in_order(rows.select(*(_checked(column, rows) for column in state.schema.columns)), state)
+    options = {**_OPTIONS, "maxRecordsPerFile": str(rows_of_file(state.schema, file_size_bytes))}
+    try:
+        with _settings(rows.sparkSession):
+            checked.write.options(**options).parquet(folder.as_posix())
+        found = _read_footers(folder, state)
+        return _settled(found, root, state, new_id)
+    except PySparkException as error:
+        refusal = _REFUSAL.search(str(error))
+        if refusal is None:
+            raise
+        raise InvalidInputError(refusal[1]) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_plain(data_type: DataType) -> bool:
+    if isinstance(data_type, Struct):
+        return all(
+            inner.nullable and _is_plain(inner.type) and not isinstance(inner.type, Char) and not _length(inner.type)
+            for inner in data_type.columns
+        )
+    return not isinstance(data_type, List | Map | Fixed)
+
+
+def _length(data_type: DataType) -> int | None:
+    return data_type.length if isinstance(data_type, Char | Varchar) else None
+
+
+def _checked(column: Column, rows: DataFrame) -> SparkColumn:
+    """Return the column with its id, as it is stored; a text that is too long stops the write."""
+    names = {name.casefold(): name for name in rows.columns}
+    name = names.get(column.name.casefold())
+    found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
+    found = found.cast(spark_type(column.type, with_ids=True))
+    length = _length(column.type)
+    if length is not None:
+        refusal = f.concat(
+            f.lit(f"{_REFUSED}column {column.name!r} is {type_text(column.type)}, and a text has "),
+            f.length(found).cast("string"),
+            f.lit(" characters: shorten it"),
+        )
+        fitting = f.rpad(found, length, " ") if isinstance(column.type, Char) else found
+        found = f.when(f.length(found) > length, f.raise_error(refusal)).otherwise(fitting)
+    with_id: SparkColumn = found.alias(column.name, metadata={FIELD_ID: column.id})
+    return with_id
+
+
+def _in_order(rows: DataFrame, state: TableState) -> DataFrame:
+    fields = state.version.sort_scheme.fields
+    return rows.sortWithinPartitions(*(ordering(state, field) for field in fields)) if fields else rows
+
+
+def ordering(state: TableState, field: SortField) -> SparkColumn:
+    """Return by what Spark orders rows for a sort field without a transform."""
+    path = ".".join(f"`{name.replace('`', '``')}`" for name in state.schema.path_of(field.source_id))
+    column = f.col(path)
+    if field.direction is Direction.ASCENDING:
+        return column.asc_nulls_first() if field.nulls is Nulls.FIRST else column.asc_nulls_last()
+    return column.desc_nulls_first() if field.nulls is Nulls.FIRST else column.desc_nulls_last()
+
+
+@contextmanager
+def _settings(session: SparkSession) -> Iterator[None]:
+    """Give a session the settings of a write until its last write ends; what was there before comes back."""
+    with _settings_lock:
+        if not _writes_of[session]:
+            _settings_before[session] = {name: session.conf.get(name, None) for name in _SESSION_SETTINGS}
+            for name, value in _SESSION_SETTINGS.items():
+                session.conf.set(name, value)
+        _writes_of[session] += 1
+    try:
+        yield
+    finally:
+        with _settings_lock:
+            _writes_of[session] -= 1
+            if not _writes_of[session]:
+                for name, before in _settings_before.pop(session).items():
+                    _set_back(session, name, before)
+
+
+def _set_back(session: SparkSession, name: str, value: str | None) -> None:
+    if value is None:
+        session.conf.unset(name)
+    else:
+        session.conf.set(name, value)
+
+
+def _read_footers(folder: Path, state: TableState) -> list[tuple[Path, Any]]:
+    """Return the files with rows in them, with their footers, and refuse nulls where none may be."""
+    paths = sorted(folder.glob("*.parquet"))
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        footers = list(pool.map(pq.read_metadata, paths))
+    found = [(path, footer) for path, footer in zip(paths, footers, strict=True) if footer.num_rows]
+    for column in state.schema.columns:
+        if not column.nullable:
+            _refuse_nulls(column, [footer for _, footer in found])
+    return found
+
+
+def _refuse_nulls(column: Column, footers: list[Any]) -> None:
+    counts = [statistics_in(footer, [((column.name,), column.id)]) for footer in footers]
+    nulls = sum(statistics[0].null_count or 0 for statistics in counts if statistics)
+    if nulls:
+        raise InvalidInputError(
+            f"column {column.name!r} is not null, and {nulls} row(s) have no value in it: leave them out or fill them"
+        )
+
+
+def _settled(found: list[tuple[Path, Any]], root: Path, state: TableState, new_id: Callable[[], str]) -> list[DataFile]:
+    """Give the files their names for good, durably."""
+    version = state.version
+    first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
+    columns = statistics_columns(state.schema, first)
+    width = row_size_bytes(state.schema)
+
+    def settle(entry: tuple[Path, Any]) -> DataFile:
+        path, footer = entry
+        location = data_file_path(state.table_id, new_id())
+        _sync(path)
+        size = path.stat().st_size
+        path.rename(root / location)
+        return DataFile(
+            location,
+            size,
+            footer.num_rows,
+            schema_id=state.schema.schema_id,
+            sort_scheme_id=version.sort_scheme.id if version.sort_scheme.fields else None,
+            source_size_bytes=footer.num_rows * width,
+            statistics=statistics_in(footer, columns),
+        )
+
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        files = list(pool.map(settle, found))
+    if files:
+        for place in (root / files[0].location).parents:
+            _sync(place)
+            if place == root:
+                break
+    return files
+
+
+def _sync(path: Path) -> None:
+    """Make sure that a file or the names in a folder survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""Spark's own writer makes files that every reader of ours takes for its own."""
+
+import datetime
+import decimal
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove.errors import InvalidInputError
+
+pytestmark = pytest.mark.interop
+
+SCHEMA = (
+    "id bigint not null, b boolean, i2 smallint, i4 int, d decimal(10,2), big decimal(38,0), f float, g double, "
+    "c char(3), v varchar(4), s string, day date, t time, ts timestamp, local timestamp_ntz, raw binary, "
+    "st struct<a: int, inner: struct<x: string>>"
+)
+ROW: dict[str, Any] = {
+    "id": 1,
+    "b": True,
+    "i2": -(2**15),
+    "i4": 2**31 - 1,
+    "d": decimal.Decimal("-99999999.99"),
+    "big": decimal.Decimal(10**38 - 1),
+    "f": 0.5,
+    "g": 1e300,
+    "c": "ab",
+    "v": "Zür",
+    "s": "x" * 40,
+    "day": datetime.date(1969, 12, 31),
+    "t": datetime.time(23, 59, 59, 999_999),
+    "ts": datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.UTC),
+    "local": datetime.datetime(2026, 7, 1, 12),
+    "raw": b"\x00",
+    "st": {"a": 3, "inner": {"x": "y"}},
+}
+
+
+def with_two_rows(spark: SparkSession, folder: Path) -> Any:
+    lake = mangrove.create(folder)
+    lake.create_namespace("s")
+    local = lake.create_table("s.local", SCHEMA)
+    local.append([ROW, {**dict.fromkeys(ROW), "id": 2}])
+    table = lake.create_table("s.t", SCHEMA)
+    table.append(local.to_spark())
+    return table
+
+
+def test_rows_are_read_back_exactly(spark: SparkSession, tmp_path: Path) -> None:
+    table = with_two_rows(spark, tmp_path)
+    found = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{**ROW, "c": "ab "}, {**dict.fromkeys(ROW), "id": 2}]
+    assert table.to_spark(where="id = 1").count() == 1
+
+
+def test_columns_have_their_ids_at_every_level_and_pages_their_checksums(spark: SparkSession, tmp_path: Path) -> None:
+    table = with_two_rows(spark, tmp_path)
+    table.rename_column("s", "text")
+    table.rename_column("st.inner", "deep")
+    (row,) = table.to_arrow(["text", "st"], "id = 1").to_pylist()
+    assert row == {"text": "x" * 40, "st": {"a": 3, "deep": {"x": "y"}}}
+    (found,) = table.to_spark(["text", "st"], "id = 1").collect()
+    assert (found.text, found.st.deep.x) == ("x" * 40, "y")
+
+
+def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    table = with_two_rows(spark, tmp_path)
+    files = table.scan().files()
+    schema = table.schema
+    assert sum(file.row_count for file in files) == 2
+    (full,) = [file for file in files if file.statistics_of(schema.column("id").id).minimum == 1]
+    for name in ("d", "big", "day", "t", "ts", "local", "raw", "c"):
+        statistics = full.statistics_of(schema.column(name).id)
+        assert statistics.minimum == statistics.maximum or name == "c"
+        assert statistics.minimum == {**ROW, "c": "ab "}[name]
+    text = full.statistics_of(schema.column("s").id)
+    assert (text.minimum, text.maximum) == ("x" * 32, "x" * 31 + "y")
+    assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").skipped]
+
+
+def test_not_a_number_is_found_though_a_footer_does_not_tell_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, g double")
+    table.append(spark.sql("select id, case id when 1 then double('NaN') else double(id) end as g from range(3)"))
+    (found,) = table.to_arrow(where="g > 5").to_pylist()
+    assert math.isnan(found["g"])
+    assert table.to_spark(where="g > 5").count() == 1
+    assert table.to_spark(where="g < 1").count() == table.to_arrow(where="g < 1").num_rows == 1
+
+
+def test_nothing_of_the_writer_stays_beside_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = with_two_rows(spark, tmp_path)
+    there = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "data" / table.id).rglob("*")}
+    assert there == {file.location for file in table.scan().files()}
+    with pytest.raises(InvalidInputError, match=r"column 'v' is varchar\(4\), and a text has 5 characters"):
+        table.append(spark.sql("select 3L as id, 'abcde' as v"))
+    with pytest.raises(InvalidInputError, match="column 'id' is not null, and 1 row"):
+        table.append(spark.sql("select cast(null as bigint) as id"))
+    after = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "data" / table.id).rglob("*")}
+    assert after == there
+
+
+def test_the_settings_of_a_session_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    name = "spark.sql.parquet.outputTimestampType"
+    spark.conf.set(name, "TIMESTAMP_MILLIS")
+    try:
+        table = with_two_rows(spark, tmp_path)
+        assert spark.conf.get(name) == "TIMESTAMP_MILLIS"
+    finally:
+        spark.conf.unset(name)
+    (path,) = [tmp_path / file.location for file in table.scan("id = 1").files()]
+    assert "us" in str(pq.read_schema(path).field("ts").type)
+
+
+def test_rows_are_sorted_and_divided_into_files_of_bounded_size(spark: SparkSession, tmp_path: Path) -> None:
+    from mangrove.spark.engine import SparkEngine
+    from mangrove.storage.opening import open_store
+    from mangrove.testing.effects import repeatable_effects
+
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint", sort_by=["id desc"])
+    engine = SparkEngine(open_store(tmp_path), repeatable_effects(open_store(tmp_path)).new_id, file_size_bytes=80)
+    write = engine.append(table.state(), spark.range(0, 25, 1, 1).selectExpr("(id * 7) % 25 as id"))
+    (planned,) = write.deltas
+    assert [file.row_count for file in planned.delta.manifest.entries] == [10, 10, 5]
+    first = pq.read_table(tmp_path / planned.delta.manifest.entries[0].location)
+    assert first.column("id").to_pylist() == list(range(24, 14, -1))
