@@ -78,7 +78,7 @@ def other_layout(layout: str) -> str:
 def place_at(store: Store, layout: str) -> Place:
     """Return how a lakehouse of a layout is made and opened on a store."""
 
-    def create(effects: Effects, settings: LakehouseSettings, changes: Changes) -> Kept:
+    def made(effects: Effects, settings: LakehouseSettings, changes: Changes) -> Kept:
         return cast(Kept, create_laid_out(effects, layout, settings, changes).metastore)
 
     def opened(effects: Effects) -> Kept | None:
@@ -87,7 +87,7 @@ def place_at(store: Store, layout: str) -> Place:
         except NotFoundError:
             return None
 
-    return Place(store, layout, layout.startswith("deltacat"), create, opened)
+    return Place(store, layout, layout.startswith("deltacat"), made, opened)
 
 
 def _chosen(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:

@@ -37,7 +37,7 @@ class Place:
     """The layout with its format revision, as it is asked for when a lakehouse is made."""
     ids_without_dots: bool
     """Whether the layout has no room for ids that hold a dot."""
-    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
+    make: Callable[[Effects, LakehouseSettings, Changes], Kept]
     open: Callable[[Effects], Kept | None]
     """Returns the lakehouse that is there, or None."""
 
@@ -101,7 +101,7 @@ class Retelling:
         changes = changes_of(self._source, step, self._carrying, _transaction_id(commit, uri))
         if self._made is None:
             assert changes.settings is not None, "the first version has its definition with it"
-            self._made = self._place.create(self._effects, changes.settings, changes)
+            self._made = self._place.make(self._effects, changes.settings, changes)
             self._newest = self._made.latest()
             return
         target = None if commit.rolled_back_from is None else target_of_rollback(self._source, self._versions, number)
