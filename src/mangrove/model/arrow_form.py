@@ -47,7 +47,9 @@ __all__ = ["schema_from_arrow", "schema_to_arrow", "type_to_arrow"]
 _FIELD_ID: Final = "PARQUET:field_id"
 _COMMENT: Final = "comment"
 _DEFAULT: Final = "mangrove.default"
+"""The default value of a column in the metadata of its Arrow field."""
 _TYPE: Final = "mangrove.type"
+"""The type of a column in the metadata of its Arrow field, where Arrow has no type of its own for it."""
 _SCHEMA_ID: Final = "mangrove.schema_id"
 _LAST_COLUMN_ID: Final = "mangrove.last_column_id"
 _OURS: Final = frozenset([_FIELD_ID, _COMMENT, _DEFAULT, _TYPE])

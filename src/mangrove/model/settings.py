@@ -23,15 +23,25 @@ class LakehouseSettings:
     """What is decided when a lakehouse is made; changing a size would mean writing every key anew."""
 
     name: str = ""
+    """What people call the lakehouse."""
     major_version: int = KNOWN_MAJOR_VERSION
+    """The major version of the format; a program that does not know it refuses the lakehouse."""
     order: int = 128
+    """How many keys a node of the tree holds at most."""
     namespace_name_max_size_bytes: int = 100
+    """How many bytes the name of a namespace may take."""
     table_name_max_size_bytes: int = 100
+    """How many bytes the name of a table or view may take."""
     file_path_max_size_bytes: int = 200
+    """How many bytes the path of a file, or a definition in its place, may take."""
     node_file_max_size_bytes: int = 1024 * 1024
+    """How large a node file may be, by an estimate from the sizes above."""
     properties: Mapping[str, str] = NO_PROPERTIES
+    """What people attached to the lakehouse, and the properties that are heeded."""
     maximum_version_age_millis: int = _SEVEN_DAYS_MILLIS
+    """The age at which a version may go."""
     minimum_versions_to_keep: int = 3
+    """How many of the newest versions stay, whatever their age."""
     maximum_version_age_millis_overrides: Mapping[int, int] = FrozenMapping[int, int]({})
     """The age at which a certain version may go, where it differs from the common one."""
     exported_snapshots: Mapping[str, str] = NO_PROPERTIES

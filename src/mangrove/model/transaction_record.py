@@ -12,6 +12,7 @@ from mangrove.model.properties import NO_PROPERTIES, Properties
 __all__ = ["TransactionRecord", "Wrote", "members_of", "members_property", "wrote"]
 
 _MEMBERS: Final = "mangrove.members"
+"""The property of a commit that lists, as JSON, the transactions that were committed together."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 TIME_LIMIT_PROPERTY: Final = "transaction.time-limit-millis"
+"""How long a transaction may take before its commit is refused: 3600000, an hour, unless set.
+
+A property of the lakehouse. Expiry and vacuum wait for more than twice as long.
+"""
 _HOUR_MILLIS: Final = 60 * 60 * 1000
 _COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
 """What the exclusive create takes at most, after the time was checked."""

@@ -26,6 +26,7 @@ _WINDOW_MILLIS: Final = 60 * 60 * 1000
 """How much longer than our newest version a transaction of DeltaCAT may have been on its way."""
 _ATTEMPTS_MAX: Final = 100
 _OVERRULED: Final = "deltacat.overruled"
+"""The property of an absorbing version that names the files of DeltaCAT's which do not count: ours were first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ from mangrove.model.settings import LakehouseSettings
 __all__ = ["NodeFiles", "Staged", "compression_of", "first_entries", "next_root", "stage"]
 
 _COMPRESSION = "tree.node-compression"
+"""How new node files are compressed: `none` (unless set), `lz4` or `zstd`. A property of the lakehouse."""
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
+"""Up to which length a definition is stored in the tree itself; unless set, as long as a path may be. 0: never.
+
+A property of the lakehouse; set it to 0 where other programs read the lakehouse too.
+"""
 
 
 def compression_of(settings: LakehouseSettings) -> str:
