@@ -1,5 +1,6 @@
 """What a transaction sees of its own writes, checked against plain dictionaries."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -195,3 +196,26 @@ def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None
     with pytest.raises(InvalidInputError, match="100"):
         create_namespace(workspace, NamespaceLocator("n" * 101), Namespace("n", "n" * 101))
     assert workspace.is_empty
+
+
+@given(before=st.lists(statements, max_size=8), after=st.lists(statements, max_size=8))
+def test_what_came_after_a_savepoint_is_as_if_it_had_never_been_once_that_is_restored(
+    before: list[tuple[str, ...]], after: list[tuple[str, ...]]
+) -> None:
+    effects = repeatable_effects(MemoryStore())
+    workspace = Workspace(made(effects).latest())
+
+    def attempt(statement: tuple[str, ...]) -> None:
+        with contextlib.suppress(NotFoundError, AlreadyExistsError):
+            apply(workspace, effects.new_id, statement)
+
+    for statement in before:
+        attempt(statement)
+    was, changes, savepoint = seen(workspace), workspace.changes("one"), workspace.savepoint()
+    for _ in range(2):
+        for statement in after:
+            attempt(statement)
+        workspace.restore(savepoint)
+        assert seen(workspace) == was
+        restored = workspace.changes("one")
+        assert (restored.puts, restored.deletes, restored.guards) == (changes.puts, changes.deletes, changes.guards)

@@ -31,6 +31,13 @@ class Staged:
         if self.puts.pop(locator, None) is not None:
             self._below[locator.kind, locator.parent].discard(locator)
 
+    def copied(self) -> "Staged":
+        """Return what was put and deleted so far; what comes later changes only one of the two."""
+        copy = Staged()
+        copy.puts, copy.deletes = dict(self.puts), set(self.deletes)
+        copy._below = {place: set(locators) for place, locators in self._below.items()}
+        return copy
+
     def below(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> list[tuple[Locator, Object]]:

@@ -7,6 +7,7 @@ renamed is still the old one to everybody else.
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import Changes, Difference, Parent, Scan, Snapshot
@@ -25,7 +26,7 @@ from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.staged import Staged, merged
 
-__all__ = ["Workspace"]
+__all__ = ["Savepoint", "Workspace"]
 
 
 class _Nowhere(enum.Enum):
@@ -35,6 +36,17 @@ class _Nowhere(enum.Enum):
 
 
 _NOWHERE = _Nowhere.NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a transaction had staged at one moment."""
+
+    staged: Staged
+    guards: frozenset[Locator | Scan]
+    settings: LakehouseSettings
+    origins: Mapping[str, str]
+    last_positions: Mapping[PartitionLocator, int]
 
 
 class Workspace:
@@ -57,6 +69,22 @@ class Workspace:
     def is_empty(self) -> bool:
         """Whether nothing was written."""
         return not (self.staged.puts or self.staged.deletes) and self.settings == self.snapshot.settings
+
+    def savepoint(self) -> Savepoint:
+        """Return what is staged now, so that it can be restored."""
+        guards = frozenset(self.guards)
+        return Savepoint(self.staged.copied(), guards, self.settings, dict(self.origins), dict(self._last_positions))
+
+    def restore(self, savepoint: Savepoint) -> None:
+        """Stage again what was staged then, and nothing else.
+
+        What was read since stays read: somebody has seen it and may have acted on it.
+        """
+        self.staged = savepoint.staged.copied()
+        self.guards = set(savepoint.guards)
+        self.settings = savepoint.settings
+        self.origins = dict(savepoint.origins)
+        self._last_positions = dict(savepoint.last_positions)
 
     def get(self, locator: Locator) -> Object | None:
         """Return the object as this transaction has it, or None."""
