@@ -11,7 +11,7 @@ from mangrove.layouts.deltacat.guard import Written
 from mangrove.layouts.deltacat.index import Mapped, Stored, read_mapped
 from mangrove.layouts.deltacat.keys import deleted_key, mapping_key
 from mangrove.layouts.deltacat.log import Operation
-from mangrove.layouts.deltacat.packed import Packed, pack
+from mangrove.layouts.deltacat.packed import Packed, checksum_of, pack
 from mangrove.layouts.deltacat.paths import OURS, NumberedFile
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.model.locators import Locator
@@ -73,13 +73,14 @@ class Draft:
         gone = None if current is not None else self.value_of(deleted_key(folder))
         number = current.number if current is not None else int(gone or 0)
         operation = DELETE if value is None else CREATE if current is None else UPDATE
-        stored = Stored(number + 1, operation, self.transaction)
+        data = pack(fields)
+        stored = Stored(number + 1, operation, self.transaction, checksum=checksum_of(data))
         if value is None:
             self.set(deleted_key(folder), str(stored.number))
         elif gone is not None:
             self.set(deleted_key(folder), None)
         path = self.path_of(stored.file(folder))
-        self._files[path] = pack(fields)
+        self._files[path] = data
         if value is not None:
             self._bodies[path] = Body(value, fields)
         return stored

@@ -7,6 +7,7 @@ from mangrove.betree.node import Node
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.bodies import Body, decode_body
 from mangrove.layouts.deltacat.index import Stored, decode_node
+from mangrove.layouts.deltacat.packed import checksum_of
 from mangrove.layouts.deltacat.revision import Revision
 from mangrove.model.locators import Kind
 from mangrove.storage.port import Store
@@ -69,6 +70,8 @@ class CatalogFiles:
         missing = [path for path, body in found.items() if body is None]
         for path, data in zip(missing, self._read(missing), strict=True):
             one = by_path[path]
+            if one.stored.checksum and one.stored.checksum != checksum_of(data):
+                raise FormatError(f"{path} is damaged: it does not match its checksum. Run `mangrove check`")
             body = decode_body(one.kind, data, one.folder, path)
             self.hold_body(path, body, len(data))
             found[path] = body

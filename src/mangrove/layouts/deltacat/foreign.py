@@ -15,7 +15,7 @@ from mangrove.layouts.deltacat.guard import ForeignTransaction, Guard, nothing_y
 from mangrove.layouts.deltacat.index import SHAPE
 from mangrove.layouts.deltacat.log_paths import FLAT_LOG, MINUTE_LOG, LoggedTransaction, logged_transaction
 from mangrove.layouts.deltacat.packed import unpack
-from mangrove.layouts.deltacat.paths import OURS, NumberedFile, numbered_file
+from mangrove.layouts.deltacat.paths import OURS, NumberedFile, is_numbered, numbered_file
 from mangrove.layouts.deltacat.replay import hold_names, replay
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
@@ -118,9 +118,12 @@ def _log_lines(files: CatalogFiles, places: Sequence[tuple[LoggedTransaction, st
 
 
 def numbered_files(store: Store) -> Iterator[tuple[str, NumberedFile]]:
-    """Yield the revisions and mappings that DeltaCAT knows, whether they count or not, with their paths."""
+    """Yield the revisions and mappings that DeltaCAT knows, whether they count or not, with their paths.
+
+    What others put into these folders is none of them, and nobody's business here.
+    """
     for entry in store.list("", delimiter=True):
         if isinstance(entry, Prefix) and entry.path not in _NOT_OBJECTS:
             for found in store.list(entry.path):
-                if isinstance(found, ObjectInfo):
+                if isinstance(found, ObjectInfo) and is_numbered(found.path):
                     yield found.path, numbered_file(found.path)

@@ -36,11 +36,14 @@ class Stored:
     transaction: str
     names: int = 0
     name: str = ""
+    checksum: str = ""
+    """That of the revision's file. It lies here because DeltaCAT reads the file; what DeltaCAT wrote has none."""
 
     @property
     def text(self) -> str:
         """The value in the index."""
-        return f"{self.number} {self.operation} {self.transaction} {self.names} {self.name}"
+        words = [str(self.number), self.operation, self.transaction, str(self.names), self.name]
+        return " ".join([*words, self.checksum] if self.checksum else words)
 
     def file(self, folder: str) -> NumberedFile:
         """Return the file of this revision of the object in `folder`."""
@@ -85,8 +88,8 @@ def read_named(text: str) -> Named:
 
 def read_stored(text: str) -> Stored:
     """Return the revision that a value of the index tells of."""
-    number, operation, transaction, names, name = _words(text, 5)
-    return Stored(int(number), operation, transaction, int(names), name)
+    number, operation, transaction, names, name, *checksum = _words(text, 5, 6)
+    return Stored(int(number), operation, transaction, int(names), name, *checksum)
 
 
 def read_mapped(text: str | None) -> Mapped:
@@ -130,8 +133,8 @@ def node_of(fields: Packed, path: str) -> Node:
         raise FormatError(f"{path} holds no node of the index ({error}): run `mangrove check`") from error
 
 
-def _words(text: str, count: int) -> list[str]:
+def _words(text: str, *counts: int) -> list[str]:
     words = text.split(" ")
-    if len(words) != count or not words[0].isdigit():
+    if len(words) not in counts or not words[0].isdigit():
         raise FormatError(f"the index holds {text!r}, which is damaged: run `mangrove check`")
     return words

@@ -8,7 +8,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from mangrove.errors import FormatError, InvalidInputError
 
-__all__ = ["Packed", "pack", "seal", "unpack", "unseal"]
+__all__ = ["Packed", "checksum_of", "pack", "seal", "unpack", "unseal"]
 
 Packed: TypeAlias = Mapping[str, Any]
 
@@ -33,6 +33,15 @@ def unpack(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise FormatError(f"{path} holds no map of fields: run `mangrove check`")
     return fields
+
+
+def checksum_of(data: bytes) -> str:
+    """Return the checksum of a file that has no room for its own.
+
+    >>> checksum_of(b"content")
+    'fec530a9'
+    """
+    return f"{zlib.crc32(data):08x}"
 
 
 def seal(fields: Packed) -> bytes:

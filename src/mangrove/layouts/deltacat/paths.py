@@ -26,6 +26,8 @@ __all__ = [
     "VERSION_FOLDER",
     "NumberedFile",
     "guard_path",
+    "is_guard",
+    "is_numbered",
     "node_path",
     "numbered_file",
     "shared_transaction_folder",
@@ -74,6 +76,11 @@ class NumberedFile:
         return NumberedFile(f"{object_folder}/{REVISION_FOLDER}", number, operation, transaction, _EXTENSION)
 
 
+def is_numbered(path: str) -> bool:
+    """Return whether a revision or a mapping can lie at `path`."""
+    return _NUMBERED.fullmatch(path) is not None
+
+
 def numbered_file(path: str) -> NumberedFile:
     """Return what the path of a revision or mapping file says, with or without the two folders of the fan-out."""
     match = _NUMBERED.fullmatch(path)
@@ -93,16 +100,21 @@ def guard_path(version: int) -> str:
     return f"{VERSION_FOLDER}{version:020}.{_EXTENSION}"
 
 
+def is_guard(path: str) -> bool:
+    """Return whether the guard of a version can lie at `path`."""
+    digits = path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}")
+    return digits.isascii() and digits.isdigit() and guard_path(int(digits)) == path
+
+
 def version_of(path: str) -> int:
     """Return the version whose guard lies at `path`.
 
     >>> version_of(guard_path(7))
     7
     """
-    digits = path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}")
-    if not (digits.isascii() and digits.isdigit()) or guard_path(int(digits)) != path:
+    if not is_guard(path):
         raise FormatError(f"{path!r} is not the path of a guard")
-    return int(digits)
+    return int(path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}"))
 
 
 def node_path(node_id: str) -> str:

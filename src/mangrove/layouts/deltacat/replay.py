@@ -129,18 +129,16 @@ def _values(
         yield object_key(folder), None if is_gone else replace(stored, names=names, name=name).text
     else:
         # Another program adds to what was dropped meanwhile, and says that it did so; nothing leads there.
-        is_gone = is_gone or not _is_there(base, folder.rpartition("/")[0], values)
+        is_gone = is_gone or _was_deleted(base, folder.rpartition("/")[0], values)
         yield key_of_below(below_of(kind, folder.split("/"))), None if is_gone else stored.text
     yield deleted_key(folder), str(file.number) if is_gone else None
     if is_gone:
         yield from _gone_below(base, folder)
 
 
-def _is_there(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> bool:
-    """Return whether the object in a folder is there after what the transaction did so far."""
-    parts = folder.split("/")
-    kind = _DEPTHS[len(parts)]
-    key = object_key(folder) if kind in _NAMED else key_of_below(below_of(kind, parts))
+def _was_deleted(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> bool:
+    """Return whether the object in a folder is gone after what the transaction did so far."""
+    key = deleted_key(folder)
     return (values[key] if key in values else base.value_of(key)) is not None
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.foreign import logged_transactions, numbered_files
 from mangrove.layouts.deltacat.paths import (
     NODE_FOLDER,
     SETTINGS_FOLDER,
     NumberedFile,
+    is_numbered,
     numbered_file,
     shared_transaction_folder,
     view_folder,
@@ -56,7 +56,8 @@ def _of_ours(store: Store) -> Iterator[tuple[str, NumberedFile]]:
     """Yield the revisions of what DeltaCAT does not know."""
     for folder in (SETTINGS_FOLDER, view_folder(""), shared_transaction_folder("")):
         for entry in store.list(folder):
-            yield entry.path, numbered_file(entry.path)
+            if is_numbered(entry.path):
+                yield entry.path, numbered_file(entry.path)
 
 
 def owns(path: str) -> bool:
@@ -64,10 +65,4 @@ def owns(path: str) -> bool:
 
     Guards go by expiry, the hint is written over, and the log is never garbage.
     """
-    if path.startswith(NODE_FOLDER):
-        return True
-    try:
-        numbered_file(path)
-    except FormatError:
-        return False
-    return True
+    return path.startswith(NODE_FOLDER) or is_numbered(path)

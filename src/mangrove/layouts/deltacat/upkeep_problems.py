@@ -10,13 +10,19 @@ from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
 from mangrove.layouts.deltacat.foreign import logged_transactions
 from mangrove.layouts.deltacat.index import SHAPE, read_named, read_stored
 from mangrove.layouts.deltacat.keys import folder_of, locator_of_below, object_key, range_of_kind
+from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.paths import guard_path, is_numbered
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.upkeep_differences import namespace_names
+from mangrove.layouts.deltacat.versions import read_kept
 from mangrove.metastore import Problem
 from mangrove.model.locators import Kind
+from mangrove.storage.port import ObjectInfo
 
 __all__ = ["problems"]
 
 _BODIES_AT_ONCE = 256
+_GUARDS_AT_ONCE = 128
 _NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
 
 
@@ -32,6 +38,8 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     except FormatError as error:
         yield Problem(path, str(error))
         return
+    yield from _history_problems(fresh)
+    yield from _strangers(fresh)
     logged = logged_transactions(files)
     for one in wanted:
         if one.stored.transaction not in logged:
@@ -39,6 +47,33 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     bodies = iter(wanted)
     while batch := list(islice(bodies, _BODIES_AT_ONCE)):
         yield from _body_problems(files, batch)
+
+
+def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield what is wrong with the log and the definition of each version up to this one."""
+    files = snapshot.files
+    for start in range(snapshot.guard.first, snapshot.version + 1, _GUARDS_AT_ONCE):
+        try:
+            guards = read_kept(files.store, range(start, min(start + _GUARDS_AT_ONCE, snapshot.version + 1)))
+        except FormatError as error:
+            yield Problem(guard_path(start), str(error))
+            continue
+        logs = files.store.read_many([guard.log_path for guard in guards])
+        for guard, log in zip(guards, logs, strict=True):
+            if guard.log is not None and log is not None and log != pack(guard.log):
+                yield Problem(guard.log_path, f"it is not what the guard of version {guard.version} says it is")
+            try:
+                _ = CatalogSnapshot(files, guard).settings
+            except FormatError as error:
+                yield Problem(guard.path, str(error))
+
+
+def _strangers(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield the files in the folders of namespaces that are none of the layout's: nobody reads or deletes them."""
+    for folder in namespace_names(snapshot):
+        for entry in snapshot.files.store.list(f"{folder}/"):
+            if isinstance(entry, ObjectInfo) and not is_numbered(entry.path):
+                yield Problem(entry.path, "it is no file of the catalog: move it out of the namespace's folder")
 
 
 def _wanted(snapshot: CatalogSnapshot) -> Iterator[Wanted]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from mangrove.layouts.deltacat.guard import Guard, decode_guard
-from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOLDER, guard_path, version_of
+from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOLDER, guard_path, is_guard, version_of
 from mangrove.metastore import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
@@ -82,14 +82,19 @@ def find_newest(store: Store) -> Guard | None:
 
 def taken_versions(store: Store) -> list[int]:
     """Return all versions whose names are taken, those that have expired too, oldest first, from a listing."""
-    entries = store.list(VERSION_FOLDER)
-    return [version_of(entry.path) for entry in entries if isinstance(entry, ObjectInfo)]
+    return [version_of(entry.path) for entry in _guards(store)]
 
 
 def written_since(store: Store, millis: int) -> list[int]:
     """Return the versions whose guards were written at that time or later by the store's clock, oldest first."""
-    entries = (entry for entry in store.list(VERSION_FOLDER) if isinstance(entry, ObjectInfo))
-    return [version_of(entry.path) for entry in entries if entry.modified_at_millis >= millis]
+    return [version_of(entry.path) for entry in _guards(store) if entry.modified_at_millis >= millis]
+
+
+def _guards(store: Store) -> Iterator[ObjectInfo]:
+    """Yield the files of versions; what else may lie there is nobody's business."""
+    for entry in store.list(VERSION_FOLDER):
+        if isinstance(entry, ObjectInfo) and is_guard(entry.path):
+            yield entry
 
 
 def _newest_after(store: Store, known: int) -> Guard | None:

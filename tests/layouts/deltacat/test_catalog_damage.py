@@ -1,0 +1,107 @@
+"""A flipped bit in any file of a catalog is noticed, and what others put between its files is left alone."""
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.paths import HINT_PATH
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.maintenance.check import check
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.vacuum import vacuum
+from mangrove.metastore import Changes, Problem
+from mangrove.model.locators import (
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Namespace, Partition, Stream, Table, TableVersion, View
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
+from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.metastore_contract import delta_at, put
+
+PARTITION = PartitionLocator("n", "t", 1, "s", "p")
+
+
+@pytest.fixture
+def effects() -> Effects:
+    return repeatable_effects(MemoryStore("memory://catalog/"))
+
+
+@pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "2"])
+def catalog(request: pytest.FixtureRequest, effects: Effects) -> CatalogMetastore:
+    revision: Revision = request.param
+    catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
+    put(
+        catalog,
+        catalog.latest(),
+        (NamespaceLocator("sales"), Namespace("n", "sales", {"owner": "ana"})),
+        (TableLocator("sales", "orders"), Table("t", "n", "orders")),
+        (ViewLocator("sales", "daily"), View("v", "daily", "select 1")),
+        (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
+        (StreamLocator("n", "t", 1, "s"), Stream("s")),
+        (PARTITION, Partition("p")),
+    )
+    for first in range(1, 240, 80):
+        deltas = [delta_at(PARTITION, position, note="some text of ours") for position in range(first, first + 80)]
+        put(catalog, catalog.latest(), *deltas)
+    put(catalog, catalog.latest(), settings=LakehouseSettings(name="renamed"))
+    return catalog
+
+
+def _problems(effects: Effects) -> list[Problem]:
+    try:
+        catalog = open_catalog(effects)
+        return list(check(Maintained(effects, catalog, catalog)))
+    except FormatError as error:
+        return [Problem("the newest version", str(error))]
+
+
+def test_a_flipped_bit_is_noticed_in_every_kind_of_file(catalog: CatalogMetastore, effects: Effects) -> None:
+    assert _problems(effects) == []
+    kinds: dict[str, list[str]] = {}
+    for entry in effects.store.list():
+        if isinstance(entry, ObjectInfo) and entry.size and entry.path != HINT_PATH:
+            first, depth = entry.path.split("/")[0], entry.path.count("/")
+            kind = "/".join(entry.path.split("/")[:2]) if first == "mangrove" else f"{first} {depth}"
+            kinds.setdefault(kind, []).append(entry.path)
+    assert len(kinds) >= 10
+    assert "mangrove/node" in kinds
+    for paths in kinds.values():
+        for path in (paths[0], paths[-1]):
+            intact = effects.store.read(path)
+            for place in {0, len(intact) // 2, len(intact) - 1}:
+                flipped = bytearray(intact)
+                flipped[place] ^= 1 << (place % 8)
+                effects.store.put(path, bytes(flipped))
+                assert _problems(effects), f"bit {place % 8} of byte {place} of {path}"
+            effects.store.put(path, intact)
+    assert _problems(effects) == []
+
+
+def test_a_damaged_body_is_refused_when_it_is_read(catalog: CatalogMetastore, effects: Effects) -> None:
+    (path,) = (entry.path for entry in effects.store.list("n/t/1/s/p/5/") if isinstance(entry, ObjectInfo))
+    effects.store.put(path, effects.store.read(path).replace(b"some text", b"same text"))
+    with pytest.raises(FormatError, match="checksum"):
+        open_catalog(effects).latest().get(delta_at(PARTITION, 5)[0])
+
+
+def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_names_them(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    strangers = ["n/t/notes.txt", "n/.DS_Store", "backup/a/b.csv", "mangrove/version/notes.txt", "mangrove/view/x.txt"]
+    for path in strangers:
+        effects.store.put(path, b"mine")
+    opened = open_catalog(effects)
+    lake = Maintained(effects, opened, opened)
+    assert vacuum(lake, alone=True).paths == ()
+    assert all(effects.store.exists(path) for path in strangers)
+    assert {problem.path for problem in _problems(effects)} == {"n/t/notes.txt", "n/.DS_Store"}
+    assert len(list(opened.objects(opened.latest(), Kind.DELTA))) == 240
