@@ -25,7 +25,7 @@ setup: $(READY) ## only the environment
 $(READY): requirements.lock pyproject.toml .ci/setup
 	@.ci/setup $(PYTHON) $(VENV)
 
-demo: $(READY) ## a first walk through a lakehouse
+demo: $(READY) ## the guided tour, in about two minutes
 	@$(BIN)/python examples/first_steps.py
 
 test: test-fast test-slow test-docs ## everything that runs as a test
@@ -50,8 +50,10 @@ format: $(READY) ## rewrite the code the way `check` wants it
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
-docs: $(READY) ## write the map of docs/ARCHITECTURE.md anew
+docs: $(READY) ## write the map and the reference anew, and build the site in .build/site
 	$(BIN)/python docs/map.py
+	$(BIN)/python docs/reference.py
+	$(BIN)/zensical build --strict
 
 bench: $(READY) ## every script of benchmarks/
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "── $$script"; $(BIN)/python $$script || exit 1; done

@@ -5,12 +5,14 @@
     ```sh         a script that must end well
     ```sql        statements that the page's lakehouse runs, one after another
     ```json, ```toml    must be readable
+    ```pyi        signatures, must be readable
     ```text       is no code
 
 All blocks of a page share one folder, one namespace and one shell environment, so
 a page is tried as a reader would follow it.
 """
 
+import ast
 import doctest
 import json
 import os
@@ -66,13 +68,14 @@ class Reader:
 
     def follow(self) -> int:
         """Run every block, and return how many were run."""
-        run: dict[str, Callable[[Block], None]] = {
+        run: dict[str, Callable[[Block], object]] = {
             "python": self._python,
             "console": self._console,
             "sh": self._script,
             "sql": self._statements,
             "json": lambda block: json.loads(block.code),
             "toml": _read_toml,
+            "pyi": lambda block: ast.parse(block.code),
             "text": lambda block: None,
         }
         blocks = blocks_of(self.page.read_text("utf-8"))

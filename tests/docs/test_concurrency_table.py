@@ -1,0 +1,94 @@
+"""The table of who meets whom says what happens, cell by cell."""
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mangrove
+from mangrove.lakehouse.transactions import LakeTransaction
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
+NUMBERS = itertools.count()
+Statement = Callable[[LakeTransaction], object]
+
+STATEMENTS: dict[str, dict[str, Statement]] = {
+    "rows by key": {
+        "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1}]),
+        "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
+        "delete": lambda txn: txn.table("s.t").delete([{"k": 2}]),
+    },
+    "by predicate": {
+        "delete": lambda txn: txn.table("s.t").delete("v = 3"),
+        "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4}], where="v = 4"),
+    },
+    "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9}])},
+    "compact": {"compact": lambda txn: txn.compact("s.t")},
+    "rename": {
+        "rename": lambda txn: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
+        "properties": lambda txn: txn.alter_table("s.t", {"writer": txn.id}),
+    },
+    "columns": {
+        "add": lambda txn: txn.table("s.t").add_column(f"c{txn.id[:8]}", "string"),
+        "rename": lambda txn: txn.table("s.t").rename_column("w", f"w{txn.id[:8]}"),
+        "drop column": lambda txn: txn.table("s.t").drop_column("w"),
+        "widen column": lambda txn: txn.table("s.t").widen("w", "bigint"),
+    },
+    "drop": {"drop": lambda txn: txn.drop_table("s.t")},
+}
+
+AGREEING = {"drop column", "widen column"}
+"""Two that do just this write exactly the same, which is no conflict."""
+
+
+def cells_of_the_page() -> dict[tuple[str, str], bool]:
+    """Return for each pair (first, second) whether the page says that the second may commit."""
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    return {
+        (first, second): said == "yes"
+        for second, cells in rows
+        for first, said in zip(STATEMENTS, cells.split(" | "), strict=True)
+    }
+
+
+def may_follow(layout: str, first: Statement, second: Statement) -> bool:
+    """Return whether `second` commits after `first`, where both began on one version."""
+    lake = mangrove.create(f"memory://meeting-{next(NUMBERS)}", layout=layout)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", schema="k bigint not null, v bigint, w int", keys=["k"])
+    for start in (0, 2, 4):
+        table.append([{"k": start + more, "v": start + more, "w": 0} for more in range(2)])
+    one, two = lake.transaction(), lake.transaction()
+    first(one)
+    second(two)
+    one.commit()
+    try:
+        two.commit()
+    except mangrove.ConflictError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+@pytest.mark.parametrize("first", STATEMENTS)
+def test_each_cell_says_whether_the_second_may_commit(layout: str, first: str) -> None:
+    said = cells_of_the_page()
+    for second in STATEMENTS:
+        pairs = itertools.product(STATEMENTS[first].items(), STATEMENTS[second].items())
+        found = {
+            f"{one} then {two}": may_follow(layout, before, after)
+            for (one, before), (two, after) in pairs
+            if one != two or one not in AGREEING
+        }
+        assert set(found.values()) == {said[first, second]}, f"{first} then {second}: {found}"
+
+
+def test_the_page_has_a_cell_for_every_pair() -> None:
+    assert set(cells_of_the_page()) == set(itertools.product(STATEMENTS, STATEMENTS))
+
+
+@pytest.mark.parametrize("name", sorted(AGREEING))
+def test_two_that_change_a_column_in_the_same_way_agree(name: str) -> None:
+    assert may_follow("tree", STATEMENTS["columns"][name], STATEMENTS["columns"][name])
