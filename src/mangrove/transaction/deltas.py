@@ -17,7 +17,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.manifests import canonical_values
-from mangrove.model.objects import Delta, DeltaType, Partition, Stream, Table, TableType, TableVersion
+from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, Table, TableType, TableVersion
 from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, fits_type
@@ -80,15 +80,18 @@ def open_table(reading: Reading, locator: TableLocator) -> OpenTable:
     stream = reading.get(stream_locator)
     if not isinstance(stream, Stream):
         raise FormatError(f"{locator} lacks its stream {version.latest_stream_id}: run `mangrove check`")
+    if stream.state is StreamState.STAGED:
+        raise InvalidInputError(f"{locator} has rows that DeltaCAT staged and never committed: commit them there first")
     return OpenTable(locator, table, version_locator, version, stream_locator, stream)
 
 
 def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
-    """Yield the partitions of the table's stream."""
+    """Yield the partitions of the table's stream, without those that DeltaCAT staged or has replaced."""
     for locator, value in reading.children(Kind.PARTITION, opened.stream_locator):
         assert isinstance(locator, PartitionLocator)
         assert isinstance(value, Partition)
-        yield locator, value
+        if value.state is StreamState.COMMITTED:
+            yield locator, value
 
 
 def deltas_of(
