@@ -21,6 +21,7 @@ from mangrove.model.locators import (
     TableIdentity,
     TableVersionLocator,
 )
+from mangrove.model.names import check_text
 from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
@@ -102,6 +103,8 @@ class Changes:
     def __post_init__(self) -> None:
         if not self.transaction_id:
             raise InvalidInputError("a transaction needs an id")
+        check_text(self.message, "the message of a transaction")
+        check_text(self.author, "the author of a transaction")
         both = self.deletes & self.puts.keys()
         if both:
             raise InvalidInputError(f"{min(both)} is both written and deleted in one transaction")

@@ -258,7 +258,7 @@ BAD: dict[str, Callable[[Lakehouse], object]] = {
     "a schema that is none": lambda lake: lake.create_table("sales.x", 7),
     "a schema that does not parse": lambda lake: lake.create_table("sales.x", "id bigintt"),
     "a key that is no column": lambda lake: lake.create_table("sales.x", "id int", keys=["no"]),
-    "keys as text": lambda lake: lake.create_table("sales.x", "id int", keys="id"),
+    "keys as one text that is no column": lambda lake: lake.create_table("sales.x", "id int", keys="id,more"),
     "a partition that is no column": lambda lake: lake.create_table("sales.x", "id int", partition_by=["days(no)"]),
     "a transform that does not fit": lambda lake: lake.create_table("sales.x", "id int", partition_by=["days(id)"]),
     "a managed table elsewhere": lambda lake: lake.create_table("sales.x", "id int", location="s3://b/x"),

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.new_tables import new_table
 from mangrove.lakehouse.row_engines import Engines
@@ -62,8 +63,8 @@ class Catalog(ABC):
     ) -> Iterator[LakeNamespace]:
         """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
         following = None if after is None else NamespaceLocator(after)
-        found = self.reading().children(Kind.NAMESPACE, None, prefix=prefix, after=following)
-        for locator, value in islice(found, _checked_limit(limit)):
+        found = self.reading().children(Kind.NAMESPACE, None, prefix=checked_prefix(prefix), after=following)
+        for locator, value in islice(found, checked_limit(limit)):
             assert isinstance(locator, NamespaceLocator)
             assert isinstance(value, Namespace)
             yield LakeNamespace(self, locator, value)
@@ -103,7 +104,7 @@ class Catalog(ABC):
         description: str | None = None,
     ) -> LakeNamespace:
         """Put or remove properties of a namespace, or describe it anew."""
-        locator, gone = _namespace(name), tuple(remove)
+        locator, gone = _namespace(name), checked_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeNamespace:
             workspace = transaction.workspace
@@ -146,8 +147,8 @@ class Catalog(ABC):
         reading, parent = self.reading(), _namespace(namespace)
         found_namespace(reading, parent)
         following = None if after is None else TableLocator(parent.name, after)
-        found = reading.children(Kind.TABLE, parent, prefix=prefix, after=following)
-        for locator, value in islice(found, _checked_limit(limit)):
+        found = reading.children(Kind.TABLE, parent, prefix=checked_prefix(prefix), after=following)
+        for locator, value in islice(found, checked_limit(limit)):
             assert isinstance(locator, TableLocator)
             assert isinstance(value, Table)
             yield LakeTable(self, locator, value)
@@ -180,7 +181,9 @@ class Catalog(ABC):
         """
         locator = parsed_table(name)
         asked = partial(
-            new_table, locator, schema=schema, keys=keys, partition_by=partition_by, sort_by=sort_by,
+            new_table, locator, schema=schema, keys=checked_texts(keys, "the keys"),
+            partition_by=checked_texts(partition_by, "the partition fields"),
+            sort_by=checked_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
             properties=properties, description=description,
         )  # fmt: skip
@@ -205,7 +208,7 @@ class Catalog(ABC):
         description: str | None = None,
     ) -> LakeTable:
         """Put or remove properties of a table, or describe it anew."""
-        locator, gone = parsed_table(name), tuple(remove)
+        locator, gone = parsed_table(name), checked_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeTable:
             workspace = transaction.workspace
@@ -252,8 +255,8 @@ class Catalog(ABC):
         reading, parent = self.reading(), _namespace(namespace)
         found_namespace(reading, parent)
         following = None if after is None else ViewLocator(parent.name, after)
-        found = reading.children(Kind.VIEW, parent, prefix=prefix, after=following)
-        for locator, value in islice(found, _checked_limit(limit)):
+        found = reading.children(Kind.VIEW, parent, prefix=checked_prefix(prefix), after=following)
+        for locator, value in islice(found, checked_limit(limit)):
             assert isinstance(locator, ViewLocator)
             assert isinstance(value, View)
             yield LakeView(self, locator, value)
@@ -276,7 +279,8 @@ class Catalog(ABC):
     ) -> LakeView:
         """Make a view, or with `or_replace` put it in the place of another view; `reads` are what its query reads."""
         locator = _view(name)
-        value = View(self.new_id(), locator.name, sql, dialect, None, tuple(reads), properties, description)
+        read = checked_texts(reads, "what a view reads")
+        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
 
         def statement(transaction: Transaction) -> LakeView:
             views.create_view(transaction.workspace, locator, value, or_replace=or_replace)
@@ -293,7 +297,7 @@ class Catalog(ABC):
         description: str | None = None,
     ) -> LakeView:
         """Put or remove properties of a view, or describe it anew."""
-        locator, gone = _view(name), tuple(remove)
+        locator, gone = _view(name), checked_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeView:
             views.alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
@@ -340,9 +344,3 @@ def parsed_table(name: str | TableLocator) -> TableLocator:
 
 def _view(name: str | ViewLocator) -> ViewLocator:
     return name if isinstance(name, ViewLocator) else parse_view_name(name)
-
-
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and limit < 0:
-        raise InvalidInputError(f"a list of {limit} entries was asked for: a limit is a number from 0")
-    return limit

@@ -10,9 +10,9 @@ from typing import Final, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.arguments import checked_count, checked_limit, checked_texts
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.converting import ConvertOptions, convert_lake, other_layout
-from mangrove.lakehouse.converting import convert_lake, other_layout
 from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
@@ -23,8 +23,6 @@ from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
-from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History
-from mangrove.maintenance.copying import copy_files
 from mangrove.maintenance.convert import ConvertReport
 from mangrove.maintenance.expiry import ExpiryReport, expire
 from mangrove.maintenance.export import ExportMode, ExportReport, drop_export, export
@@ -71,7 +69,6 @@ class Lakehouse(Catalog):
         self._shared = SharedTransactions(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
-        self._engines_on = engines
         self._engines_on = engines
         self.engines = None if engines is None else engines(effects)
 
@@ -150,8 +147,9 @@ class Lakehouse(Catalog):
         `work` may run several times, each time on a newer version, so it should do
         nothing outside its transaction.
         """
-        if attempts < 1:
-            raise InvalidInputError(f"{attempts} attempts were asked for: give at least one")
+        checked_count(attempts, "the number of attempts", 1)
+        if not callable(work):
+            raise InvalidInputError(f"{work!r} cannot be run in a transaction: give a function that takes one")
         for attempt in range(attempts):
             transaction = self.transaction(isolation, message=message, author=author, properties=properties)
             try:
@@ -241,9 +239,9 @@ class Lakehouse(Catalog):
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryLine]:
         """Yield the versions that are kept, newest first: those before a version, so many."""
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"{limit} lines of history were asked for: a limit is a number from 0")
-        return (line_of(commit) for commit in islice(self.metastore.history(before=before), limit))
+        wanted = checked_limit(limit)
+        following = None if before is None else checked_count(before, "a version")
+        return (line_of(commit) for commit in islice(self.metastore.history(before=following), wanted))
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return what changed between two moments; without the second, until now."""
@@ -265,8 +263,7 @@ class Lakehouse(Catalog):
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Take back what one version changed, if nothing later touched the same; return the version that does so."""
-        if version < 1:
-            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
+        checked_count(version, "the version to undo", 1)
         text = message or f"undo version {version}"
         return self._repeated(lambda: self._undone(version, text, author))
 
@@ -323,6 +320,9 @@ class Lakehouse(Catalog):
         """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name."""
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
+        tables = checked_texts(tables, "the tables to copy")
+        if version is not None:
+            checked_count(version, "the version to copy")
         store = open_store(destination, storage_options)
         return export(
             self.maintained(), store, name, version=version, mode=ExportMode(mode), tables=tables, watch=watch
@@ -335,30 +335,6 @@ class Lakehouse(Catalog):
     def drop_export(self, name: str) -> Export:
         """Forget an export's name, so that its version may expire; the copy stays."""
         return drop_export(self.maintained(), name)
-
-    def convert(
-        self,
-        destination: str | os.PathLike[str],
-        layout: str | None = None,
-        *,
-        history: History | str = History.ALL,
-        data: DataMode | str = DataMode.COPY,
-        storage_options: Mapping[str, str] | None = None,
-        copier: CopyFiles = copy_files,
-        watch: Watch = unwatched,
-    ) -> ConvertReport:
-        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
-        return convert_lake(
-            self.maintained(),
-            destination,
-            layout or other_layout(self.layout),
-            history=history,
-            data=data,
-            storage_options=storage_options,
-            copier=copier,
-            engines=self._engines_on,
-            watch=watch,
-        )
 
     def convert(
         self, destination: str | os.PathLike[str], layout: str | None = None, **options: Unpack[ConvertOptions]
@@ -396,6 +372,8 @@ class Lakehouse(Catalog):
 
         Data files are read from end to end and their rows counted.
         """
+        if sample is not None:
+            checked_count(sample, "the number of versions to look at", 1)
         count_rows = None if self.engines is None else self.engines.local().count_rows
         return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 

@@ -10,8 +10,10 @@ from mangrove.errors import InvalidInputError
 __all__ = ["Moment", "NamedMoment", "TimeMoment", "VersionMoment", "millis_of_duration", "parse_moment"]
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION: Final = re.compile(r"\s*([0-9]+)\s*(ms|s|m|h|d|w)\s*")
+_DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*(ms|s|m|h|d|w)\s*")
+_DURATION_MILLIS_MAX: Final = 1000 * 366 * _UNITS["d"]
 _STARTS_LIKE_A_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}")
+_DIGITS_MAX: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,12 +52,12 @@ def parse_moment(where: int | str | datetime) -> Moment:
     if isinstance(where, bool) or not isinstance(where, int | str | datetime):
         raise InvalidInputError(f"{where!r} is no point in history: give a version, a time or the name of an export")
     if isinstance(where, int):
-        return VersionMoment(where)
+        return VersionMoment(_version(where))
     if isinstance(where, datetime):
         return TimeMoment(_millis(where))
     text = where.strip()
     if text.isascii() and text.isdecimal():
-        return VersionMoment(int(text))
+        return VersionMoment(_version(int(text[:_DIGITS_MAX])))
     if not _STARTS_LIKE_A_DATE.match(text):
         return NamedMoment(text)
     try:
@@ -75,15 +77,22 @@ def millis_of_duration(duration: str | timedelta) -> int:
     if isinstance(duration, timedelta):
         millis = duration // timedelta(milliseconds=1)
     else:
-        match = _DURATION.fullmatch(duration)
+        match = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
         if match is None:
             raise InvalidInputError(
                 f"{duration!r} is no duration: write a number and one of {', '.join(_UNITS)}, as in 6h"
             )
         millis = int(match[1]) * _UNITS[match[2]]
-    if millis <= 0:
-        raise InvalidInputError(f"a duration of {duration!r} is over at once: give a longer one")
+    if not 0 < millis <= _DURATION_MILLIS_MAX:
+        length = "over at once: give a longer one" if millis <= 0 else "over a thousand years: give a shorter one"
+        raise InvalidInputError(f"a duration of {duration!r} is {length}")
     return millis
+
+
+def _version(number: int) -> int:
+    if number >= 10 ** (_DIGITS_MAX - 1):
+        raise InvalidInputError("a version of so many digits was asked for: see the history for what is there")
+    return number
 
 
 def _millis(moment: datetime) -> int:

@@ -110,8 +110,6 @@ def _with_keys(
     schema: Schema | None, keys: Sequence[str], locator: TableLocator
 ) -> tuple[Schema | None, tuple[int, ...]]:
     """Return the ids of the key columns, and the schema in which they are NOT NULL: null equals nothing."""
-    if isinstance(keys, str):
-        raise InvalidInputError(f"the keys of {locator} are {keys!r}: give a list of column names")
     if not keys:
         return schema, ()
     if schema is None:

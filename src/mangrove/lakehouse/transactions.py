@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.arguments import checked_texts
 from mangrove.lakehouse.catalog import Catalog, parsed_table
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.row_engines import Engines
@@ -110,7 +111,9 @@ class LakeTransaction(Catalog):
             raise InvalidInputError(
                 f"{min(fixed)} of a lakehouse cannot be changed: these can, {', '.join(sorted(_CHANGEABLE))}"
             )
-        properties = with_properties(workspace.settings.properties, put, remove)
+        properties = with_properties(
+            workspace.settings.properties, put, checked_texts(remove, "the properties to remove")
+        )
         altered = replace(workspace.settings, properties=properties, **changed)  # type: ignore[arg-type]
         time_limit_millis(altered)
         workspace.settings = altered

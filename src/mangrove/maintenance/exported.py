@@ -66,7 +66,7 @@ def export_versions(settings: LakehouseSettings) -> list[int]:
 def export_named(settings: LakehouseSettings, name: str) -> Export:
     """Return the export with that name: this is what a name means in time travel."""
     recorded: Mapping[str, str] = settings.exported_snapshots
-    if name not in recorded:
+    if not isinstance(name, str) or name not in recorded:
         known = f"there are {', '.join(recorded)}" if recorded else "there are none"
         raise NotFoundError(f"no export is called {name!r}: {known}")
     return _export(name, recorded[name])

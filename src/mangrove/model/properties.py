@@ -46,6 +46,8 @@ class Properties(FrozenMapping[str, str]):
     __slots__ = ()
 
     def __init__(self, entries: Mapping[str, str]) -> None:
+        if not isinstance(entries, Mapping):
+            raise InvalidInputError(f"properties were given as {entries!r}: give a mapping from text to text")
         for key, value in entries.items():
             if not isinstance(key, str) or not key:
                 raise InvalidInputError(f"a property has the key {key!r}: a key is text of at least one character")

@@ -17,6 +17,12 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
 
     `options` are for clouds only: see `mangrove.storage.cloud_client`.
     """
+    if options is not None and (
+        not isinstance(options, Mapping)
+        or not all(isinstance(text, str) for entry in options.items() for text in entry)
+    ):
+        # What they are is not said: there may be secrets among them.
+        raise InvalidInputError("the options of a store are no mapping from text to text: give one")
     root = parse_root(location)
     if root.scheme in {"file", "memory"}:
         if options:

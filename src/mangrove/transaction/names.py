@@ -10,6 +10,7 @@ from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator, ViewLocator
 from mangrove.model.names import joined_name
 from mangrove.model.objects import Namespace, Table, View
+from mangrove.model.properties import Properties
 from mangrove.transaction.workspace import Workspace
 
 __all__ = ["Reading", "check_free", "found_namespace", "found_table", "found_view", "table_names", "with_properties"]
@@ -94,7 +95,7 @@ def with_properties(properties: Mapping[str, str], put: Mapping[str, str], remov
         raise NotFoundError(
             f"there is no property {min(missing)!r} to remove: there are {', '.join(sorted(properties)) or 'none'}"
         )
-    return {key: value for key, value in properties.items() if key not in gone} | dict(put)
+    return {key: value for key, value in properties.items() if key not in gone} | dict(Properties(put))
 
 
 def _similar(reading: Reading, locator: Locator) -> str:

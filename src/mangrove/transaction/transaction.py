@@ -8,6 +8,7 @@ from typing import Protocol
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Committed, Isolation, Snapshot
 from mangrove.model.locators import TableIdentity
+from mangrove.model.names import check_text
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.time_limit import check_time, time_limit_millis
 from mangrove.transaction.workspace import Workspace
@@ -49,6 +50,8 @@ class Transaction:
         limit_millis: int | None = None,
         workspace: Workspace | None = None,
     ) -> None:
+        check_text(message, "the message of a transaction")
+        check_text(author, "the author of a transaction")
         self.id = transaction_id
         self.isolation = isolation
         self.message = message

@@ -1,0 +1,48 @@
+"""Checking what people hand in, before anything is read or written."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import check_text
+
+__all__ = ["checked_count", "checked_limit", "checked_prefix", "checked_texts"]
+
+_COUNT_MAX: Final = 2**62
+
+
+def checked_count(given: object, what: str, least: int = 0) -> int:
+    """Return a whole number that counts something or names a version."""
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
+        raise InvalidInputError(f"{what} was given as {given!r}: it is a whole number from {least}")
+    return given
+
+
+def checked_limit(given: object) -> int | None:
+    """Return how many entries of a list are wanted; None is all."""
+    return None if given is None else checked_count(given, "the limit of a list")
+
+
+def checked_prefix(given: object) -> str:
+    """Return with what names shall begin."""
+    return _checked_text(given, "the beginning of a name")
+
+
+def checked_texts(given: object, what: str) -> tuple[str, ...]:
+    """Return a list of texts; one text by itself is a list of one.
+
+    >>> checked_texts("id", "the keys"), checked_texts(["a", "b"], "the keys")
+    (('id',), ('a', 'b'))
+    """
+    if isinstance(given, str):
+        return (_checked_text(given, what),)
+    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
+        raise InvalidInputError(f"{what} were given as {given!r}: give a list of texts")
+    return tuple(_checked_text(one, what) for one in given)
+
+
+def _checked_text(given: object, what: str) -> str:
+    if not isinstance(given, str):
+        raise InvalidInputError(f"{given!r} was given for {what}: give text")
+    check_text(given, what)
+    return given
