@@ -19,7 +19,7 @@ from mangrove.tables.predicate_text import parse_predicate
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
 from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.table_model import TableModel, with_write
+from mangrove.testing.table_model import TableModel, truth, with_write
 
 SCHEMA = "id bigint not null, day date not null, name string, weight double, place struct<city: string, at: int>"
 Row = dict[str, Any]
@@ -127,9 +127,11 @@ class History(RuleBasedStateMachine):
 
     @rule(rows=st.lists(ROW, max_size=3), where=st.none() | WHERE)
     def overwrite(self, rows: list[Row], where: str | None) -> None:
-        chosen = self.one_for_each_key(rows) if self.design.keys and where else rows
+        predicate = None if where is None else parse_predicate(where, self.model.schema)
+        inside = [row for row in rows if predicate is None or truth(predicate, row, self.model.schema) is True]
+        chosen = self.one_for_each_key(inside) if self.design.keys and where else inside
         self.commit(self.engine.overwrite(self.state, chosen, where))
-        self.model.overwrite(chosen, None if where is None else parse_predicate(where, self.model.schema))
+        self.model.overwrite(chosen, predicate)
 
     @rule(first=st.lists(ROW, max_size=4), second=st.lists(ROW, max_size=4))
     def two_writers_at_once(self, first: list[Row], second: list[Row]) -> None:

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from mangrove.errors import FormatError, InvalidInputError
-from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind, Manifest
+from mangrove.errors import InvalidInputError
+from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.schemes import PartitionScheme, parse_partition_scheme
 from mangrove.model.sql_text import parse_schema
 from mangrove.model.types import Column, Varchar
-from mangrove.tables.live_files import live_files
 from mangrove.tables.predicate_text import parse_predicate
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import Log, TableState, keys_decide_partition
-from mangrove.tables.writing import appended, compacted, deleted, overwritten, rewritten, upserted
+from mangrove.tables.writing import appended, compacted, deleted, overwritten, position_deleted, rewritten, upserted
 
 SCHEMA = parse_schema("id bigint not null, name string, day date")
 
@@ -142,11 +141,18 @@ def test_keys_of_one_log_hide_nothing_in_another() -> None:
     assert hidden(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
 
 
-def test_deletes_by_position_are_refused_and_not_overlooked() -> None:
-    by_position = DataFile("data/p", 1, 1, kind=FileKind.POSITION_DELETES)
-    delta = Delta(DeltaType.POSITION_DELETE, Manifest((by_position,)), position=1)
-    with pytest.raises(FormatError, match="data/p deletes rows by their position"):
-        live_files([delta])
+def test_rows_are_hidden_by_number_in_the_file_that_is_meant_and_by_all_where_none_is_named() -> None:
+    of_one = DataFile("data/p", 1, 1, kind=FileKind.POSITION_DELETES, applies_to="data/a")
+    of_any = DataFile("data/q", 1, 1, kind=FileKind.POSITION_DELETES)
+    deltas = (appended([file("a")]), appended([file("b")]), position_deleted([of_one, of_any], [file("c")]))
+    plan = plan_scan(TableState("s.t", "id", TableVersion(1, SCHEMA), logs=(log_of(*deltas),)))
+    assert {scan.file.location: scan.position_deletes for scan in plan.scans} == {
+        "data/a": (of_one, of_any),
+        "data/b": (of_any,),
+        "data/c": (of_any,),
+    }
+    assert not any(scan.is_whole for scan in plan.scans)
+    assert {one.location for one in plan.files()} == {"data/a", "data/b", "data/c", "data/p", "data/q"}
 
 
 @pytest.mark.parametrize("positions", [[2, 1], [1, 1], [None]])

@@ -26,7 +26,8 @@ def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = Tr
     if with_logs:
         for way, partition in partitions_of(reading, opened):
             logs.append(Log(partition.values, tuple(delta for _, delta in deltas_of(reading, way))))
-    return TableState(str(locator), opened.table.id, opened.version, opened.partition_scheme, tuple(logs))
+    table = opened.table
+    return TableState(str(locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties)
 
 
 def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:

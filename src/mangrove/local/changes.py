@@ -69,7 +69,8 @@ def _surplus(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[d
 
 
 def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
-    return scan.file.location, tuple(key_file.file.location for key_file in scan.hidden_by)
+    hiding = [key_file.file.location for key_file in scan.hidden_by]
+    return scan.file.location, (*hiding, *(file.location for file in scan.position_deletes))
 
 
 def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPlan:

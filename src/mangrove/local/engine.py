@@ -5,7 +5,7 @@ transaction adds it; what was written for one that is never committed is left to
 vacuum.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from mangrove.local.compacting import compacted_log
 from mangrove.local.conforming import by_name, check_fit, conformed
 from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
+from mangrove.local.merging import merged
 from mangrove.local.parquet import count_rows
-from mangrove.local.replacing import replaced
+from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
 from mangrove.local.scanning import chosen_columns, count_visible, scanned
 from mangrove.model.manifests import DataFile
@@ -24,7 +25,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.predicate_text import bound_predicate
-from mangrove.tables.predicates import Constant, Predicate
+from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
@@ -83,8 +84,7 @@ class LocalEngine:
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a predicate means, or those with the keys of a frame."""
         if isinstance(what, str | Predicate):
-            predicate = bound_predicate(what, state.schema) or Constant(holds=True)
-            return replaced(self._files, state, predicate, None)
+            return replaced(self._files, state, condition_of(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
         found = arrow_table(what, only_keys)
@@ -99,11 +99,11 @@ class LocalEngine:
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
         """Put rows in the place of all, or of those that `where` means."""
         checked = _checked(state, rows)
-        predicate = bound_predicate(where, state.schema)
-        if predicate is not None:
+        if where is not None:
+            condition = condition_of(where, state.schema)
             if state.version.keys:
                 check_distinct(state.name, checked, state.checked_keys("an overwrite of some rows"))
-            return replaced(self._files, state, predicate, checked)
+            return replaced(self._files, state, condition, checked)
         by_log = placed(state, self._files.write(state, checked))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._files.store, state))

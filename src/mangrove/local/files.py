@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from mangrove.local.grouping import in_sort_order, partitioned
 from mangrove.local.parquet import encoded
+from mangrove.local.positions import position_rows
 from mangrove.local.statistics import statistics_of
-from mangrove.model.manifests import DataFile
+from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.table_state import TableState
@@ -39,6 +41,13 @@ class FileWriter:
         for values, part in partitioned(keys, state.log_scheme, state.schema):
             for file in self._files(state, part):
                 yield values, file
+
+    def write_positions(self, state: TableState, location: str, positions: Any) -> DataFile:
+        """Write the numbers of the rows of one file that are to be hidden."""
+        data = encoded(position_rows(location, positions))
+        path = data_file_path(state.table_id, self.new_id())
+        self.store.put(path, data)
+        return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
 
     def _files(self, state: TableState, rows: pa.Table) -> Iterator[DataFile]:
         first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]

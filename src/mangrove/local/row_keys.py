@@ -9,7 +9,15 @@ import pyarrow.compute as pc
 from mangrove.errors import InvalidInputError
 from mangrove.model.types import Column
 
-__all__ = ["check_distinct", "distinct", "newest_hiding", "visible_rows", "with_keys_in", "without_keys_in"]
+__all__ = [
+    "check_distinct",
+    "distinct",
+    "keys_mask",
+    "newest_hiding",
+    "visible_rows",
+    "with_keys_in",
+    "without_keys_in",
+]
 
 _EXAMPLES_MAX: Final = 3
 
@@ -32,6 +40,15 @@ def distinct(rows: pa.Table, keys: Sequence[Column]) -> pa.Table:
     names = [column.name for column in keys]
     found = _keyed(rows, names).group_by(_places(names)).aggregate([])
     return found.rename_columns(names).cast(rows.select(names).schema)
+
+
+def keys_mask(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> Any:
+    """Return for each row whether its keys occur in `wanted`."""
+    names = [column.name for column in keys]
+    beside = _keyed(wanted, names).cast(_keyed(rows, names).schema)
+    found = _numbered(_keyed(rows, names)).join(beside, _places(names), join_type="left semi").column("row")
+    numbers = pa.array(range(rows.num_rows), pa.int64())
+    return pc.is_in(numbers, found.combine_chunks())
 
 
 def with_keys_in(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> pa.Table:

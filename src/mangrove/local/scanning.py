@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.masks import meant_rows
 from mangrove.local.parquet import read_columns
+from mangrove.local.positions import deleted_positions
 from mangrove.local.row_keys import newest_hiding, visible_rows
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.schema import Schema
@@ -20,7 +22,10 @@ from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["chosen_columns", "count_visible", "scanned", "scanned_parts"]
+__all__ = ["ROW", "chosen_columns", "count_visible", "scanned", "scanned_parts"]
+
+ROW: Final = "mangrove row"
+"""The column that numbers the rows of a file from 0; with a space, so that no column of ours meets it by accident."""
 
 _READERS_MAX: Final = 8
 """How many files are read at once: enough to hide a store's latency, few enough to fit into memory."""
@@ -50,15 +55,15 @@ def scanned(
 def count_visible(store: Store, state: TableState) -> int:
     """Return how many rows a table has; only keys are read, and only where they can hide rows."""
     plan = plan_scan(state)
-    touched = replace(plan, scans=tuple(scan for scan in plan.scans if scan.hidden_by))
-    free = sum(scan.file.row_count for scan in plan.scans if not scan.hidden_by)
+    touched = replace(plan, scans=tuple(scan for scan in plan.scans if not scan.is_whole))
+    free = sum(scan.file.row_count for scan in plan.scans if scan.is_whole)
     return free + sum(part.num_rows for _, part in scanned_parts(store, state, touched, ()))
 
 
 def scanned_parts(
     store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
 ) -> list[tuple[FileScan, pa.Table]]:
-    """Return the rows of each file that are visible and meant, with at least these columns.
+    """Return the rows of each file that are visible and meant, with at least these columns, and numbered.
 
     A predicate is applied before keys are compared: both only leave rows out, and
     the fewer there are the less is compared.
@@ -69,13 +74,19 @@ def scanned_parts(
     def visible(scan: FileScan) -> tuple[FileScan, pa.Table]:
         key_ids = dict.fromkeys(key_id for key_file in scan.hidden_by for key_id in key_file.key_ids)
         needed = dict.fromkeys([*asked, *(state.schema.column_with_id(key_id) for key_id in key_ids)])
-        rows = read_columns(store, scan.file, tuple(needed))
+        rows = _numbered(read_columns(store, scan.file, tuple(needed)))
+        if scan.position_deletes:
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(ROW), deleted_positions(store, scan))))
         if predicate is not None:
             rows = rows.filter(meant_rows(rows, predicate, state.schema))
         return scan, hiding.visible(scan, rows)
 
     with ThreadPoolExecutor(_READERS_MAX) as pool:
         return list(pool.map(visible, plan.scans))
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
 
 
 class _Hiding:

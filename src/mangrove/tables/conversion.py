@@ -10,6 +10,7 @@ from mangrove.model.types import (
     Binary,
     Char,
     DataType,
+    Date,
     Decimal,
     Fixed,
     Float4,
@@ -25,9 +26,11 @@ from mangrove.model.types import (
     TimestampTz,
     TimeTz,
     Varchar,
+    is_nested,
 )
+from mangrove.tables.suggesting import closest
 
-__all__ = ["accepts", "check_columns"]
+__all__ = ["accepts", "assigns", "check_columns"]
 
 _INTEGERS: Final = (Int2, Int4, Int8)
 _NUMBERS: Final = (*_INTEGERS, Decimal)
@@ -78,6 +81,22 @@ def accepts(column: DataType, given: DataType) -> bool:
             return type(column) is type(given)
 
 
+def assigns(column: DataType, given: DataType) -> bool:
+    """Return whether an expression of type `given` can be set into a column, by SQL's rules of assignment.
+
+    Numbers become numbers, days moments and moments days, and plain things text. Text
+    becomes nothing else: that must be asked for with a cast.
+    """
+    numbers, moments = (*_NUMBERS, *_FLOATS), (Date, Timestamp, TimestampTz)
+    if isinstance(column, numbers) and isinstance(given, numbers):
+        return True
+    if isinstance(column, moments) and isinstance(given, moments):
+        return True
+    if isinstance(column, _TEXTS) and not is_nested(given) and not isinstance(given, _BYTES):
+        return True
+    return accepts(column, given)
+
+
 def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | None]) -> None:
     """Refuse rows whose columns do not fit the table; a given type of None fits all, because there are only nulls."""
     by_name = {column.name.casefold(): column for column in schema.columns}
@@ -88,7 +107,8 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
         if name.casefold() in seen:
             problems.append(f"column {name!r} is given twice")
         elif column is None:
-            problems.append(f"column {name!r} is not in the table")
+            meant = closest(name, schema.names)
+            problems.append(f"column {name!r} is not in the table" + (f" (did you mean {meant!r}?)" if meant else ""))
         elif data_type is not None and not accepts(column.type, data_type):
             problems.append(f"column {name!r} is {type_text(column.type)} and the rows have {type_text(data_type)}")
         seen.add(name.casefold())

@@ -3,6 +3,7 @@
     APPEND, ADD     rows at the delta's position
     UPSERT          rows at the delta's position, which hide earlier rows with the same keys
     DELETE          keys that hide earlier rows; its data files are rows that stay
+    POSITION_DELETE row numbers of single files; its data files are rows that come
     REPLACE         of all or through a position: nothing that stood there remains
                     of locations: only those files go
 
@@ -13,7 +14,6 @@ written. So what others added while a compaction ran still applies to its rows.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mangrove.errors import FormatError
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType
 
@@ -55,9 +55,5 @@ def live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
 
 
 def _hides(delta: Delta, entry: DataFile) -> bool:
-    if entry.kind is FileKind.POSITION_DELETES:
-        raise FormatError(
-            f"{entry.location} deletes rows by their position, which this release does not read: "
-            "compact the table with the program that wrote it"
-        )
-    return entry.kind is FileKind.KEY_DELETES or delta.type is DeltaType.UPSERT
+    is_upserted = delta.type is DeltaType.UPSERT and entry.kind is FileKind.DATA
+    return entry.kind is FileKind.KEY_DELETES or is_upserted

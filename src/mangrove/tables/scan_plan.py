@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mangrove.model.manifests import DataFile
+from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import Float4, Float8
 from mangrove.model.values import Value
@@ -32,6 +32,13 @@ class FileScan:
     position: int
     log_values: tuple[Value | None, ...]
     hidden_by: tuple[KeyFile, ...] = ()
+    position_deletes: tuple[DataFile, ...] = ()
+    """The files that say which of its rows are gone, by their numbers from 0."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its rows are there, so that nothing has to be compared."""
+        return not self.hidden_by and not self.position_deletes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class ScanPlan:
     def files(self) -> list[DataFile]:
         """Return every file that the read opens, each once; `skipped` has the others, with the reasons."""
         opened = [scan.file for scan in self.scans] + [key_file.file for key_file in self.key_files]
+        opened += [file for scan in self.scans for file in scan.position_deletes]
         return list({file.location: file for file in opened}.values())
 
 
@@ -67,6 +75,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     for log in state.logs:
         alive = live_files(log.deltas)
         hiding = _key_files(state, alive, predicate)
+        by_position = [live for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
         for live in alive:
             if not live.is_data:
                 continue
@@ -79,7 +88,8 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
             hidden_by = tuple(
                 key_file for key_file in hiding if key_file.position > live.position and _may_meet(live.file, key_file)
             )
-            scans.append(FileScan(live.file, live.position, log.values, hidden_by))
+            numbered = tuple(other.file for other in by_position if other.file.applies_to in (None, live.file.location))
+            scans.append(FileScan(live.file, live.position, log.values, hidden_by, numbered))
     return ScanPlan(tuple(scans), tuple(skipped))
 
 

@@ -1,10 +1,11 @@
 """The state of a table that engines read and write: its columns, and the logs of deltas that make its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.objects import Delta, TableVersion
+from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.schemes import UNPARTITIONED, PartitionScheme
 from mangrove.model.types import Column, Float4, Float8, is_nested
@@ -45,6 +46,8 @@ class TableState:
     log_scheme: PartitionScheme = UNPARTITIONED
     """By what the deltas are divided into logs: the table's partition scheme, or nothing."""
     logs: tuple[Log, ...] = ()
+    properties: Mapping[str, str] = NO_PROPERTIES
+    """Those of the table, which say among others how it is written."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))

@@ -18,6 +18,7 @@ __all__ = [
     "STATISTICS_COLUMNS_MAX",
     "PlannedDelta",
     "PlannedWrite",
+    "added",
     "appended",
     "compacted",
     "data_file_path",
@@ -25,6 +26,7 @@ __all__ = [
     "overwritten",
     "placed",
     "planned",
+    "position_deleted",
     "rewritten",
     "row_slices",
     "statistics_columns",
@@ -129,14 +131,24 @@ def compacted(files: Sequence[DataFile], through: int) -> Delta:
     return replace(_delta(DeltaType.REPLACE, files), replaces_through=through)
 
 
+def position_deleted(position_files: Sequence[DataFile], added: Sequence[DataFile] = ()) -> Delta:
+    """Return the delta that hides single rows of single files, and adds others."""
+    return _delta(DeltaType.POSITION_DELETE, [*position_files, *added])
+
+
+def added(files: Sequence[DataFile]) -> Delta:
+    """Return the delta that adds rows whose order does not matter."""
+    return _delta(DeltaType.ADD, files)
+
+
 def planned(
     deltas: Mapping[tuple[Value | None, ...], Delta],
     read_logs: Iterable[tuple[Value | None, ...]] = (),
     counts: RowCounts = NO_ROWS,
 ) -> PlannedWrite:
     """Return the write that adds a delta to each of these logs."""
-    added = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
-    return PlannedWrite(added, tuple(read_logs), counts)
+    listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
+    return PlannedWrite(listed, tuple(read_logs), counts)
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:

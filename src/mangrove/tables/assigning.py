@@ -1,0 +1,74 @@
+"""What an update or a merge puts into columns: a text is an SQL expression, anything else is the value that it is."""
+
+import datetime
+import decimal
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.schema import Schema
+from mangrove.model.sql_tokens import quoted_text
+from mangrove.tables.expression_text import parse_expression
+from mangrove.tables.expressions import Expression, Literal, LiteralValue
+from mangrove.tables.suggesting import did_you_mean
+
+__all__ = ["Assignable", "as_expression", "as_sql", "checked_assignments"]
+
+Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
+
+
+def checked_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
+    """Return what is put into which column, by the columns' own names; refuse columns that are not there."""
+    if not values:
+        raise InvalidInputError("nothing is set: give at least one column with its value")
+    by_name = {column.name.casefold(): column.name for column in schema.columns}
+    found: dict[str, Assignable] = {}
+    for name, value in values.items():
+        own = by_name.get(name.casefold())
+        if own is None:
+            raise InvalidInputError(f"there is no column {name!r}{did_you_mean(name, schema.names)}")
+        if own in found:
+            raise InvalidInputError(f"column {own!r} is set twice")
+        _check_kind(name, value)
+        found[own] = value
+    return found
+
+
+def _check_kind(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str | bool | int | float | decimal.Decimal | bytes | datetime.date):
+        raise InvalidInputError(
+            f"column {name!r} is set to a {type(value).__name__}: give an SQL expression as text, or a plain value"
+        )
+
+
+def as_expression(value: Assignable) -> Expression:
+    """Return the value for the engine in this process."""
+    return parse_expression(value) if isinstance(value, str) else Literal(value)
+
+
+def as_sql(value: Assignable) -> str:
+    """Return the value as Spark reads it."""
+    return value if isinstance(value, str) else _literal_sql(value)
+
+
+def _literal_sql(value: LiteralValue) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"{value}bd" if not -(2**63) <= value < 2**63 else f"{value}L" if abs(value) >= 2**31 else str(value)
+        case float():
+            return f"double({quoted_text(repr(value))})"
+        case decimal.Decimal():
+            return f"{value:f}bd"
+        case str():
+            return quoted_text(value)
+        case bytes():
+            return f"x'{value.hex()}'"
+        case datetime.datetime():
+            word = "timestamp_ntz" if value.tzinfo is None else "timestamp"
+            return f"{word} {quoted_text(value.isoformat(' '))}"
+        case _:
+            return f"date '{value.isoformat()}'"

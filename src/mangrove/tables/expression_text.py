@@ -1,0 +1,312 @@
+"""Reading an expression as people write it: `case when amount < 0 then 0 else amount * 1.1 end`.
+
+or  and  not      = == <> != < <= > >= <=>      is [not] null      [not] in (…)  between … and …  like '…'
+|| + -      * / %      -x      case when … then … else … end      cast(… as type)      function(…)
+"""
+
+import datetime
+import decimal
+import re
+from collections.abc import Callable
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.sql_text import parse_type
+from mangrove.model.sql_tokens import Token, TokenKind, tokenize
+from mangrove.tables.expressions import (
+    BeyondArrowError,
+    Binary,
+    Call,
+    Case,
+    Cast,
+    ColumnPath,
+    Expression,
+    InList,
+    Like,
+    Literal,
+    LiteralValue,
+    NullTest,
+    Unary,
+)
+
+__all__ = ["FUNCTIONS", "parse_expression"]
+
+FUNCTIONS: Final = frozenset(
+    {"abs", "coalesce", "concat", "greatest", "if", "least", "length", "lower", "nullif", "round", "trim", "upper"}
+)
+_NESTING_MAX: Final = 100
+_NUMBER: Final = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?!\w)")
+_COMPARING: Final = ("<=>", "==", "<>", "!=", "<=", ">=", "=", "<", ">")
+_SPELLINGS: Final = {"==": "=", "!=": "<>"}
+_RESERVED: Final = frozenset(
+    {"and", "as", "between", "case", "cast", "distinct", "else", "end", "exists", "false", "from", "in", "interval"}
+    | {"is", "like", "not", "null", "or", "select", "then", "true", "when"}
+)
+
+
+def parse_expression(text: str) -> Expression:
+    """Return what `text` means; refuse what only Spark understands, saying so."""
+    parser = _Parser(text)
+    found = parser.either()
+    parser.expect_end()
+    return found
+
+
+class _Parser:
+    """Walks over the tokens of one expression once, from left to right; the tightest operators lie deepest."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._place = 0
+        self._depth = 0
+
+    def either(self) -> Expression:
+        self._depth += 1
+        if self._depth > _NESTING_MAX:
+            raise InvalidInputError(f"the expression nests more than {_NESTING_MAX} levels deep")
+        found = self._both()
+        while self._took_word("or"):
+            found = Binary("or", found, self._both())
+        self._depth -= 1
+        return found
+
+    def expect_end(self) -> None:
+        if self._next.kind is not TokenKind.END:
+            raise self._error("an operator or the end")
+
+    def _both(self) -> Expression:
+        found = self._negatable()
+        while self._took_word("and"):
+            found = Binary("and", found, self._negatable())
+        return found
+
+    def _negatable(self) -> Expression:
+        negations = 0
+        while self._took_word("not"):
+            negations += 1
+        found = self._compared()
+        return Unary("not", found) if negations % 2 else found
+
+    def _compared(self) -> Expression:
+        found = self._joined()
+        while True:
+            operator = self._took_operator(_COMPARING)
+            if operator is not None:
+                found = Binary(_SPELLINGS.get(operator, operator), found, self._joined())
+            elif self._took_word("is"):
+                negated = self._took_word("not")
+                self._expect_word("null")
+                found = NullTest(found, negated)
+            elif self._is_word("in", "between", "like") or (
+                self._is_word("not") and self._follows("in", "between", "like")
+            ):
+                found = self._ranged(found)
+            else:
+                return found
+
+    def _ranged(self, operand: Expression) -> Expression:
+        negated = self._took_word("not")
+        if self._took_word("in"):
+            self._expect("(")
+            return InList(operand, self._arguments(), negated)
+        if self._took_word("like"):
+            token = self._next
+            if token.kind is not TokenKind.TEXT:
+                raise self._error("a pattern between quotes")
+            self._place += 1
+            return Like(operand, token.value, negated)
+        self._expect_word("between")
+        low = self._joined()
+        self._expect_word("and")
+        both = Binary("and", Binary(">=", operand, low), Binary("<=", operand, self._joined()))
+        return Unary("not", both) if negated else both
+
+    def _joined(self) -> Expression:
+        return self._chain(("||", "+", "-"), lambda: self._chain(("*", "/", "%"), self._signed))
+
+    def _chain(self, operators: tuple[str, ...], operand: Callable[[], Expression]) -> Expression:
+        found = operand()
+        while (operator := self._took_operator(operators)) is not None:
+            found = Binary(operator, found, operand())
+        return found
+
+    def _signed(self) -> Expression:
+        if self._took_operator(("-",)):
+            inner = self._signed()
+            is_number = isinstance(inner, Literal) and type(inner.value) in (int, float, decimal.Decimal)
+            if is_number:
+                assert isinstance(inner, Literal)
+                assert isinstance(inner.value, int | float | decimal.Decimal)
+                return Literal(-inner.value)
+            return Unary("-", inner)
+        if self._took_operator(("+",)):
+            return self._signed()
+        return self._single()
+
+    def _single(self) -> Expression:
+        token = self._next
+        if self._took_mark("("):
+            inner = self.either()
+            self._expect(")")
+            return inner
+        if token.kind is TokenKind.TEXT:
+            self._place += 1
+            return Literal(token.value)
+        if token.kind is TokenKind.NUMBER or (
+            token.kind is not TokenKind.END and _NUMBER.match(self._text, token.start)
+        ):
+            return Literal(self._number())
+        if token.kind is TokenKind.QUOTED_NAME:
+            return self._column()
+        if token.kind is not TokenKind.WORD:
+            raise self._error("a column, a value or `(`")
+        return self._worded(token.value.lower())
+
+    def _worded(self, word: str) -> Expression:
+        following = self._tokens[self._place + 1]
+        if word in ("true", "false", "null"):
+            self._place += 1
+            return Literal({"true": True, "false": False, "null": None}[word])
+        if word in _TYPED and following.kind is TokenKind.TEXT:
+            self._place += 2
+            return Literal(_typed(word, following.value))
+        if word == "case":
+            return self._case()
+        if word == "cast":
+            return self._cast()
+        if following.kind is TokenKind.MARK and following.value == "(":
+            if word not in FUNCTIONS:
+                raise BeyondArrowError(f"the function {word} is known to Spark at most, in {self._text!r}")
+            self._place += 2
+            return Call(word, self._arguments())
+        if word in _RESERVED:
+            raise self._error("a column or a value")
+        return self._column()
+
+    def _case(self) -> Expression:
+        self._place += 1
+        subject = None if self._is_word("when") else self.either()
+        branches = []
+        while self._took_word("when"):
+            condition = self.either()
+            self._expect_word("then")
+            branches.append((condition if subject is None else Binary("=", subject, condition), self.either()))
+        otherwise = self.either() if self._took_word("else") else Literal(None)
+        self._expect_word("end")
+        if not branches:
+            raise InvalidInputError(f"a case has no `when`: {self._text!r}")
+        return Case(tuple(branches), otherwise)
+
+    def _cast(self) -> Expression:
+        self._place += 1
+        self._expect("(")
+        operand = self.either()
+        self._expect_word("as")
+        first, depth = self._next, 0
+        while depth or not (self._next.kind is TokenKind.MARK and self._next.value == ")"):
+            if self._next.kind is TokenKind.END:
+                raise self._error("`)`")
+            if self._next.kind is TokenKind.MARK:
+                depth += {"(": 1, ")": -1}.get(self._next.value, 0)
+            self._place += 1
+        written = self._text[first.start : self._next.start]
+        self._place += 1
+        return Cast(operand, parse_type(written))
+
+    def _arguments(self) -> tuple[Expression, ...]:
+        found = [self.either()]
+        while self._took_mark(","):
+            found.append(self.either())
+        self._expect(")")
+        return tuple(found)
+
+    def _column(self) -> Expression:
+        names = [self._name()]
+        while self._took_mark("."):
+            names.append(self._name())
+        return ColumnPath(tuple(names))
+
+    def _number(self) -> LiteralValue:
+        found = _NUMBER.match(self._text, self._next.start)
+        if found is None:
+            raise self._error("a number")
+        while self._next.kind is not TokenKind.END and self._next.start < found.end():
+            self._place += 1
+        if found[2]:
+            return float(found[0])
+        return int(found[1]) if found[1].isdigit() else decimal.Decimal(found[1])
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._place]
+
+    def _name(self) -> str:
+        if self._next.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
+            raise self._error("a column's name")
+        self._place += 1
+        return self._tokens[self._place - 1].value
+
+    def _is_word(self, *words: str) -> bool:
+        return self._next.kind is TokenKind.WORD and self._next.value.lower() in words
+
+    def _follows(self, *words: str) -> bool:
+        following = self._tokens[self._place + 1]
+        return following.kind is TokenKind.WORD and following.value.lower() in words
+
+    def _took_word(self, word: str) -> bool:
+        if self._is_word(word):
+            self._place += 1
+            return True
+        return False
+
+    def _took_mark(self, mark: str) -> bool:
+        if self._next.kind is TokenKind.MARK and self._next.value == mark:
+            self._place += 1
+            return True
+        return False
+
+    def _took_operator(self, operators: tuple[str, ...]) -> str | None:
+        """Take the first of the operators that stands here, written without a space inside."""
+        for operator in operators:
+            ahead = self._tokens[self._place : self._place + len(operator)]
+            is_close = all(token.kind is TokenKind.MARK for token in ahead) and len(ahead) == len(operator)
+            if is_close and self._text[ahead[0].start : ahead[-1].end] == operator:
+                self._place += len(operator)
+                return operator
+        return None
+
+    def _expect(self, mark: str) -> None:
+        if not self._took_mark(mark):
+            raise self._error(f"`{mark}`")
+
+    def _expect_word(self, word: str) -> None:
+        if not self._took_word(word):
+            raise self._error(f"`{word}`")
+
+    def _error(self, wanted: str) -> BeyondArrowError:
+        token = self._next
+        found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
+        return BeyondArrowError(
+            f"the expression has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
+        )
+
+
+def _typed(word: str, written: str) -> LiteralValue:
+    try:
+        return _TYPED[word](written)
+    except ValueError as error:
+        raise InvalidInputError(f"{word} {written!r} is none: {error}") from error
+
+
+def _moment(written: str) -> datetime.datetime:
+    moment = datetime.datetime.fromisoformat(written)
+    return moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment
+
+
+_TYPED: Final[dict[str, Callable[[str], LiteralValue]]] = {
+    "date": datetime.date.fromisoformat,
+    "timestamp": _moment,
+    "timestamp_ntz": datetime.datetime.fromisoformat,
+    "x": bytes.fromhex,
+}

@@ -1,0 +1,106 @@
+"""What an expression's text means, evaluated over Arrow rows by the rules of Spark's ANSI mode."""
+
+import datetime
+import decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mangrove.errors import InvalidInputError, MangroveError
+from mangrove.local.evaluating import evaluated
+from mangrove.local.targets import named_in
+from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.model.sql_text import parse_schema
+from mangrove.tables.expression_text import parse_expression
+from mangrove.tables.expressions import BeyondArrowError
+
+SCHEMA = parse_schema(
+    "a int, b bigint, d decimal(10,2), w double, s string, ok boolean, day date, ts timestamp, p struct<x: int>"
+)
+ROW = {
+    "a": 7,
+    "b": 2,
+    "d": decimal.Decimal("1.25"),
+    "w": float("nan"),
+    "s": "Abc",
+    "ok": True,
+    "day": datetime.date(2026, 1, 2),
+    "ts": datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.UTC),
+    "p": {"x": 5},
+}
+
+
+def value(text: str, rows: list[dict[str, Any]] | None = None) -> Any:
+    table = pa.Table.from_pylist([ROW] if rows is None else rows, schema=schema_to_arrow(SCHEMA))
+    return evaluated(parse_expression(text), table, named_in(SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("a + b * 2 - -1", 12),
+        ("a / b", 3.5),
+        ("a % 4", 3),
+        ("-a % 4", -3),
+        ("d * 1.1", decimal.Decimal("1.375")),
+        ("d / 3", decimal.Decimal("0.416667")),
+        ("round(d, 1)", decimal.Decimal("1.3")),
+        ("round(-2.5)", decimal.Decimal(-3)),
+        ("A > b and not s = 'x'", True),
+        ("s || '-' || a", "Abc-7"),
+        ("upper(s) || lower(s) || length(trim('  x '))", "ABCabc1"),
+        ("case when b = 0 then 0 else a / b end", 3.5),
+        ("case s when 'x' then 1 when 'Abc' then 2 end", 2),
+        ("coalesce(null, nullif(a, 7), 9)", 9),
+        ("if(ok, day, null)", datetime.date(2026, 1, 2)),
+        ("cast(d as int)", 1),
+        ("cast('12' as bigint) + 1", 13),
+        ("cast(2.345 as decimal(3,2))", decimal.Decimal("2.35")),
+        ("day = '2026-01-02'", True),
+        ("ts > day", True),
+        ("w = w and w > 1e308", True),
+        ("null <=> null", True),
+        ("a in (1, null)", None),
+        ("a not between 1 and 6", True),
+        ("s like '_b%'", True),
+        ("s not like 'b%'", True),
+        ("p.X + 1", 6),
+        ("greatest(a, b, null)", 7),
+        ("abs(-d)", decimal.Decimal("1.25")),
+        ("3000000000", 3_000_000_000),
+        ("ok is not null or null", True),
+    ],
+)
+def test_an_expression_means_what_spark_means_by_it(text: str, meaning: object) -> None:
+    assert value(text).to_pylist() == [meaning]
+
+
+def test_a_case_evaluates_a_branch_for_the_rows_that_take_it_alone() -> None:
+    rows = [{**ROW, "b": divisor} for divisor in (0, 1, 2)]
+    assert value("case when b <> 0 then a / b end", rows).to_pylist() == [None, 7.0, 3.5]
+    with pytest.raises(InvalidInputError, match="divided by zero"):
+        value("a / b", rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a * 2000000000", "overflow"),
+        ("cast(300000 as smallint)", "does not fit"),
+        ("nothing + 1", "no column 'nothing'"),
+        ("a and ok", "take conditions"),
+    ],
+)
+def test_what_can_never_be_meant_is_refused(text: str, words: str) -> None:
+    with pytest.raises(MangroveError, match=words) as caught:
+        value(text)
+    assert not isinstance(caught.value, BeyondArrowError)
+
+
+@pytest.mark.parametrize(
+    "text", ["date_add(day, 1)", "a in (select 1)", "cast(w as string)", "a +", "day + 1", "p.x[0]", "s = w", "ts - ts"]
+)
+def test_what_only_spark_may_know_is_left_to_it(text: str) -> None:
+    with pytest.raises(BeyondArrowError):
+        value(text)
