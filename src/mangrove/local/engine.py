@@ -24,6 +24,9 @@ from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
+from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
+from mangrove.tables.conditions import condition_of
+from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
