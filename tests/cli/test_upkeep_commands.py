@@ -58,7 +58,9 @@ def test_old_versions_expire_and_vacuum_deletes_what_only_they_needed(run: Any, 
     (tmp_path / "lake" / "data" / "left.parquet").write_bytes(b"left behind")
     assert run("vacuum", place, "--json").json["paths"] == []
     assert "data/left.parquet" in run("vacuum", place, "--alone", "--dry-run").out
-    assert run("vacuum", place, "--alone", "--json").json["paths"] == ["data/left.parquet"]
+    assert "data/left.parquet" in run("vacuum", place, "--alone", "--json").json["paths"]
+    assert run("vacuum", place, "--alone", "--json").json["paths"] == []
+    assert run("check", place).code == 0
     assert run("vacuum", place, "--grace", "soon").code == 2
     assert mangrove.open(place).version == 6
 

@@ -38,11 +38,12 @@ COMMANDS = {
     "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
     "inspect": ("inspect_command", "Print any file of either layout as text."),
     "tree": ("tree_command", "Draw the tree that holds the catalog."),
+    "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
     "completion": ("completion_command", "Print the script that completes commands and options in a shell."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
-_WITH_FRAMES = frozenset[str]()
+_WITH_FRAMES = frozenset({"demo"})
 """The commands that use Spark or pandas, and so numpy."""
 
 

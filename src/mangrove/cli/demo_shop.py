@@ -1,0 +1,216 @@
+"""The shop of the demo: four tables, their rows, and the job that closes a day in all four at once.
+
+Rows are made by chance, but by the same chance in every run.
+"""
+
+import datetime
+import random
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+
+__all__ = [
+    "COLUMNS",
+    "CRASHED_DAY",
+    "CUSTOMERS",
+    "DAYS_BEFORE",
+    "INVENTORY",
+    "LEDGER",
+    "NIGHTS",
+    "ORDERS",
+    "TILL_DAY",
+    "TILL_HOURS",
+    "booked",
+    "build",
+    "close_day",
+    "close_day_in_spark",
+    "date_of",
+    "load_in_spark",
+    "take_hour",
+]
+
+CUSTOMERS, ORDERS, INVENTORY, LEDGER = "shop.customers", "shop.orders", "shop.inventory", "finance.ledger"
+COLUMNS = {
+    CUSTOMERS: "customer_id bigint not null, name string, city string, points bigint",
+    INVENTORY: "product string not null, pieces bigint",
+    ORDERS: "order_id bigint not null, customer_id bigint, product string, pieces int, "
+    "amount decimal(10,2), ts timestamp",
+    LEDGER: "day date not null, orders bigint, revenue decimal(12,2)",
+}
+"""The columns of each table, in words that both Mangrove and Spark understand."""
+DAYS_BEFORE = 10
+"""How many days are loaded at once; what happens on the days after them is told."""
+NIGHTS = (DAYS_BEFORE, DAYS_BEFORE + 1)
+CRASHED_DAY = DAYS_BEFORE + 2
+TILL_DAY = DAYS_BEFORE + 3
+TILL_HOURS = range(8, 20)
+_PRICES = {
+    "chair": "89.00", "clock": "34.50", "desk": "249.00", "kettle": "45.90", "lamp": "59.90", "mug": "9.50",
+    "rug": "120.00", "shelf": "74.00", "stool": "39.00", "vase": "22.80",
+}  # fmt: skip
+_CITIES = ("Accra", "Hanoi", "Lima", "Lisbon", "Oslo", "Quito")
+_SHARES = (3, 5, 2, 6, 4, 1)
+_NAMES = ("Ana", "Bao", "Chidi", "Dara", "Elif", "Femi", "Goran", "Hana", "Ines", "Jun")
+_FIRST_DAY = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
+_CUSTOMER_COUNT = 600
+_ORDERS_A_DAY = 300
+_PIECES = 4000
+
+_Rows: TypeAlias = list[dict[str, Any]]
+
+
+def build(lake: Lakehouse) -> int:
+    """Make the namespaces and tables, all of them in one commit, and return its version."""
+    with lake.transaction(message="open the shop", author="ana") as txn:
+        txn.create_namespace("shop", description="what people buy")
+        txn.create_namespace("finance", description="what that earns")
+        txn.create_table(CUSTOMERS, COLUMNS[CUSTOMERS], keys=["customer_id"])
+        txn.create_table(INVENTORY, COLUMNS[INVENTORY], keys=["product"])
+        txn.create_table(ORDERS, COLUMNS[ORDERS], keys=["order_id"], partition_by=["days(ts)"])
+        txn.create_table(LEDGER, COLUMNS[LEDGER], keys=["day"])
+    return _version_of(txn)
+
+
+def _customers() -> _Rows:
+    """Return everybody who ever bought something."""
+    chance = random.Random("customers")
+    return [
+        {
+            "customer_id": number,
+            "name": f"{chance.choice(_NAMES)} {chr(65 + number % 26)}.",
+            "city": chance.choices(_CITIES, _SHARES)[0],
+            "points": 0,
+        }
+        for number in range(1, _CUSTOMER_COUNT + 1)
+    ]
+
+
+def _inventory() -> _Rows:
+    """Return how many pieces of each product there are at first."""
+    return [{"product": product, "pieces": _PIECES} for product in _PRICES]
+
+
+def _orders_of(day: int) -> _Rows:
+    """Return the orders of a day; there are more of them on weekends."""
+    chance = random.Random(f"day {day}")
+    busy = 1.6 if date_of(day).weekday() >= 5 else 1.0
+    count = int(_ORDERS_A_DAY * busy * chance.uniform(0.8, 1.2))
+    return [_order(day * 10_000 + number, day, chance) for number in range(count)]
+
+
+def _till_orders(day: int, hour: int) -> _Rows:
+    """Return what one till took in one hour."""
+    chance = random.Random(f"till {day} {hour}")
+    return [_order(day * 10_000 + 9_000 + hour * 20 + number, day, chance, hour) for number in range(12)]
+
+
+def date_of(day: int) -> datetime.date:
+    """Return the date of a day of the shop."""
+    return (_FIRST_DAY + datetime.timedelta(days=day)).date()
+
+
+def _ledger_of(orders: Sequence[dict[str, Any]], day: int) -> dict[str, Any]:
+    """Return what the ledger says about a day's orders."""
+    revenue = sum((order["amount"] for order in orders), Decimal(0))
+    return {"day": date_of(day), "orders": len(orders), "revenue": revenue}
+
+
+def booked(catalog: Catalog) -> tuple[Decimal, Decimal]:
+    """Return what the orders come to, and what the ledger says that they do: equal in every version."""
+    ordered = catalog.table(ORDERS).to_arrow(["amount"]).column("amount").to_pylist()
+    revenue = catalog.table(LEDGER).to_arrow(["revenue"]).column("revenue").to_pylist()
+    return sum(ordered, Decimal(0)), sum(revenue, Decimal(0))
+
+
+def load_in_spark(lake: Lakehouse, spark: Any) -> int:
+    """Load what was there before the demo, four tables in one transaction, and return the version."""
+    days = [_orders_of(day) for day in range(DAYS_BEFORE)]
+    rows = {
+        CUSTOMERS: _customers(),
+        INVENTORY: _inventory(),
+        ORDERS: [order for orders in days for order in orders],
+        LEDGER: [_ledger_of(orders, day) for day, orders in enumerate(days)],
+    }
+    with lake.transaction(message=f"load {DAYS_BEFORE} days", author="ana") as txn:
+        for name, found in rows.items():
+            is_large = name == ORDERS
+            txn.table(name).append(spark.createDataFrame(found, COLUMNS[name]).coalesce(1) if is_large else found)
+    return _version_of(txn)
+
+
+def close_day_in_spark(lake: Lakehouse, spark: Any, day: int) -> int:
+    """Book a day in four tables in one transaction, with Spark, and return the version."""
+    with lake.transaction(message=f"close {date_of(day)}", author="nightly") as txn:
+        orders = txn.table(ORDERS)
+        orders.append(spark.createDataFrame(_orders_of(day), COLUMNS[ORDERS]).coalesce(1))
+        # The transaction reads its own writes: these are the orders that nobody else can see yet.
+        today = orders.to_spark(where=f"days(ts) = '{date_of(day)}'").cache()
+        sold = today.groupBy("product").agg({"pieces": "sum"}).withColumnRenamed("sum(pieces)", "sold")
+        stock = txn.table(INVENTORY)
+        stock.upsert(stock.to_spark().join(sold, "product").selectExpr("product", "pieces - sold as pieces"))
+        bought = today.groupBy("customer_id").agg({"order_id": "count"}).withColumnRenamed("count(order_id)", "more")
+        people = txn.table(CUSTOMERS)
+        buyers = people.to_spark().join(bought, "customer_id")
+        people.upsert(buyers.selectExpr("customer_id", "name", "city", "points + more as points"))
+        earned = today.selectExpr("count(*) as orders", "sum(amount) as revenue").first()
+        txn.table(LEDGER).upsert([{"day": date_of(day), "orders": earned["orders"], "revenue": earned["revenue"]}])
+        today.unpersist()
+    return _version_of(txn)
+
+
+def close_day(txn: LakeTransaction, day: int, after_two: Callable[[], None] = lambda: None) -> None:
+    """Book a day in four tables, without Spark; `after_two` is called when two of them are written."""
+    orders = _orders_of(day)
+    txn.table(ORDERS).append(orders)
+    stock = txn.table(INVENTORY)
+    left = {row["product"]: row["pieces"] for row in stock.to_arrow().to_pylist()}
+    for order in orders:
+        left[order["product"]] -= order["pieces"]
+    stock.upsert([{"product": product, "pieces": pieces} for product, pieces in left.items()])
+    after_two()
+    people = {row["customer_id"]: row for row in txn.table(CUSTOMERS).to_arrow().to_pylist()}
+    for order in orders:
+        people[order["customer_id"]]["points"] += 1
+    txn.table(CUSTOMERS).upsert([people[number] for number in sorted({order["customer_id"] for order in orders})])
+    txn.table(LEDGER).upsert([_ledger_of(orders, day)])
+
+
+def take_hour(lake: Lakehouse, day: int, hour: int) -> int:
+    """Book what the till took in one hour, with the ledger, and return the version."""
+    orders = _till_orders(day, hour)
+    with lake.transaction(message=f"till, {hour}:00", author="till") as txn:
+        txn.table(ORDERS).append(orders)
+        before = txn.table(LEDGER).to_arrow(where=f"day = '{date_of(day)}'").to_pylist()
+        now = _ledger_of(orders, day)
+        for row in before:
+            now = {
+                "day": row["day"],
+                "orders": row["orders"] + now["orders"],
+                "revenue": row["revenue"] + now["revenue"],
+            }
+        txn.table(LEDGER).upsert([now])
+    return _version_of(txn)
+
+
+def _version_of(txn: LakeTransaction) -> int:
+    version = txn.version
+    if version is None:
+        raise AssertionError("a transaction that changed something has a version")
+    return version
+
+
+def _order(number: int, day: int, chance: random.Random, hour: int | None = None) -> dict[str, Any]:
+    product, pieces = chance.choice(list(_PRICES)), chance.choices((1, 2, 3, 6), (60, 25, 10, 5))[0]
+    minute = chance.randrange(60) + 60 * (chance.choices(range(8, 22), range(1, 15))[0] if hour is None else hour)
+    return {
+        "order_id": number,
+        "customer_id": chance.randint(1, _CUSTOMER_COUNT),
+        "product": product,
+        "pieces": pieces,
+        "amount": Decimal(_PRICES[product]) * pieces,
+        "ts": _FIRST_DAY + datetime.timedelta(days=day, minutes=minute),
+    }

@@ -1,0 +1,61 @@
+"""Starting Spark for a command: with nothing on the terminal but our own words, and a clear one where it is missing."""
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mangrove.errors import InvalidInputError, StorageError
+
+__all__ = ["check_installed", "quiet_session"]
+
+_SETTINGS = {
+    "spark.log.level": "ERROR",
+    # A lakehouse on one machine needs few tasks; the default of 200 is for clusters.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+}
+_TAIL_BYTES = 2000
+
+
+def check_installed(what: str, modules: tuple[str, ...], extra: str) -> None:
+    """Refuse where modules are missing that `what` needs, and say which extra brings them."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InvalidInputError(
+            f"{what} needs {', '.join(missing)}, which is not installed: run pip install 'mangrove-lake[{extra}]'"
+        )
+
+
+def quiet_session(what: str) -> Any:
+    """Return a Spark session for `what`; what its Java says while it starts is shown only if it does not start."""
+    check_installed(what, ("pyspark", "pandas"), "spark")
+    from mangrove.spark.session import local_session  # noqa: PLC0415 - Spark takes long to import
+
+    with tempfile.TemporaryFile() as said, _errors_go_to(said.fileno()):
+        try:
+            return local_session(_SETTINGS)
+        except OSError as error:
+            raise StorageError(f"Spark's Java could not be started ({error}): {_tail(said.fileno())}") from error
+        except RuntimeError as error:
+            raise StorageError(f"Spark did not start ({error}): {_tail(said.fileno())}") from error
+
+
+@contextmanager
+def _errors_go_to(descriptor: int) -> Iterator[None]:
+    """Lead the error stream elsewhere while a Java starts, which inherits it for as long as it lives."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _tail(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").strip()

@@ -1,0 +1,49 @@
+"""The guided tour runs to its end, and what it tells is so."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+
+FIRST_STEPS = Path(__file__).parents[2] / "examples" / "first_steps.py"
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+def test_the_demo_keeps_every_promise_that_it_tells_and_leaves_a_sound_lakehouse(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "shop"
+    monkeypatch.setattr(sys, "argv", ["first_steps.py", str(folder), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(FIRST_STEPS), run_name="__main__")
+    told = capsys.readouterr()
+    assert ended.value.code == 0, told.err
+    answer = json.loads(told.out)
+    chapters = {one["chapter"]: one for one in answer["chapters"]}
+    assert chapters["Four tables, one commit"]["agrees"]
+    crash = chapters["A crash changes nothing"]
+    assert crash["exit_code"] == -9
+    assert crash["version_before"] == crash["version_after"]
+    assert crash["files_left"] > 0
+    assert crash["agrees"]
+    conflict = chapters["Rivals are told, and try again"]
+    assert "changed it first" in conflict["refused"]
+    assert conflict["lamps_before"] - conflict["lamps_after"] == 3
+    before, after = chapters["Upsert, a mistake, and time travel"]["orders"]
+    assert before > after
+    assert chapters["Rollback"]["is_as_before"]
+    assert len(chapters["Ask it"]["cities"]) == 6
+    assert chapters["Ask it"]["files_for_a_day"] < chapters["Ask it"]["files"]
+    assert chapters["Export"]["orders_here"] == chapters["Export"]["orders_there"]
+    compaction = chapters["Compaction"]
+    assert (compaction["files_before"], compaction["files_after"]) == (12, 1)
+    assert compaction["rows_before"] == compaction["rows_after"]
+    assert chapters["Check"]["is_sound"]
+    assert mangrove.open(folder).version == answer["version"]
+    assert mangrove.open(answer["copy"]).check().is_sound
