@@ -1,4 +1,4 @@
-"""The rows of a catalog that DeltaCAT wrote are those that DeltaCAT had, at every version, and stay so when converted."""
+"""The rows of a catalog that DeltaCAT wrote are those that DeltaCAT had, at every version, also when converted."""
 
 import shutil
 from pathlib import Path

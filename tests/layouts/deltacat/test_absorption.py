@@ -1,8 +1,11 @@
 """What DeltaCAT commits beside us, without a guard, becomes versions when it is absorbed."""
 
+from dataclasses import replace
+
 import pytest
 
 from mangrove.effects import Effects
+from mangrove.errors import ConflictError
 from mangrove.layouts.deltacat.log import log_map
 from mangrove.layouts.deltacat.log_paths import minute_log_path, transaction_id
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
@@ -10,6 +13,8 @@ from mangrove.layouts.deltacat.packed import pack
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
+from mangrove.maintenance.check import check
+from mangrove.maintenance.maintained import Maintained
 from mangrove.metastore import Changes, Snapshot
 from mangrove.model.locators import (
     Kind,
@@ -23,7 +28,7 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Delta, Namespace, Object, Partition, Stream, Table, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import Clock, repeatable_effects
 from mangrove.testing.metastore_contract import delta_at, put
 
 STREAM = StreamLocator("n", "t", 1, "s")
@@ -39,6 +44,10 @@ def effects() -> Effects:
 
 @pytest.fixture
 def catalog(effects: Effects) -> CatalogMetastore:
+    return _with_a_table(effects)
+
+
+def _with_a_table(effects: Effects) -> CatalogMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
     put(
         catalog,
@@ -90,6 +99,45 @@ def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: CatalogMeta
     assert _positions(other.latest()) == [1, 2, 3]
     times = [line.created_at_millis for line in other.history()]
     assert times == sorted(set(times), reverse=True)
+
+
+def test_a_writer_that_opens_the_catalog_follows_what_deltacat_committed(effects: Effects) -> None:
+    catalog = _with_a_table(effects)
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    _beside(effects, catalog.latest(), delta_at(PARTITION, 2, writer="DeltaCAT"))
+    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    assert _positions(other.latest()) == [1]
+    put(other, other.latest(), delta_at(PARTITION, 2, writer="ours"))
+    assert _positions(other.latest()) == [1, 2, 3]
+    assert [line.message for line in other.history()][:2] == ["", "of DeltaCAT"]
+
+
+def test_a_writer_that_stays_looks_again_after_a_minute(effects: Effects) -> None:
+    clock = Clock()
+    catalog = _with_a_table(replace(effects, now_millis=clock.read))
+    _beside(effects, catalog.latest(), delta_at(PARTITION, 1, writer="DeltaCAT"))
+    clock.now_millis += 60_000
+    put(catalog, catalog.latest(), delta_at(PARTITION, 1, writer="ours"))
+    assert _positions(catalog.latest()) == [1, 2]
+
+
+def test_a_write_that_deltacat_contests_is_refused(effects: Effects) -> None:
+    catalog = _with_a_table(effects)
+    renamed = TableLocator("sales", "purchases")
+    _beside(effects, catalog.latest(), (renamed, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    with pytest.raises(ConflictError, match="changed it first"):
+        put(other, other.latest(), (ORDERS, Table("t", "n", "orders", description="ours")))
+    assert other.latest().get(renamed) is not None
+
+
+def test_a_check_that_repairs_makes_versions_of_what_deltacat_committed(effects: Effects) -> None:
+    catalog = _with_a_table(effects)
+    transaction = _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
+    lake = Maintained(effects, catalog, catalog)
+    assert _positions(catalog.latest()) == []
+    assert any(transaction in line for line in check(lake, repair=True).repaired)
+    assert _positions(catalog.latest()) == [1]
 
 
 def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore, effects: Effects) -> None:

@@ -49,6 +49,7 @@ from mangrove.storage.port import Store
 __all__ = ["CatalogMetastore", "create_catalog", "has_catalog", "open_catalog"]
 
 _HISTORY_PAGE = 32
+_LOOK_EVERY_MILLIS = 60_000
 
 
 class CatalogMetastore:
@@ -60,6 +61,7 @@ class CatalogMetastore:
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
         self._newest = None if known is None else CatalogSnapshot(files, known)
+        self._looked_at_millis: int | None = None
         self._lock = threading.Lock()
 
     @property
@@ -129,10 +131,23 @@ class CatalogMetastore:
             return Committed(own, changes)
         if own.guard.is_foreign:
             own, changes = self._foreign.adopt(own, changes, isolation)
+        else:
+            self._absorb_now_and_then()
         committed = commit(self._effects, self._files, own, changes, isolation)
         assert isinstance(committed.snapshot, CatalogSnapshot)
         self._seen(committed.snapshot)
         return committed
+
+    def _absorb_now_and_then(self) -> None:
+        """Look for DeltaCAT's transactions before the first commit, and again when some time has passed.
+
+        Looking costs a listing of the log, so not every commit does it. Whatever is
+        found contests this commit as any other version does.
+        """
+        now_millis = self._effects.now_millis()
+        if self._looked_at_millis is None or now_millis - self._looked_at_millis >= _LOOK_EVERY_MILLIS:
+            self.absorb()
+            self._looked_at_millis = now_millis
 
     def absorb(self) -> list[CatalogSnapshot]:
         """Make a version of each transaction that DeltaCAT committed beside us, and return these versions."""
@@ -192,8 +207,12 @@ class CatalogMetastore:
         return problems(self._own(snapshot))
 
     def repair(self) -> list[str]:
-        """Write the newest version's log and the hint where they are missing or wrong, and say so."""
-        return repair(self.latest())
+        """Make versions of what DeltaCAT committed, write the newest log and the hint if they are wrong, and say so."""
+        absorbed = [
+            f"version {one.version} holds what DeltaCAT committed in its transaction {one.guard.transaction}"
+            for one in self.absorb()
+        ]
+        return absorbed + repair(self.latest())
 
     def _own(self, snapshot: Snapshot) -> CatalogSnapshot:
         if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
