@@ -15,7 +15,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs bench serve lock clean
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs bench bench-quick serve lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -58,9 +58,12 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 bench: $(READY) ## every script of benchmarks/
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "── $$script"; $(BIN)/python $$script || exit 1; done
 
+bench-quick: $(READY) ## what a lakehouse costs on this disk: times and requests, in seconds
+	@mkdir -p .build && $(BIN)/mangrove bench .build
+
 serve: $(READY) ## the explorer of a lakehouse: make serve LAKE=s3://bucket/lake; without LAKE a small sample
 	@$(if $(LAKE),,mkdir -p .build && $(BIN)/python examples/sample_lakehouse.py .build/sample)
-	@$(BIN)/python -m mangrove.server $(if $(LAKE),"$(LAKE)",.build/sample) --port $(PORT)
+	@$(BIN)/mangrove serve $(if $(LAKE),"$(LAKE)",.build/sample) --port $(PORT)
 
 lock: $(READY) ## pin every version again
 	$(BIN)/uv pip compile pyproject.toml --universal --all-extras --group dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock

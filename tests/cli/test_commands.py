@@ -94,7 +94,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
-LONG = {"demo"}
+LONG = {"bench", "demo", "serve"}
 """Commands that start Spark or a server, whose tests are elsewhere."""
 
 

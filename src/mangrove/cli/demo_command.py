@@ -13,9 +13,10 @@ from mangrove.cli import demo_looking as looking
 from mangrove.cli.command import lake_command
 from mangrove.cli.demo_stage import Stage
 from mangrove.cli.demo_tour import Tour
+from mangrove.cli.extras import check_installed
 from mangrove.cli.places import resolved
 from mangrove.cli.session import Session
-from mangrove.cli.spark_start import check_installed, quiet_session
+from mangrove.cli.spark_start import SPARK_MODULES, quiet_session
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError
 from mangrove.lakehouse.opening import create_on
 from mangrove.model.json_form import Json
@@ -37,7 +38,7 @@ def demo_command(session: Session, folder: str, replace: bool) -> None:
     It shows four tables changing in one commit, a crash, a conflict, time travel, a
     rollback, an export and upkeep, and leaves the lakehouse for you to explore.
     """
-    check_installed("the demo", ("pyspark", "pandas"), "spark")
+    check_installed("the demo", SPARK_MODULES, "spark")
     place = Path(resolved(folder, os.getcwd()))
     if "://" in folder:
         raise InvalidInputError(f"the demo looks at files on disk, and {folder} is elsewhere: name a folder")

@@ -38,6 +38,8 @@ COMMANDS = {
     "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
     "inspect": ("inspect_command", "Print any file of either layout as text."),
     "tree": ("tree_command", "Draw the tree that holds the catalog."),
+    "serve": ("serve_command", "Show a lakehouse in the browser, until Ctrl-C."),
+    "bench": ("bench_command", "Measure what a lakehouse costs on a disk or bucket: times and requests."),
     "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
     "completion": ("completion_command", "Print the script that completes commands and options in a shell."),
 }

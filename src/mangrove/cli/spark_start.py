@@ -1,6 +1,5 @@
 """Starting Spark for a command: with nothing on the terminal but our own words, and a clear one where it is missing."""
 
-import importlib.util
 import os
 import sys
 import tempfile
@@ -8,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mangrove.errors import InvalidInputError, StorageError
+from mangrove.cli.extras import check_installed
+from mangrove.errors import StorageError
 
-__all__ = ["check_installed", "quiet_session"]
+__all__ = ["SPARK_MODULES", "quiet_session"]
+
+SPARK_MODULES = ("pyspark", "pandas")
 
 _SETTINGS = {
     "spark.log.level": "ERROR",
@@ -20,18 +22,9 @@ _SETTINGS = {
 _TAIL_BYTES = 2000
 
 
-def check_installed(what: str, modules: tuple[str, ...], extra: str) -> None:
-    """Refuse where modules are missing that `what` needs, and say which extra brings them."""
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InvalidInputError(
-            f"{what} needs {', '.join(missing)}, which is not installed: run pip install 'mangrove-lake[{extra}]'"
-        )
-
-
 def quiet_session(what: str) -> Any:
     """Return a Spark session for `what`; what its Java says while it starts is shown only if it does not start."""
-    check_installed(what, ("pyspark", "pandas"), "spark")
+    check_installed(what, SPARK_MODULES, "spark")
     from mangrove.spark.session import local_session  # noqa: PLC0415 - Spark takes long to import
 
     with tempfile.TemporaryFile() as said, _errors_go_to(said.fileno()):

@@ -1,0 +1,79 @@
+"""The command that measures what a lakehouse costs on the store that is named, and leaves nothing behind."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mangrove.cli.bench_measures import Measured, measures
+from mangrove.cli.catalog_views import list_table
+from mangrove.cli.command import lake_command
+from mangrove.cli.engines import LocalEngines
+from mangrove.cli.session import Session
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.maintenance.progress import Progress, said_bytes
+from mangrove.model.json_form import Json
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.storage.uri import parse_root
+
+__all__ = ["bench_command"]
+
+_MEASURES = 8
+
+
+@lake_command("bench", "mangrove bench\nmangrove bench s3://bucket/try --rows 1000000", takes_lake=False)
+@click.argument("place", default=".", metavar="[PLACE]")
+@click.option(
+    "--rows", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="How many rows are written."
+)
+def bench_command(session: Session, place: str, rows: int) -> None:
+    """Measure what a lakehouse costs on a disk or bucket: times and requests.
+
+    It works in a new folder below PLACE, and deletes it afterwards. The larger
+    benchmarks are scripts of the repository: see `make bench`.
+    """
+    new_id = session.effects(place).new_id()
+    effects = session.effects(f"{place.rstrip('/')}/mangrove-bench-{new_id}")
+    store = CountingStore(effects.store)
+    counted = replace(effects, store=store)
+    found: list[Measured] = []
+    try:
+        lake = create_on(counted, engines=LocalEngines)
+        with session.watching("measuring") as watch:
+            for one in measures(lake, lambda: open_on(counted, engines=LocalEngines), store, rows):
+                found.append(one)
+                watch(Progress(f"measured: {one.what}", len(found), _MEASURES))
+    finally:
+        _delete_all(effects.store)
+    listed: list[Json] = [{**asdict(one), "rows_per_second": one.rows_per_second} for one in found]
+    session.answer({"place": effects.store.uri, "measured": listed}, lambda: _view(found))
+
+
+def _delete_all(store: Store) -> None:
+    store.delete_many([entry.path for entry in store.list() if isinstance(entry, ObjectInfo)])
+    root = parse_root(store.uri)
+    if root.scheme == "file":
+        # A bucket has no folders; on disk those that are empty now would stay.
+        shutil.rmtree(root.path, ignore_errors=True)
+
+
+def _view(found: Sequence[Measured]) -> RenderableType:
+    table = list_table("what", "median ms", "requests", "read", "written", "rows/s")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in found:
+        speed = one.rows_per_second
+        table.add_row(
+            Text(one.what, style="cyan"),
+            f"{one.median_millis:,.1f}",
+            f"{one.requests_each:,.1f}",
+            said_bytes(one.bytes_read),
+            said_bytes(one.bytes_written),
+            "" if speed is None else f"{speed:,.0f}",
+        )
+    note = "requests and bytes of one time each; --json has the slowest of several times too"
+    return Group(table, Text(note, style="dim"))

@@ -1,0 +1,52 @@
+"""The command that serves: it announces itself once it can be opened, and refuses what is unsafe or not there."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+import pytest
+
+
+def test_a_served_lakehouse_answers_on_the_announced_address_and_stops_on_ctrl_c(lake: str) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from mangrove.cli.main import main; main()",
+        "serve",
+        lake,
+        "--port",
+        "0",
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        assert serving.stderr is not None
+        try:
+            address = json.loads(serving.stdout.readline())["address"]
+            with urllib.request.urlopen(f"{address}healthz", timeout=60) as answer:
+                assert answer.status == 200
+        finally:
+            serving.send_signal(signal.SIGINT)
+        assert (serving.wait(timeout=60), serving.stderr.read()) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--writable",), 2, "only reads"),
+        (("--host", "0.0.0.0"), 2, "a token is needed"),
+        (("--port", "70000"), 2, "70000"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(run: Any, lake: str, words: tuple[str, ...], code: int, told: str) -> None:
+    done = run("serve", lake, *words)
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+
+
+def test_a_missing_lakehouse_is_not_served(run: Any, tmp_path: Any) -> None:
+    done = run("serve", str(tmp_path / "none"))
+    assert (done.code, "create one" in done.err) == (1, True)
