@@ -15,6 +15,7 @@ from mangrove.errors import InvalidInputError
 __all__ = ["serve_command"]
 
 _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not what it holds
+"""The environment variable that holds the token of `mangrove serve` where none is given."""
 
 
 @lake_command("serve", "mangrove serve ./lake\nMANGROVE_TOKEN=... mangrove serve s3://bucket/lake --host 0.0.0.0")
