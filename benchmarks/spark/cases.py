@@ -59,7 +59,7 @@ class Setting:
         """A table of all rows, compacted."""
         table = self.table("base", ("id",))
         table.append(self.frame(self.rows, self.files))
-        table.compact()
+        table.compact(engine="spark")
         return table
 
     def files_of(self, table: Any) -> list[str]:

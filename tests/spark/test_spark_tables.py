@@ -20,6 +20,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.types import spark_schema
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
 from mangrove.testing.effects import repeatable_effects
@@ -147,7 +148,7 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
         ("select 1L as id, array(null) as name", "'name.element' holds nulls alone"),
         ("select cast(null as bigint) as id, 'a' as name", "column 'id' is not null, and 1 row"),
         ("select 1L as id, 'abcd' as name", "a text has 4 characters"),
-        ("select id % 2 as id from range(4)", "some keys occur more than once"),
+        ("select id % 2 as id from range(4)", "occur more than once"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path, sql: str, complaint: str) -> None:
@@ -199,9 +200,14 @@ def test_a_random_history_has_the_same_rows_in_both_engines(spark: SparkSession,
             case "delete":
                 bench.commit(engine.delete(bench.state, f"id = {chance.randrange(8)}"))
             case "overwrite":
-                bench.commit(engine.overwrite(bench.state, given, chance.choice([None, "name = 'a'"])))
+                where = chance.choice([None, "name = 'a'"])
+                if where is not None:
+                    fitting = [{**row, "name": "a"} for row in rows()]
+                    given = bench.frame(fitting) if engine is bench.engine else fitting
+                bench.commit(engine.overwrite(bench.state, given, where))
             case "compact":
-                bench.commit(engine.compact(bench.state))
+                bounds = chance.choice([UNBOUNDED, CompactionBounds(files_max=2)])
+                bench.commit(engine.compact(bench.state, bounds))
             case "column":
                 old = bench.state.schema
                 column = parse_column(f"more{step} int", old.last_column_id)
@@ -215,5 +221,5 @@ def test_a_random_history_has_the_same_rows_in_both_engines(spark: SparkSession,
                 version = replace(bench.state.version, schema=schema, earlier_schemas=earlier)
                 bench.state = replace(bench.state, version=version)
         assert spark_rows(bench) == local_rows(bench)
-        where = chance.choice(["id > 3", "day = '2026-01-01'", "name like 'a%' or id in (1, 2)", "name is null"])
-        assert spark_rows(bench, columns=["id"], where=where) == local_rows(bench, columns=["id"], where=where)
+        asked = chance.choice(["id > 3", "day = '2026-01-01'", "name like 'a%' or id in (1, 2)", "name is null"])
+        assert spark_rows(bench, columns=["id"], where=asked) == local_rows(bench, columns=["id"], where=asked)

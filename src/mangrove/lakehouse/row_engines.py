@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.model.manifests import DataFile
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
@@ -41,8 +42,8 @@ class Engine(Protocol):
         """Put rows in the place of all, or of those that `where` means."""
         ...
 
-    def compact(self, state: TableState) -> PlannedWrite:
-        """Merge the deltas of each log."""
+    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
+        """Merge the deltas of each log, as far as the bounds allow."""
         ...
 
 

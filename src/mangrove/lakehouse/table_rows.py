@@ -1,15 +1,24 @@
 """A table's rows in the hands of a user: what to write and read, planned by an engine and staged in a transaction."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
 from mangrove.lakehouse.table_staging import stage_write, table_state
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import TableVersion
+from mangrove.tables.compaction import (
+    LOCAL_BYTES_MAX,
+    CompactionBounds,
+    auto_bounds,
+    compacts_itself,
+    is_due,
+    size_bytes,
+)
 from mangrove.tables.evolution import (
     with_column_added,
     with_column_dropped,
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import Catalog
 
 __all__ = ["TableRows"]
+
+_COMPACT: Final = "compact"
 
 
 class TableRows:
@@ -55,9 +66,30 @@ class TableRows:
         """Put rows in the place of all, or of those that `where` means."""
         return self._write("overwrite", lambda state: self._engine_for(rows).overwrite(state, rows, where))
 
-    def compact(self) -> None:
-        """Merge what was written into files that need no merging; others may write meanwhile."""
-        self._write("compact", lambda state: self._engines().local().compact(state))
+    def compact(
+        self,
+        *,
+        engine: str | None = None,
+        bytes_max: int | None = None,
+        files_max: int | None = None,
+        full: bool = False,
+    ) -> None:
+        """Merge what was written into files that need no merging; others may write meanwhile.
+
+        `engine` is "local" or "spark"; without it a table that fits into memory is
+        compacted here. `bytes_max` and `files_max` bound what one call writes again, and
+        with `full` large files are clustered anew too.
+        """
+        bounds = CompactionBounds(bytes_max, files_max, full)
+        if engine not in (None, "local", "spark"):
+            raise InvalidInputError(f"{engine!r} is no engine for a compaction: use local or spark")
+
+        def plan(state: TableState) -> PlannedWrite:
+            on_spark = engine == "spark" or (engine is None and size_bytes(state.logs) > LOCAL_BYTES_MAX)
+            chosen: Engine = self._engines().spark() if on_spark else self._engines().local()
+            return chosen.compact(state, bounds)
+
+        self._write(_COMPACT, plan)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
@@ -125,13 +157,24 @@ class TableRows:
         *,
         with_logs: bool = True,
     ) -> RowCounts:
-        def statement(transaction: Transaction) -> RowCounts:
+        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
-            write = plan(table_state(workspace, self.locator, with_logs=with_logs))
+            state = table_state(workspace, self.locator, with_logs=with_logs)
+            write = plan(state)
             stage_write(workspace, self.locator, write, transaction.id)
-            return write.counts
+            return write.counts, state
 
-        return self.catalog.change(statement, f"{verb} {self.locator}")
+        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
+        if verb != _COMPACT and compacts_itself(state.properties) and isinstance(self.catalog, Dated):
+            self._compact_if_due()
+        return counts
+
+    def _compact_if_due(self) -> None:
+        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them."""
+        state = self.state()
+        if is_due(state.properties, state.logs):
+            with suppress(ConflictError):
+                self.compact(bytes_max=auto_bounds(state.properties).bytes_max)
 
     def _engine_for(self, rows: object) -> Engine:
         is_spark = type(rows).__module__.partition(".")[0] == "pyspark"

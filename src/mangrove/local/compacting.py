@@ -1,32 +1,71 @@
 """Compaction: what a log means, written anew in as few files as needed."""
 
-from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mangrove.local.files import FileWriter
+from mangrove.local.masks import column_at
 from mangrove.local.scanning import scanned_parts
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
-from mangrove.tables.compaction import can_stay, needs_compaction, staying_file
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.compaction import (
+    UNBOUNDED,
+    CompactionBounds,
+    clustering_columns,
+    named_clustering,
+    plan_compaction,
+)
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import compacted, placed
+from mangrove.tables.writing import placed
 
 __all__ = ["compacted_log"]
 
+_Z_BITS = 10
+"""So many bits of a column's rank go into a Z-order; what fits into this process makes no more files than that."""
 
-def compacted_log(files: FileWriter, state: TableState, log: Log) -> Delta | None:
-    """Return the delta that stands in the place of all of a log, or None if it would change nothing."""
-    if not needs_compaction(log):
+
+def compacted_log(files: FileWriter, state: TableState, log: Log, bounds: CompactionBounds = UNBOUNDED) -> Delta | None:
+    """Return the delta that stands in the place of a log or of some of its files, or None if nothing would change."""
+    compaction = plan_compaction(state, log, files.file_size_bytes, bounds)
+    if compaction is None:
         return None
-    alone = replace(state, logs=(log,))
-    plan = plan_scan(alone)
-    staying = [staying_file(scan) for scan in plan.scans if can_stay(scan, files.file_size_bytes)]
-    merged = replace(plan, scans=tuple(scan for scan in plan.scans if not can_stay(scan, files.file_size_bytes)))
-    parts = [rows for _, rows in scanned_parts(files.store, alone, merged, state.schema.columns)]
+    alone = compaction.state
+    parts = [rows for _, rows in scanned_parts(files.store, alone, compaction.merged, state.schema.columns)]
     new: list[DataFile] = []
     if parts:
-        rows = pa.concat_tables([part.select(list(state.schema.names)) for part in parts])
+        rows = _clustered(pa.concat_tables([part.select(list(state.schema.names)) for part in parts]), state)
         new = [file for there in placed(alone, files.write(alone, rows)).values() for file in there]
-    return compacted([*staying, *new], log.last_position)
+    return compaction.delta(new)
+
+
+def _clustered(rows: pa.Table, state: TableState) -> pa.Table:
+    """Return the rows so ordered that files of neighbouring rows share few values; a sort scheme orders them later."""
+    column_ids = clustering_columns(state)
+    if not column_ids or not rows.num_rows:
+        return rows
+    columns = [column_at(rows, state.schema.path_of(column_id)) for column_id in column_ids]
+    names = [f"key{place}" for place in range(len(columns))]
+    if len(named_clustering(state)) > 1:
+        columns, names = [_interleaved([_rank_bits(column) for column in columns]), *columns], ["z", *names]
+    ordering: Any = [(name, "ascending") for name in names]
+    return rows.take(pc.sort_indices(pa.table(columns, names=names), ordering))
+
+
+def _rank_bits(column: Any) -> Any:
+    """Return where each value stands among all, as a number of few bits."""
+    ranks = pc.rank(column, sort_keys="ascending", tiebreaker="min")
+    scaled = pc.multiply(pc.subtract(ranks.cast(pa.int64()), 1), 2**_Z_BITS)
+    return pc.divide(scaled, len(column))
+
+
+def _interleaved(numbers: list[Any]) -> Any:
+    """Return the numbers whose bits are those of the given ones in turns, the highest first."""
+    total: Any = pa.array([0], pa.int64())[0]
+    width = len(numbers)
+    for bit in range(_Z_BITS):
+        for place, number in enumerate(numbers):
+            single = pc.bit_wise_and(pc.shift_right(number, bit), 1)
+            total = pc.bit_wise_or(total, pc.shift_left(single, bit * width + (width - 1 - place)))
+    return total

@@ -25,6 +25,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.conditions import condition_of
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
@@ -112,11 +113,11 @@ class LocalEngine:
         counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._files.store, state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
-    def compact(self, state: TableState) -> PlannedWrite:
+    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
         deltas: dict[tuple[Value | None, ...], Delta] = {}
         for log in state.logs:
-            delta = compacted_log(self._files, state, log)
+            delta = compacted_log(self._files, state, log, bounds)
             if delta is not None:
                 deltas[log.values] = delta
         return planned(deltas)

@@ -4,20 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scanning import chosen_columns
 from mangrove.model.manifests import DataFile
-from mangrove.model.schema import Schema
+from mangrove.model.objects import Delta
 from mangrove.model.values import Value
+from mangrove.spark.compacting import compacted_files
+from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
-from mangrove.spark.scan import listed, scanned
+from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
-from mangrove.spark.types import spark_schema
 from mangrove.spark.write import written
 from mangrove.storage.port import Store
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, plan_compaction
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
@@ -95,7 +96,8 @@ class SparkEngine:
         """Add rows in the place of those with the same keys."""
         state.checked_keys("an upsert")
         files = self._written(state, rows)
-        self._check_distinct(state, [file for _, file in files])
+        written_files = [file for _, file in files]
+        check_distinct_keys(self._lists, self._store, self._root_uri, state, written_files)
         by_log = placed(state, files)
         deltas = {values: upserted(there, state.version.keys) for values, there in by_log.items()}
         return planned(deltas, counts=RowCounts(None, None, 0))
@@ -113,9 +115,19 @@ class SparkEngine:
         counts = _inserted(by_log) + RowCounts(deleted=self._count_visible(state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
-    def compact(self, state: TableState) -> PlannedWrite:
-        """Merge the deltas of each log."""
-        return self._local.compact(state)
+    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
+        """Merge the deltas of each log into files that need no merging; no row comes to the driver."""
+        deltas: dict[tuple[Value | None, ...], Delta] = {}
+        for log in state.logs:
+            compaction = plan_compaction(state, log, self._file_size_bytes, bounds)
+            if compaction is not None:
+                files = compacted_files(self._lists, self._root_uri, compaction, self._merged, self._file_size_bytes)
+                deltas[log.values] = compaction.delta(files)
+        return planned(deltas)
+
+    def _merged(self, rows: DataFrame, state: TableState) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+        """Write merged rows; ranges are of unequal size, and none shall be cut into a large file and a tiny one."""
+        return written(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)
 
     def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         return written(_frame(rows), state, self._store.uri, self._storage_options, self._file_size_bytes)
@@ -125,19 +137,6 @@ class SparkEngine:
         if not any(scan.hidden_by for scan in plan.scans):
             return sum(scan.file.row_count for scan in plan.scans)
         return self.read(state, []).count()
-
-    def _check_distinct(self, state: TableState, files: Sequence[DataFile]) -> None:
-        """Refuse keys that come twice in what was written: a DataFrame may give other rows when it runs again."""
-        keys = Schema(state.key_columns, last_column_id=state.schema.last_column_id)
-        rows = self._lists.read(listed(files, self._root_uri), spark_schema(keys))
-        counted = rows.groupBy(*rows.columns).agg(f.count(f.lit(1)).alias("mangrove rows"))
-        repeated = counted.where("`mangrove rows` > 1").limit(3).collect()
-        if repeated:
-            examples = [row.asDict() for row in repeated]
-            raise InvalidInputError(
-                f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
-                f"for example {examples}: keep one row for each key"
-            )
 
 
 def _inserted(by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]]) -> RowCounts:

@@ -4,6 +4,10 @@ A folder of the driver holds `_spark_metadata/0`, the log that Spark's own file
 sink writes: one line for each file, with its size. Spark believes it and makes
 no request before it reads. It is an inner format of Spark, so the first list is
 tried out, and where Spark sees other files than it was given, plain paths serve.
+
+A list also says when each file was last changed, which nobody needs to know of
+files that never change. A number of ours stands there instead, and comes back
+with every row of the file: so one reading of many files tells them apart.
 """
 
 import atexit
@@ -12,9 +16,11 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 __all__ = ["FileLists", "ListedFile", "log_text"]
@@ -28,6 +34,8 @@ class ListedFile:
 
     uri: str
     size_bytes: int
+    number: int = 0
+    """What tells the file from others in `FileLists.read_numbered`."""
 
 
 @dataclass
@@ -43,9 +51,29 @@ class FileLists:
         """Return the rows of the files, with columns found by their ids."""
         if not files:
             return self.session.createDataFrame([], schema)
+        return self._listed(files, schema) if self._trusts(files, schema) else self._plain(files, schema)
+
+    def read_numbered(
+        self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
+    ) -> DataFrame:
+        """Return the rows with the number of their file in a column, and with their place in it in another if asked."""
+        places = {} if row_index is None else {row_index: f.col("_metadata.row_index")}
+        numbers = list(dict.fromkeys(file.number for file in files))
+        if len(numbers) > 1 and self._trusts(files, schema) and "_metadata" not in map(str.casefold, schema.names):
+            changed = f.unix_millis(f.col("_metadata.file_modification_time"))
+            return self._listed(files, schema).withColumns({number: changed, **places})
+        parts = [
+            self.read([file for file in files if file.number == one], schema).withColumns(
+                {number: f.lit(one).cast("bigint"), **places}
+            )
+            for one in numbers
+        ]
+        return reduce(lambda left, right: left.unionByName(right), parts)
+
+    def _trusts(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         if self._is_trusted is None:
             self._is_trusted = self._is_believed(files[:1], schema)
-        return self._listed(files, schema) if self._is_trusted else self._plain(files, schema)
+        return self._is_trusted
 
     def _listed(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
         if self._folder is None:
@@ -76,7 +104,7 @@ def log_text(files: Sequence[ListedFile]) -> str:
                 "path": file.uri,
                 "size": file.size_bytes,
                 "isDir": False,
-                "modificationTime": 0,
+                "modificationTime": file.number,
                 "blockReplication": 1,
                 "blockSize": _BLOCK_SIZE_BYTES,
                 "action": "add",

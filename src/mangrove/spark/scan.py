@@ -1,6 +1,6 @@
-"""Running a scan plan on Spark: its own reader, and one anti-join where newer keys hide rows."""
+"""Running a scan plan on Spark: its own reader, and anti-joins where newer keys or numbers hide rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Final
 
@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import FormatError
+from mangrove.local.positions import FILE_PATH
+from mangrove.local.positions import POSITION as ROW_NUMBER
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
@@ -18,13 +20,15 @@ from mangrove.tables.predicates import Predicate
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["BROADCAST_ROWS_MAX", "listed", "scanned"]
+__all__ = ["BROADCAST_ROWS_MAX", "listed", "quoted", "scanned"]
 
 BROADCAST_ROWS_MAX: Final = 5_000_000
 """Up to so many newer keys are sent to every executor; more are left to Spark's own choice of a join."""
 _POSITION: Final = "mangrove position"
 """Names with a space, that no column of ours meets by accident."""
 _HIDDEN_BEFORE: Final = "mangrove hidden before"
+_FILE: Final = "mangrove file"
+_ROW: Final = "mangrove row"
 
 
 def scanned(
@@ -38,76 +42,100 @@ def scanned(
     """Return the rows that a plan means, with these columns.
 
     Files that nothing hides rows of are scanned as they are; only the others are
-    compared with keys.
+    compared with keys or numbers.
     """
-    schema = spark_schema(state.schema)
-    free = [scan.file for scan in plan.scans if not scan.hidden_by]
-    touched = [scan for scan in plan.scans if scan.hidden_by]
-    rows = lists.read(listed(free, root_uri), schema)
+    free = [scan.file for scan in plan.scans if scan.is_whole]
+    touched = [scan for scan in plan.scans if not scan.is_whole]
+    parts = []
+    if free or not touched:
+        parts.append(lists.read(listed(free, root_uri), spark_schema(state.schema)))
     if touched:
-        rows = rows.unionByName(_visible(lists, root_uri, state, touched))
+        parts.append(_visible(lists, root_uri, state, touched))
+    rows = _united(parts)
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
-    return rows.select(*(f.col(_quoted(column.name)) for column in columns))
+    return rows.select(*(f.col(quoted(column.name)) for column in columns))
 
 
-def listed(files: Sequence[DataFile], root_uri: str) -> list[ListedFile]:
+def listed(files: Iterable[DataFile], root_uri: str) -> list[ListedFile]:
     """Return the files as Spark finds them."""
-    for file in files:
-        if file.content_type != PARQUET or "://" in file.location:
-            raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
-    return [ListedFile(root_uri + file.location, file.size_bytes) for file in files]
+    return [_listed(file, root_uri, 0) for file in files]
+
+
+def quoted(name: str) -> str:
+    """Return the name as it stands in an expression."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
+    if file.content_type != PARQUET or "://" in file.location:
+        raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
+    return ListedFile(root_uri + file.location, file.size_bytes, number)
 
 
 def _visible(lists: FileLists, root_uri: str, state: TableState, scans: Sequence[FileScan]) -> DataFrame:
+    """Return the rows that nothing hides of files of which something hides rows.
+
+    A file of keys that stands after a file but is not among those that hide its rows
+    has none of its keys, so all of them may be compared with all files at once.
+    """
     schema = spark_schema(state.schema)
-    by_position: dict[int, list[DataFile]] = {}
-    for scan in scans:
-        by_position.setdefault(scan.position, []).append(scan.file)
-    rows = _united(
-        [
-            lists.read(listed(files, root_uri), schema).withColumn(_POSITION, f.lit(position).cast("bigint"))
-            for position, files in by_position.items()
-        ]
-    )
-    hiding = dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by)
+    hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
+    numbered = [scan for scan in scans if scan.position_deletes]
+    keyed = [_listed(scan.file, root_uri, scan.position) for scan in scans if not scan.position_deletes]
+    parts = [lists.read_numbered(keyed, schema, _POSITION)] if keyed else []
+    for position in dict.fromkeys(scan.position for scan in numbered):
+        there = [scan for scan in numbered if scan.position == position]
+        found = _without_numbers(lists, root_uri, state, there)
+        parts.append(found.withColumn(_POSITION, f.lit(position).cast("bigint")))
+    rows = _united(parts)
+    newest = max(scan.position for scan in scans)
     for key_ids in dict.fromkeys(key_file.key_ids for key_file in hiding):
         chosen = [key_file for key_file in hiding if key_file.key_ids == key_ids]
-        rows = _without_hidden(rows, _keys(lists, root_uri, state, chosen), state, chosen)
+        rows = _without_keys(lists, root_uri, rows, state, chosen, newest)
     return rows.drop(_POSITION)
 
 
-def _keys(lists: FileLists, root_uri: str, state: TableState, key_files: Sequence[KeyFile]) -> DataFrame:
+def _without_keys(
+    lists: FileLists, root_uri: str, rows: DataFrame, state: TableState, key_files: Sequence[KeyFile], newest: int
+) -> DataFrame:
+    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared."""
     columns = [state.schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
     schema = spark_schema(Schema(tuple(columns), last_column_id=state.schema.last_column_id))
-    by_position: dict[int, list[DataFile]] = {}
-    for key_file in key_files:
-        by_position.setdefault(key_file.position, []).append(key_file.file)
-    return _united(
-        [
-            lists.read(listed(files, root_uri), schema).withColumn(_HIDDEN_BEFORE, f.lit(position).cast("bigint"))
-            for position, files in by_position.items()
-        ]
+    aliases = [f.col(quoted(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
+    is_hidden = reduce(
+        lambda left, right: left & right,
+        [f.col(quoted(column.name)) == f.col(quoted(f"mangrove key {place}")) for place, column in enumerate(columns)],
     )
-
-
-def _without_hidden(rows: DataFrame, keys: DataFrame, state: TableState, key_files: Sequence[KeyFile]) -> DataFrame:
-    names = [state.schema.column_with_id(key_id).name for key_id in key_files[0].key_ids]
-    renamed = keys.select(
-        *(f.col(_quoted(name)).alias(f"mangrove key {place}") for place, name in enumerate(names)),
-        f.col(_quoted(_HIDDEN_BEFORE)),
-    )
+    if min(key_file.position for key_file in key_files) > newest:
+        keys = lists.read(listed((key_file.file for key_file in key_files), root_uri), schema).select(*aliases)
+    else:
+        placed = [_listed(key_file.file, root_uri, key_file.position) for key_file in key_files]
+        keys = lists.read_numbered(placed, schema, _HIDDEN_BEFORE).select(*aliases, f.col(quoted(_HIDDEN_BEFORE)))
+        is_hidden = is_hidden & (f.col(quoted(_POSITION)) < f.col(quoted(_HIDDEN_BEFORE)))
     if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
+        keys = f.broadcast(keys)
+    return rows.join(keys, is_hidden, "left_anti")
+
+
+def _without_numbers(lists: FileLists, root_uri: str, state: TableState, scans: Sequence[FileScan]) -> DataFrame:
+    """Return the rows whose number in their file nothing names."""
+    files = [_listed(scan.file, root_uri, number) for number, scan in enumerate(scans)]
+    rows = lists.read_numbered(files, spark_schema(state.schema), _FILE, _ROW)
+    saying = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
+    said = lists.read(listed(saying, root_uri), spark_schema(Schema((FILE_PATH, ROW_NUMBER))))
+    names = lists.session.createDataFrame(
+        [(scan.file.location, number) for number, scan in enumerate(scans)], "location string, file bigint"
+    )
+    gone = said.join(f.broadcast(names), f.col(FILE_PATH.name) == f.col("location")).select("file", ROW_NUMBER.name)
+    renamed = gone.select(f.col("file").alias("mangrove gone file"), f.col(ROW_NUMBER.name).alias("mangrove gone row"))
+    if sum(file.row_count for file in saying) <= BROADCAST_ROWS_MAX:
         renamed = f.broadcast(renamed)
-    is_hidden = f.col(_quoted(_POSITION)) < f.col(_quoted(_HIDDEN_BEFORE))
-    for place, name in enumerate(names):
-        is_hidden = is_hidden & (f.col(_quoted(name)) == f.col(_quoted(f"mangrove key {place}")))
-    return rows.join(renamed, is_hidden, "left_anti")
+    is_gone = (f.col(quoted(_FILE)) == f.col("`mangrove gone file`")) & (
+        f.col(quoted(_ROW)) == f.col("`mangrove gone row`")
+    )
+    return rows.join(renamed, is_gone, "left_anti").drop(_FILE, _ROW)
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionByName, frames)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return reduce(lambda left, right: left.unionByName(right), frames)

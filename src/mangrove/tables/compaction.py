@@ -1,14 +1,105 @@
-"""When a log is worth compacting, and which of its files can stay as they are."""
+"""When a log is worth compacting, which of its files are written again, and what that does to the log.
 
-from dataclasses import replace
+Files that are large enough and of which nothing is hidden stay as they are,
+unless two of them hold the same range of keys: then whoever looks for a key has
+to open both. With a bound on the work only the oldest files are taken. What they
+hold is put at the end of what was there, so nothing that is newer loses or gains
+a row by it.
+"""
 
-from mangrove.model.manifests import DataFile
-from mangrove.model.objects import DeltaType
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.manifests import DataFile, FileKind
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.types import is_nested
+from mangrove.model.values import Value
 from mangrove.tables.live_files import live_files
-from mangrove.tables.scan_plan import FileScan
-from mangrove.tables.table_state import Log
+from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import FILE_SIZE_BYTES, compacted, rewritten
 
-__all__ = ["can_stay", "needs_compaction", "staying_file"]
+__all__ = [
+    "AUTO",
+    "CLUSTER_BY",
+    "LOCAL_BYTES_MAX",
+    "UNBOUNDED",
+    "Compaction",
+    "CompactionBounds",
+    "auto_bounds",
+    "can_stay",
+    "clustering_columns",
+    "compacts_itself",
+    "is_due",
+    "named_clustering",
+    "needs_compaction",
+    "plan_compaction",
+    "size_bytes",
+    "staying_file",
+]
+
+CLUSTER_BY: Final = "write.cluster-by"
+"""The table property that names columns, with commas between: rows that are alike in all of them lie together."""
+AUTO: Final = "compaction.auto"
+"""The table property that, being "true", has each write look whether compaction is due, and do a bounded part of it."""
+LOCAL_BYTES_MAX: Final = 2 * 1024**3
+"""Tables whose rows take more memory than that are compacted on Spark unless somebody says otherwise."""
+_AUTO_DELTAS: Final = "compaction.deltas-min"
+"""The table property that says from how many deltas in a log on compaction is due by itself; 20 unless set."""
+_AUTO_BYTES: Final = "compaction.bytes-max"
+"""The table property that bounds the bytes which a compaction by itself writes again; 256 MiB unless set."""
+_DEFAULTS: Final = {_AUTO_DELTAS: 20, _AUTO_BYTES: FILE_SIZE_BYTES}
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionBounds:
+    """How much one compaction may write again; None bounds nothing. What is left waits for the next one."""
+
+    bytes_max: int | None = None
+    files_max: int | None = None
+    is_full: bool = False
+    """Whether files that could stay are written again too, so that all rows are clustered together."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("bytes", self.bytes_max), ("files", self.files_max)):
+            if value is not None and value < 1:
+                raise InvalidInputError(f"a compaction of at most {value} {name} was asked for: give at least 1")
+
+
+UNBOUNDED: Final = CompactionBounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The files of one log to write again, and what becomes of the others."""
+
+    state: TableState
+    """The table with this log alone."""
+    merged: ScanPlan
+    """What is read: the rows of the files that are written again."""
+    staying: tuple[DataFile, ...]
+    """The files that a replace of the whole log names again; none where only some files are replaced."""
+    gone: tuple[str, ...]
+    """The locations that a replace of some files takes away; none where the whole log is replaced."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are read, those that are hidden too."""
+        return sum(scan.file.row_count for scan in self.merged.scans)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much the rows that are read take in memory."""
+        return sum(_size(scan) for scan in self.merged.scans)
+
+    def delta(self, files: Sequence[DataFile]) -> Delta:
+        """Return the delta that puts new files in the place of what was read."""
+        (log,) = self.state.logs
+        if self.gone:
+            return replace(rewritten(self.gone, files), replaces_through=log.last_position)
+        return compacted([*self.staying, *files], log.last_position)
 
 
 def needs_compaction(log: Log) -> bool:
@@ -18,14 +109,152 @@ def needs_compaction(log: Log) -> bool:
     if log.deltas[0].type is DeltaType.REPLACE:
         return False
     alive = live_files(log.deltas)
-    return len(alive) > 1 or any(live.hides for live in alive)
+    return len(alive) > 1 or any(live.hides or not live.is_data for live in alive)
+
+
+def plan_compaction(
+    state: TableState, log: Log, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
+) -> Compaction | None:
+    """Return what to write again of a log, or None if that would change nothing."""
+    if not needs_compaction(log) and not bounds.is_full:
+        return None
+    alone = replace(state, logs=(log,))
+    plan = plan_scan(alone)
+    if bounds.is_full:
+        waiting = list(plan.scans)
+    else:
+        crossing = _crossing(alone, [scan for scan in plan.scans if can_stay(scan, file_size_bytes)])
+        waiting = [scan for scan in plan.scans if not can_stay(scan, file_size_bytes) or scan.file.location in crossing]
+    chosen = _within(sorted(waiting, key=lambda scan: scan.position), bounds)
+    merged = replace(plan, scans=tuple(chosen), skipped=())
+    taken = {scan.file.location for scan in chosen}
+    staying = [scan for scan in plan.scans if scan.file.location not in taken]
+    if len(chosen) == len(waiting):
+        return Compaction(alone, merged, tuple(staying_file(scan) for scan in staying), ())
+    return Compaction(alone, merged, (), _gone(log, taken, staying))
 
 
 def can_stay(scan: FileScan, file_size_bytes: int) -> bool:
     """Return whether a file is large enough, and has no rows that are hidden, so that it need not be written again."""
-    return not scan.hidden_by and 2 * (scan.file.source_size_bytes or scan.file.size_bytes) > file_size_bytes
+    return scan.is_whole and 2 * _size(scan) > file_size_bytes
 
 
 def staying_file(scan: FileScan) -> DataFile:
     """Return how a file that stays is named again: it holds rows, and hides nothing any more."""
     return replace(scan.file, key_ids=())
+
+
+def clustering_columns(state: TableState) -> tuple[int, ...]:
+    """Return the ids of the columns whose values keep rows together: as the table says, else in sort order, else keys.
+
+    Several columns that the table names count alike (a Z-order); of the others the
+    first counts most.
+    """
+    named = named_clustering(state)
+    if named:
+        return named
+    ordered = tuple(field.source_id for field in state.version.sort_scheme.fields)
+    return ordered or state.version.keys
+
+
+def named_clustering(state: TableState) -> tuple[int, ...]:
+    """Return the columns that the table's property names, or none."""
+    text = state.properties.get(CLUSTER_BY, "")
+    columns = [state.schema.column(*name.strip().split(".")) for name in text.split(",") if name.strip()]
+    for column in columns:
+        if is_nested(column.type):
+            raise InvalidInputError(
+                f"{state.name} has {CLUSTER_BY} {text!r}, and {column.name!r} has no order: name plain columns"
+            )
+    return tuple(column.id for column in columns)
+
+
+def compacts_itself(properties: Mapping[str, str]) -> bool:
+    """Return whether writes to the table are to look whether compaction is due."""
+    return properties.get(AUTO, "false").casefold() == "true"
+
+
+def is_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
+    """Return whether a table that compacts by itself has gathered enough deltas in a log."""
+    return compacts_itself(properties) and any(len(log.deltas) >= _number(properties, _AUTO_DELTAS) for log in logs)
+
+
+def size_bytes(logs: Sequence[Log]) -> int:
+    """Return about how much memory all rows of the logs take together."""
+    files = [live.file for log in logs for live in live_files(log.deltas)]
+    return sum(file.source_size_bytes or file.size_bytes for file in files)
+
+
+def auto_bounds(properties: Mapping[str, str]) -> CompactionBounds:
+    """Return how much a write may compact on the way."""
+    return CompactionBounds(bytes_max=_number(properties, _AUTO_BYTES))
+
+
+def _number(properties: Mapping[str, str], name: str) -> int:
+    text = properties.get(name, str(_DEFAULTS[name]))
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInputError(f"the table property {name} is {text!r}: give a whole number from 1")
+    return int(text)
+
+
+def _size(scan: FileScan) -> int:
+    return scan.file.source_size_bytes or scan.file.size_bytes
+
+
+def _within(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileScan]:
+    """Return as many of the oldest files as the bounds allow, and at least so many that something gets better.
+
+    The oldest come first because a file hides only what is older than itself: so
+    whatever a chosen file hides rows of is chosen too, and the file can go.
+    """
+    chosen: list[FileScan] = []
+    size_bytes = 0
+    for scan in waiting:
+        size_bytes += _size(scan)
+        is_useful = len(chosen) > 1 or any(not one.is_whole for one in chosen)
+        is_too_much = (bounds.bytes_max is not None and size_bytes > bounds.bytes_max) or (
+            bounds.files_max is not None and len(chosen) >= bounds.files_max
+        )
+        if is_useful and is_too_much:
+            break
+        chosen.append(scan)
+    return chosen
+
+
+def _gone(log: Log, taken: set[str], staying: Sequence[FileScan]) -> tuple[str, ...]:
+    """Return what need not be read any more: the chosen files, and files of keys or numbers that hide nothing else."""
+    needed = {key_file.file.location for scan in staying for key_file in scan.hidden_by}
+    needed |= {file.location for scan in staying for file in scan.position_deletes}
+    assert not taken & needed, "a file that is chosen hides rows of one that is not, though that one is older"
+    hiding = [live.file.location for live in live_files(log.deltas) if live.file.kind is not FileKind.DATA]
+    return tuple(dict.fromkeys([*sorted(taken), *(path for path in hiding if path not in needed)]))
+
+
+def _crossing(state: TableState, scans: Sequence[FileScan]) -> set[str]:
+    """Return the files whose range in the first clustering column meets that of another.
+
+    A Z-order has no such ranges, so its files are left as they are.
+    """
+    columns = clustering_columns(state)
+    if not columns or len(named_clustering(state)) > 1:
+        return set()
+    ranges: list[tuple[Any, Any, str]] = []
+    for scan in scans:
+        low, high = _range(scan.file, columns[0])
+        if low is None or high is None:
+            return set()
+        ranges.append((low, high, scan.file.location))
+    ranges.sort(key=lambda entry: entry[0])
+    found: set[str] = set()
+    highest: tuple[Any, str] | None = None
+    for low, high, location in ranges:
+        if highest is not None and low < highest[0]:
+            found |= {location, highest[1]}
+        if highest is None or high > highest[0]:
+            highest = (high, location)
+    return found
+
+
+def _range(file: DataFile, column_id: int) -> tuple[Value | None, Value | None]:
+    statistics = file.statistics_of(column_id)
+    return (None, None) if statistics is None else (statistics.minimum, statistics.maximum)

@@ -1,0 +1,92 @@
+"""Compaction on Spark: merged and clustered by the executors, beside writers, in bounded pieces."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove.spark.clustering import split_points
+from mangrove.spark.engine import SparkEngine
+from mangrove.tables.compaction import CompactionBounds
+from mangrove.tables.predicate_text import bound_predicate
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.testing.table_model import with_write
+
+pytestmark = pytest.mark.interop
+
+
+def engine_of(lake: Any, spark: SparkSession, file_size_bytes: int) -> SparkEngine:
+    return SparkEngine(lake.effects.store, lake.new_id, session=spark, file_size_bytes=file_size_bytes)
+
+
+def opened(state: TableState, where: str) -> int:
+    return len(plan_scan(state, bound_predicate(where, state.schema)).files())
+
+
+def test_a_key_is_looked_up_in_at_most_two_files_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint not null, v int", keys=["id"])
+    table.append(spark.range(0, 3000, 1, 3).selectExpr("id * 7919 % 3000 as id", "1 as v"))
+    table.upsert(spark.range(0, 3000, 100).selectExpr("id", "2 as v"))
+    engine = engine_of(lake, spark, 6000)
+    assert opened(table.state(), "id = 1517") >= 3
+    state = with_write(table.state(), engine.compact(table.state()))
+    assert len(plan_scan(state).scans) >= 4
+    assert all(opened(state, f"id = {wanted}") <= 2 for wanted in range(0, 3000, 101))
+    totals = engine.read(state).selectExpr("count(*)", "sum(v)", "count(distinct id)").collect()[0]
+    assert tuple(totals) == (3000, 3030, 3000)
+
+
+def test_a_z_order_prunes_by_each_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "a bigint, b string", properties={"write.cluster-by": "a, b"})
+    table.append(spark.range(4096).selectExpr("id div 64 as a", "format_string('%02d', id % 64) as b"))
+    table.append(spark.sql("select cast(null as bigint) as a, '07' as b"))
+    engine = engine_of(lake, spark, 4096 * 40 // 16)
+    state = with_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
+    total = len(plan_scan(state).scans)
+    assert total >= 16
+    for where in ("a = 17", "b = '17'"):
+        assert opened(state, where) <= total * 2 // 3
+
+
+def test_bounded_work_and_late_writers_leave_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint not null, v int", keys=["id"])
+    for number in range(5):
+        table.upsert([{"id": key, "v": number} for key in range(number, number + 4)])
+    engine = engine_of(lake, spark, 10**6)
+    state = table.state()
+    wanted = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    compaction = engine.compact(state, CompactionBounds(files_max=3))
+    state = with_write(state, engine.upsert(state, spark.sql("select 0L as id, 9 as v")))
+    state = with_write(state, compaction)
+    assert len(plan_scan(state).scans) == 4
+    found = engine.read(state).collect()
+    assert {row.id: row.v for row in found} == {**wanted, 0: 9}
+    assert len(found) == len(wanted)
+
+
+def test_a_lakehouse_compacts_on_spark_and_in_a_sort_order(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, v int", sort_by=["v desc"])
+    for number in range(3):
+        table.append([{"id": number, "v": 5 - number}, {"id": 10 + number, "v": number}])
+    before = lake.version
+    table.compact(engine="spark")
+    assert [row["v"] for row in table.to_arrow().to_pylist()] == [5, 4, 3, 2, 1, 0]
+    assert len(list(table.deltas())) == 1
+    assert len(lake.at(before).table("s.t").scan().files()) == 3
+
+
+def test_split_points_leave_nothing_below_the_first() -> None:
+    assert split_points([None, None], 4) == []
+    assert split_points([1.0, float("nan"), 2.0], 2) == [2.0]
+    assert split_points([3] * 10, 4) == []

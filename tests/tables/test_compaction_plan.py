@@ -1,0 +1,169 @@
+"""Which files a compaction writes again, and that a log means the same afterwards."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.manifests import ColumnStatistics, DataFile
+from mangrove.model.objects import TableVersion
+from mangrove.model.sql_text import parse_schema
+from mangrove.tables.compaction import (
+    AUTO,
+    CLUSTER_BY,
+    CompactionBounds,
+    auto_bounds,
+    clustering_columns,
+    is_due,
+    plan_compaction,
+)
+from mangrove.tables.live_files import live_files
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import appended, deleted, planned, upserted
+from mangrove.testing.table_model import with_write
+
+SCHEMA = parse_schema("id bigint not null, a int, b string, l array<int>")
+KEY = SCHEMA.column("id").id
+
+
+def table(**properties: str) -> TableState:
+    version = TableVersion(1, SCHEMA, keys=(KEY,))
+    named = {name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
+    return TableState("s.t", "t", version, logs=(Log(),), properties=named)
+
+
+def file(name: str, low: int, high: int, size: int = 10) -> DataFile:
+    bounds = ColumnStatistics(KEY, null_count=0, minimum=low, maximum=high)
+    return DataFile(name, size, 10, source_size_bytes=size, statistics=(bounds,))
+
+
+def grown(state: TableState, *deltas: object) -> TableState:
+    for delta in deltas:
+        state = with_write(state, planned({(): delta}))  # type: ignore[dict-item]
+    return state
+
+
+def test_large_files_stay_and_small_ones_are_merged() -> None:
+    state = grown(table(), appended([file("large", 0, 9, 90)]), appended([file("a", 0, 9), file("b", 0, 9)]))
+    compaction = plan_compaction(state, state.logs[0], 100)
+    assert compaction is not None
+    assert [scan.file.location for scan in compaction.merged.scans] == ["a", "b"]
+    assert [one.location for one in compaction.delta([file("new", 0, 9)]).manifest.entries] == ["large", "new"]
+    assert compaction.size_bytes == 20
+    assert compaction.row_count == 20
+
+
+def test_large_files_that_share_a_range_of_keys_are_written_again() -> None:
+    files = [file("a", 0, 10, 90), file("b", 9, 20, 90), file("c", 20, 30, 90)]
+    state = grown(table(), *(appended([one]) for one in files))
+    compaction = plan_compaction(state, state.logs[0], 100)
+    assert compaction is not None
+    assert [scan.file.location for scan in compaction.merged.scans] == ["a", "b"]
+    alike = replace(state, properties={CLUSTER_BY: "a, b"})
+    compaction = plan_compaction(alike, alike.logs[0], 100)
+    assert compaction is not None
+    assert compaction.merged.scans == ()
+
+
+def test_a_full_compaction_leaves_no_file() -> None:
+    state = grown(table(), appended([file("a", 0, 10, 90)]))
+    once = with_write(state, planned({(): plan_compaction(state, state.logs[0], 100, FULL).delta([])}))  # type: ignore[union-attr]
+    assert plan_compaction(state, state.logs[0], 100, FULL).row_count == 10  # type: ignore[union-attr]
+    assert live_files(once.logs[0].deltas) == ()
+
+
+FULL = CompactionBounds(is_full=True)
+
+
+def test_bounded_work_takes_the_oldest_files_and_at_least_two() -> None:
+    state = grown(table(), *(appended([file(f"f{number}", 0, 9)]) for number in range(5)))
+    for bounds, wanted in [
+        (CompactionBounds(files_max=3), ["f0", "f1", "f2"]),
+        (CompactionBounds(bytes_max=35), ["f0", "f1", "f2"]),
+        (CompactionBounds(files_max=1), ["f0", "f1"]),
+    ]:
+        compaction = plan_compaction(state, state.logs[0], 100, bounds)
+        assert compaction is not None
+        assert [scan.file.location for scan in compaction.merged.scans] == wanted
+        assert list(compaction.gone) == wanted
+
+
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="at most 0 files"):
+        CompactionBounds(files_max=0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: int) -> None:
+    """Files are their own rows here: which (key, writer) pairs are visible must never change."""
+    chance = random.Random(seed)
+    names = (f"f{number}" for number in itertools.count())
+    rows: dict[str, dict[int, str]] = {}
+    state = table()
+
+    def new(contents: dict[int, str]) -> DataFile:
+        name = next(names)
+        rows[name] = contents
+        return replace(file(name, min(contents), max(contents)), row_count=len(contents), key_ids=())
+
+    def visible() -> set[tuple[int, str]]:
+        alive = live_files(state.logs[0].deltas)
+        hiding = [(live.position, rows[live.file.location]) for live in alive if live.hides]
+        return {
+            (key, value)
+            for live in alive
+            if live.is_data
+            for key, value in rows[live.file.location].items()
+            if not any(position > live.position and key in keys for position, keys in hiding)
+        }
+
+    for step in range(25):
+        contents = {chance.randrange(10): f"{step}" for _ in range(3)}
+        match chance.choice(["append", "upsert", "delete", "compact", "compact"]):
+            case "append":
+                fresh = {key + 100 * step: value for key, value in contents.items()}
+                state = grown(state, appended([new(fresh)]))
+            case "upsert":
+                state = grown(state, upserted([new(contents)], [KEY]))
+            case "delete":
+                state = grown(state, deleted([new(contents)], [KEY]))
+            case "compact":
+                bounds = CompactionBounds(files_max=chance.choice([1, 2, 3, None]))
+                compaction = plan_compaction(state, state.logs[0], 100, bounds)
+                if compaction is None:
+                    continue
+                before = visible()
+                merged: dict[int, str] = {}
+                for scan in compaction.merged.scans:
+                    hidden = {key for one in scan.hidden_by for key in rows[one.file.location]}
+                    merged |= {key: value for key, value in rows[scan.file.location].items() if key not in hidden}
+                added = [new(merged)] if merged else []
+                # A newer write that came while the compaction ran.
+                late = chance.random() < 0.5
+                if late:
+                    late_file = new({chance.randrange(10): "late"})
+                    state = grown(state, upserted([late_file], [KEY]))
+                    before = visible()
+                state = grown(state, compaction.delta(added))
+                assert visible() == before
+
+
+def test_rows_are_clustered_as_the_table_says_else_by_keys() -> None:
+    assert clustering_columns(table()) == (KEY,)
+    named = replace(table(), properties={CLUSTER_BY: " b,a "})
+    assert clustering_columns(named) == (SCHEMA.column("b").id, SCHEMA.column("a").id)
+    with pytest.raises(InvalidInputError, match="'l' has no order"):
+        clustering_columns(replace(table(), properties={CLUSTER_BY: "l"}))
+
+
+def test_a_table_compacts_by_itself_only_when_it_is_told_to_and_due() -> None:
+    state = grown(table(), *(appended([file(f"f{number}", 0, 9)]) for number in range(3)))
+    told = {AUTO: "true", "compaction.deltas-min": "3", "compaction.bytes-max": "1000"}
+    assert is_due(told, state.logs)
+    assert not is_due({}, state.logs)
+    assert not is_due({**told, "compaction.deltas-min": "4"}, state.logs)
+    assert auto_bounds(told) == CompactionBounds(bytes_max=1000)
+    with pytest.raises(InvalidInputError, match="deltas-min is 'many'"):
+        is_due({**told, "compaction.deltas-min": "many"}, state.logs)
