@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
-from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -42,6 +42,7 @@ __all__ = [
     "Snapshot",
     "Upkeep",
     "check_in_time",
+    "check_no_gap",
     "contested_by",
     "newest_version",
     "positioned",
@@ -51,6 +52,8 @@ __all__ = [
 
 Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
 """What objects lie below; None is the lakehouse itself."""
+
+_ASKED_FOR_GAPS_AFTER_MILLIS = 60_000
 
 
 class Isolation(enum.Enum):
@@ -302,6 +305,21 @@ def check_in_time(changes: Changes, now_millis: int) -> None:
         )
 
 
+def check_no_gap(base: Commit, is_taken: Callable[[int], bool], now_millis: int) -> None:
+    """Refuse to commit into the place of a version that somebody deleted by hand while later ones are there.
+
+    Only whoever stands on a version that is a minute old asks: nobody deletes by
+    hand what was just made, and busy writers should not pay for the question.
+    """
+    if now_millis - base.created_at_millis > _ASKED_FOR_GAPS_AFTER_MILLIS and is_taken(base.version + 2):
+        if is_taken(base.version + 1):
+            return
+        raise FormatError(
+            f"version {base.version + 1} is missing, though version {base.version + 2} is there: somebody deleted its "
+            "file. Nothing was committed; open the lakehouse again to stand on the newest, and run `mangrove check`"
+        )
+
+
 def contested_by(rival: Commit, said: Collection[str], advice: str = "") -> ConflictError:
     """Return the error for whoever meets a rival at the objects of which this is said."""
     advice = advice or (
@@ -325,8 +343,16 @@ def newest_version(exists: Callable[[int], bool], known: int) -> int:
 
     Versions follow each other without a gap up to the newest, so steps that
     double find one that does not exist, and bisecting finds the last that does:
-    as many probes as the gap has binary digits, twice.
+    as many probes as the gap has binary digits, twice. One more probe passes over a
+    version that somebody deleted by hand, so that nobody commits into its place.
     """
+    newest = _last_in_sequence(exists, known)
+    while exists(newest + 2):
+        newest = _last_in_sequence(exists, newest + 2)
+    return newest
+
+
+def _last_in_sequence(exists: Callable[[int], bool], known: int) -> int:
     step = 1
     while exists(known + step):
         known += step

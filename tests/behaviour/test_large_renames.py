@@ -57,7 +57,8 @@ def with_a_million_deltas() -> CountingStore:
 
 
 def _at(partition: PartitionLocator, position: int) -> DeltaLocator:
-    return DeltaLocator(*partition.parts, position)  # type: ignore[arg-type]
+    namespace_id, table_id, version, stream_id, partition_id = partition.parts
+    return DeltaLocator(str(namespace_id), str(table_id), int(version), str(stream_id), str(partition_id), position)
 
 
 def cost(store: CountingStore, work: Callable[[], object]) -> Requests:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, TypeVar, Unpack, cast
+from typing import Any, Final, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
@@ -21,6 +21,7 @@ from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
+from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.convert import ConvertReport
@@ -130,7 +131,11 @@ class Lakehouse(Catalog):
             properties=properties,
             limit_millis=None if time_limit is None else millis_of_duration(time_limit),
         )
-        return LakeTransaction(core, self.effects.new_id, self.clients, self.engines)
+        return LakeTransaction(core, self.effects.new_id, self.clients, self.engines, self)
+
+    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+        """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""
+        return rows_of_sql(self.engines, self, None, text, arguments)
 
     def run(
         self,
@@ -263,7 +268,8 @@ class Lakehouse(Catalog):
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Take back what one version changed, if nothing later touched the same; return the version that does so."""
-        checked_count(version, "the version to undo", 1)
+        if checked_count(version, "the version to undo") < 1:
+            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
         text = message or f"undo version {version}"
         return self._repeated(lambda: self._undone(version, text, author))
 

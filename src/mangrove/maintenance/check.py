@@ -7,7 +7,7 @@ version needs.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.checked_files import CheckedFiles, CountRows
@@ -17,6 +17,7 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import changed_objects
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.maintenance.vacuum import vacuum
+from mangrove.maintenance.version_files import version_file, version_files
 from mangrove.metastore import Problem, Snapshot
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta
@@ -102,7 +103,7 @@ def check(
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
     for problem in chain(damaged, _broken_rules(lake, ruled, watch), _lost_names(lake, set(kept))):
         told.tell(problem)
-    for problem in _walked(lake, versions, files, watch):
+    for problem in chain(_gaps(lake, kept), _walked(lake, versions, files, watch)):
         told.tell_if_unexplained(problem)
     return CheckReport(
         tuple(versions),
@@ -221,6 +222,18 @@ def _walked(lake: Maintained, versions: Sequence[int], files: CheckedFiles, watc
             yield Problem(f"{_VERSION}{versions[walk.at]}", str(error))
         yield from walk.problems
         at = walk.at + 1
+
+
+def _gaps(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
+    """Yield the versions that somebody deleted by hand: the name after a version that is kept is never freed."""
+    for version, following in pairwise(kept):
+        places = version_files(version)
+        path = None if following == version + 1 else version_file(lake.store, version)
+        if path is not None and version_file(lake.store, version + 1) is None:
+            yield Problem(
+                version_files(version + 1)[places.index(path) - len(places)],
+                f"it is missing, though version {version} before it and version {following} after it are kept",
+            )
 
 
 def _lost_names(lake: Maintained, kept: set[int]) -> Iterator[Problem]:

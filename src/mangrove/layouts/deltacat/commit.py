@@ -30,7 +30,7 @@ from mangrove.layouts.deltacat.index import SHAPE, encode_node
 from mangrove.layouts.deltacat.log import log_map
 from mangrove.layouts.deltacat.log_paths import transaction_id
 from mangrove.layouts.deltacat.packed import pack
-from mangrove.layouts.deltacat.paths import HINT_PATH, node_path
+from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
@@ -40,6 +40,7 @@ from mangrove.metastore import (
     Committed,
     Isolation,
     check_in_time,
+    check_no_gap,
     contested_by,
     positioned,
     rolled_back_by,
@@ -82,6 +83,8 @@ def commit(
     effects: Effects, files: CatalogFiles, base: CatalogSnapshot, changes: Changes, isolation: Isolation
 ) -> Committed:
     """Publish the changes as the next version."""
+    if not base.guard.is_foreign:
+        check_no_gap(base.commit, lambda version: files.store.exists(guard_path(version)), effects.now_millis())
     started = _start(effects, files, changes)
     on_storage: dict[str, bytes] = {}
     for attempt in range(_ATTEMPTS_MAX):

@@ -14,7 +14,7 @@ from mangrove.layouts.deltacat.packed import pack
 from mangrove.layouts.deltacat.paths import guard_path, is_numbered
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.upkeep_differences import namespace_names
-from mangrove.layouts.deltacat.versions import read_kept
+from mangrove.layouts.deltacat.versions import read_hint, read_kept
 from mangrove.metastore import Problem
 from mangrove.model.locators import Kind
 from mangrove.storage.port import ObjectInfo
@@ -40,6 +40,7 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
         return
     yield from _history_problems(fresh)
     yield from _strangers(fresh)
+    yield from _lost_newest(fresh)
     logged = logged_transactions(files)
     for one in wanted:
         if one.stored.transaction not in logged:
@@ -74,6 +75,20 @@ def _strangers(snapshot: CatalogSnapshot) -> Iterator[Problem]:
         for entry in snapshot.files.store.list(f"{folder}/"):
             if isinstance(entry, ObjectInfo) and not is_numbered(entry.path):
                 yield Problem(entry.path, "it is no file of the catalog: move it out of the namespace's folder")
+
+
+def _lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield that versions after the newest are gone, if the hint names one: it is written after its guard was made."""
+    store = snapshot.files.store
+    hinted = read_hint(store)
+    if hinted is None or hinted <= snapshot.version:
+        return
+    if not any(store.exists(guard_path(version)) for version in (snapshot.version + 1, hinted)):
+        yield Problem(
+            guard_path(hinted),
+            f"it is missing, though the hint names version {hinted} and the newest that is there is {snapshot.version}: "
+            "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
+        )
 
 
 def _wanted(snapshot: CatalogSnapshot) -> Iterator[Wanted]:

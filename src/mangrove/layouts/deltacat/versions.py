@@ -13,6 +13,7 @@ __all__ = [
     "read_adopted",
     "read_guard",
     "read_guards",
+    "read_hint",
     "read_kept",
     "read_retired",
     "taken_versions",
@@ -60,14 +61,19 @@ def encode_hint(version: int) -> bytes:
     return str(version).encode()
 
 
+def read_hint(store: Store) -> int | None:
+    """Return the version that the hint names, or None if it is missing or unreadable."""
+    (hint,) = store.read_many([HINT_PATH])
+    return _decode_hint(hint)
+
+
 def find_newest(store: Store) -> Guard | None:
     """Return the newest guard, or None if there is none.
 
     The hint may be missing, unreadable, behind or ahead. Then the search starts
     at the first version, and only where that has expired, too, from a listing.
     """
-    (hint,) = store.read_many([HINT_PATH])
-    known = _decode_hint(hint)
+    known = read_hint(store)
     newest = None if known is None else _newest_after(store, known)
     if newest is not None:
         return newest

@@ -24,7 +24,16 @@ from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation, check_in_time, contested_by, positioned, rolled_back_by
+from mangrove.metastore import (
+    Changes,
+    Committed,
+    Isolation,
+    check_in_time,
+    check_no_gap,
+    contested_by,
+    positioned,
+    rolled_back_by,
+)
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -45,6 +54,8 @@ _PAUSE_SECONDS_MAX = 0.2
 
 def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation) -> Committed:
     """Publish the changes as the next version."""
+    names = base.root.revision.roots
+    check_no_gap(base.commit, lambda version: effects.store.exists(names.path(version)), effects.now_millis())
     staged = stage(base, changes, effects.new_id)
     unwritten = dict(staged.files)
     for attempt in range(ATTEMPTS_MAX):

@@ -13,6 +13,7 @@ from mangrove.betree.search import scan
 from mangrove.betree.verify import verify
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.hint import decode_hint
 from mangrove.layouts.tree.java_dialects import revisions_named
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
@@ -55,6 +56,7 @@ def problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
         yield Problem(path, str(error))
         return
     yield from _root_problems(fresh)
+    yield from _lost_newest(fresh)
     nodes = _Nodes(fresh)
     for broken in verify(root.node, shape_of(fresh.settings), nodes.read_or_loop):
         if broken.pointer not in nodes.broken:
@@ -92,6 +94,21 @@ def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
             root.path,
             f"it was created at {root.created_at_millis} ms, not after version {before.version} "
             f"({before.created_at_millis} ms)",
+        )
+
+
+def _lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    """Yield that versions after the newest are gone, if the hint names one: it is written after its root was made."""
+    store, names = snapshot.files.store, snapshot.root.revision.roots
+    (data,) = store.read_many([snapshot.root.revision.hint_path])
+    hinted = None if data is None else decode_hint(data)
+    if hinted is None or not snapshot.version < hinted < 2**names.digits:
+        return
+    if not any(store.exists(names.path(version)) for version in (snapshot.version + 1, hinted)):
+        yield Problem(
+            names.path(hinted),
+            f"it is missing, though the hint names version {hinted} and the newest that is there is {snapshot.version}: "
+            "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
         )
 
 

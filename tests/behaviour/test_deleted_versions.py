@@ -1,0 +1,73 @@
+"""Somebody deletes the file of a version by hand: what can be noticed is noticed, and no gap is filled."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mangrove.errors import FormatError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.version_files import HINTS, version_file
+from mangrove.storage.counting import CountingStore
+from mangrove.testing.effects import Clock
+
+MINUTE_MILLIS = 60_000
+
+
+def delete_version(store: CountingStore, version: int) -> str:
+    path = version_file(store, version)
+    assert path is not None
+    store.delete_many([path])
+    return path
+
+
+def write_hint(store: CountingStore, version: int) -> None:
+    (path,) = [path for path in HINTS if store.exists(path)]
+    store.put(path, str(version).encode())
+
+
+@pytest.fixture
+def versions(lake: Lakehouse) -> Lakehouse:
+    for number in range(6):
+        lake.create_namespace(f"n{number}")
+    return lake
+
+
+def test_a_stale_hint_before_a_deleted_version_does_not_hide_the_newest(
+    versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
+) -> None:
+    path = delete_version(store, 4)
+    write_hint(store, 3)
+    opened = opened_again()
+    assert opened.version == 6
+    opened.create_namespace("more")
+    assert opened.version == 7
+    assert not store.exists(path)
+    assert any(problem.path == path for problem in opened.check())
+
+
+def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version(
+    versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse], clock: Clock
+) -> None:
+    sleeper = opened_again()
+    for number in range(2):
+        versions.create_namespace(f"later{number}")
+    path = delete_version(store, 7)
+    clock.now_millis += 2 * MINUTE_MILLIS
+    with pytest.raises(FormatError, match="version 7 is missing, though version 8 is there"):
+        sleeper.create_namespace("lost")
+    assert not store.exists(path)
+    opened_again().create_namespace("more")
+    assert opened_again().version == 9
+
+
+def test_a_deleted_newest_version_is_told_by_a_check_as_long_as_the_hint_names_it(
+    versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
+) -> None:
+    assert not opened_again().check().problems
+    path = delete_version(store, 6)
+    opened = opened_again()
+    assert opened.version == 5
+    (problem,) = opened.check()
+    assert (problem.path, "the hint names version 6" in problem.rule) == (path, True)
+    opened.check(repair=True)
+    assert not opened_again().check().problems
