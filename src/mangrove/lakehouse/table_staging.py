@@ -8,7 +8,7 @@ from mangrove.model.locators import DeltaLocator, Kind, TableLocator
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.table_state import Log, TableState
 from mangrove.tables.writing import PlannedWrite
-from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_id_of, partitions_of
+from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_with, partitions_of
 from mangrove.transaction.names import Reading
 from mangrove.transaction.workspace import Workspace
 
@@ -25,7 +25,9 @@ def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = Tr
     logs: list[Log] = []
     if with_logs:
         for way, partition in partitions_of(reading, opened):
-            logs.append(Log(partition.values, tuple(delta for _, delta in deltas_of(reading, way))))
+            # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
+            values = partition.values if opened.partition_scheme.fields else ()
+            logs.append(Log(values, tuple(delta for _, delta in deltas_of(reading, way))))
     table = opened.table
     return TableState(str(locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties)
 
@@ -34,7 +36,7 @@ def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite
     """Add the deltas of a write, and guard the logs that it read."""
     opened = open_table(workspace, locator)
     for values in write.read_logs:
-        workspace.guard(Scan(Kind.DELTA, opened.partition_locator(_partition_id(opened, values))))
+        workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, values)))
     for planned in write.deltas:
         _drop_replaced(workspace, opened, planned.log_values, planned.delta)
         add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
@@ -44,12 +46,8 @@ def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any
     """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
     if delta.type is not DeltaType.REPLACE or delta.replaced_locations:
         return
-    way = opened.partition_locator(_partition_id(opened, values))
+    way = partition_with(workspace, opened, values)
     for there, _ in list(workspace.snapshot.children(Kind.DELTA, way)):
         assert isinstance(there, DeltaLocator)
         if delta.replaces_through is None or there.position <= delta.replaces_through:
             workspace.delete(there)
-
-
-def _partition_id(opened: OpenTable, values: Sequence[Any]) -> str:
-    return partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, values)

@@ -31,12 +31,15 @@ __all__ = [
     "deltas_of",
     "open_table",
     "partition_id_of",
+    "partition_with",
     "partitions_of",
     "put_table_version",
 ]
 
 REWRITTEN_BY = "mangrove.rewritten-by"
 """The property of a partition that names the transaction which last rewrote what stood in it."""
+_OF_DELTACAT = "DELTACAT"
+"""The format of a table that DeltaCAT made."""
 _REWRITING = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
 
 
@@ -94,6 +97,20 @@ def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[Partiti
             yield locator, value
 
 
+def partition_with(reading: Reading, opened: OpenTable, values: Sequence[Value | None]) -> PartitionLocator:
+    """Return the way to the partition with these values, whether it is there or not.
+
+    DeltaCAT gives partitions ids by chance, and reads no table with two of the same
+    values; so in its tables the partition is looked for.
+    """
+    scheme_id, wanted = opened.stream.partition_scheme_id, tuple(values)
+    if opened.table.table_format == _OF_DELTACAT:
+        for way, partition in partitions_of(reading, opened):
+            if (partition.values, partition.scheme_id) == (wanted, scheme_id):
+                return way
+    return opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
+
+
 def deltas_of(
     reading: Reading, partition: PartitionLocator, *, after: DeltaLocator | None = None
 ) -> Iterator[tuple[DeltaLocator, Delta]]:
@@ -114,12 +131,8 @@ def add_delta(
     """
     opened = open_table(workspace, locator)
     checked = _checked_values(opened, values)
-    partition = Partition(
-        partition_id_of(opened.stream.id, opened.stream.partition_scheme_id, checked),
-        checked,
-        opened.stream.partition_scheme_id,
-    )
-    way = opened.partition_locator(partition.id)
+    way = partition_with(workspace, opened, checked)
+    partition = Partition(way.partition_id, checked, opened.stream.partition_scheme_id)
     there = workspace.partition(way)
     workspace.guard(opened.stream_locator)
     if delta.type in _REWRITING:

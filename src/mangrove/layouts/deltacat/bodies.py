@@ -18,6 +18,7 @@ from mangrove.layouts.deltacat.table_bodies import (
     stream_of,
     table_version_of,
 )
+from mangrove.layouts.deltacat.version_words import version_text
 from mangrove.model.json_form import Json, from_json, to_json
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Namespace, Object, SharedTransaction, Table, TableType, View
@@ -131,7 +132,7 @@ def _table_of(stored: Fields, folder: str) -> Table:
 
 
 def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)
+    return None if number is None else version_text(number)
 
 
 _READERS: Final[dict[Kind, Callable[[Fields, str], Object]]] = {

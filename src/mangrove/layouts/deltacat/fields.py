@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.deltacat.packed import Packed
+from mangrove.layouts.deltacat.version_words import version_number
 from mangrove.model.json_form import Json
 from mangrove.model.properties import Properties
 
@@ -65,13 +66,12 @@ class Fields:
         return tuple(items)
 
     def number(self, name: str) -> int | None:
-        """Return a whole number that is written as text, or None."""
+        """Return the number of a table version, or None."""
         text = self.maybe(name, str)
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdigit()):
-            raise self.refused(f"the field {name!r} is {text!r}: Mangrove knows table versions without words only")
-        return int(text)
+        try:
+            return None if text is None else version_number(text)
+        except FormatError as error:
+            raise self.refused(f"the field {name!r}: {error}") from error
 
     def properties(self, name: str = "properties") -> Properties:
         """Return free properties; a value that is no text is shown as JSON."""

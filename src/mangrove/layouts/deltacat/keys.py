@@ -11,9 +11,11 @@ Parts are joined by a character that is less than all that a name or an id may
 hold, so that keys sort as locators do. Numbers have a fixed width.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.deltacat.version_words import version_number, version_text
 from mangrove.metastore import Parent
 from mangrove.model.locators import (
     DeltaLocator,
@@ -54,7 +56,9 @@ Below: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator | Delt
 
 _SEPARATOR: Final = "\t"
 _DIGITS: Final = 19
-_VERSION_PLACE: Final = 2
+_VERSION_PLACE, _POSITION_PLACE = 2, 5
+_READ: Final[dict[int, Callable[[str], int]]] = {_VERSION_PLACE: version_number, _POSITION_PLACE: int}
+"""Which parts of a locator are numbers, and how the name of a folder is read as one."""
 _LAST_CHARACTER: Final = 0x10FFFF
 _BELOW: Final[dict[Kind, type[Below]]] = {
     Kind.TABLE_VERSION: TableVersionLocator,
@@ -100,29 +104,30 @@ def key_of_below(locator: Below) -> str:
 def locator_of_below(key: str) -> Below:
     """Return the locator of an object below a table."""
     kind, *parts = key.split(_SEPARATOR)
-    return below_of(Kind(int(kind)), parts)
+    values = [int(part) if place in _READ else part for place, part in enumerate(parts)]
+    return _BELOW[Kind(int(kind))](*values)  # type: ignore[arg-type]
 
 
 def below_of(kind: Kind, parts: list[str]) -> Below:
-    """Return the locator of an object below a table from the text of its parts."""
+    """Return the locator of an object below a table from the folders on the way to it."""
     try:
-        values = [int(part) if place in (2, 5) else part for place, part in enumerate(parts)]
+        values = [_READ[place](part) if place in _READ else part for place, part in enumerate(parts)]
         return _BELOW[kind](*values)  # type: ignore[arg-type]
-    except (ValueError, TypeError, InvalidInputError) as error:
-        raise FormatError(
-            f"{'/'.join(parts)} is no {kind.word} that Mangrove can show: table versions and stream positions "
-            "are whole numbers"
-        ) from error
+    except (ValueError, TypeError, InvalidInputError, FormatError) as error:
+        raise FormatError(f"{'/'.join(parts)} is no {kind.word} that Mangrove can show: {error}") from error
 
 
 def key_parts(folders: list[str]) -> list[str]:
     """Return the parts of a folder on the way to an object as the keys have them: the table version is a number."""
-    return [f"{int(part):0{_DIGITS}}" if place == _VERSION_PLACE else part for place, part in enumerate(folders)]
+    return [
+        f"{version_number(part):0{_DIGITS}}" if place == _VERSION_PLACE else part for place, part in enumerate(folders)
+    ]
 
 
 def folder_of(locator: Below) -> str:
     """Return the folder of an object below a table."""
-    return "/".join(str(part) for part in locator.parts)
+    namespace_id, table_id, _, *below = locator.parts
+    return "/".join(map(str, (namespace_id, table_id, version_text(locator.version), *below)))
 
 
 def object_key(folder: str) -> str:

@@ -5,7 +5,7 @@ have another result. The exact scheme is therefore kept among the extras, and a
 scheme of DeltaCAT's own is taken only where it means the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from mangrove.errors import FormatError, MangroveError
@@ -25,6 +25,7 @@ from mangrove.model.schemes import (
 from mangrove.model.transforms import Bucket, Days, Hours, Identity, Months, Transform, Truncate, Years
 
 __all__ = [
+    "as_it_was",
     "partition_scheme_map",
     "partition_scheme_of",
     "scheme_extras",
@@ -98,27 +99,53 @@ def scheme_extras(schemes: Sequence[PartitionScheme] | Sequence[SortScheme]) -> 
 
 
 def partition_scheme_of(stored: Fields, schema: Schema | None, exact: Json) -> PartitionScheme:
-    """Return the partition scheme of a map, in the exact form if the extras have it."""
+    """Return the partition scheme of a map, in the exact form if the extras have it.
+
+    One that divides rows by what Mangrove has no transform for is read as one
+    without fields: then its partitions are read, and none is left out unread.
+    """
     known = _exact(stored, exact, PartitionScheme)
     if known is not None:
         return known
-    fields = tuple(_partition_field(key, schema) for key in stored.each("keys"))
+    found = [_partition_field(key, schema) for key in stored.each("keys")]
+    fields = tuple(field for field in found if field is not None)
     scheme_id = scheme_id_of(stored.must("id", str))
-    if not fields:
-        return UNPARTITIONED if scheme_id == UNPARTITIONED.id else PartitionScheme(id=scheme_id)
-    return PartitionScheme(fields, scheme_id, stored.maybe("name", str))
+    if not found and scheme_id == UNPARTITIONED.id:
+        return UNPARTITIONED
+    return PartitionScheme(fields if len(fields) == len(found) else (), scheme_id, _name(stored, found))
 
 
 def sort_scheme_of(stored: Fields, schema: Schema | None, exact: Json) -> SortScheme:
-    """Return the sort scheme of a map, in the exact form if the extras have it."""
+    """Return the sort scheme of a map, in the exact form if the extras have it; an order that is not ours is none."""
     known = _exact(stored, exact, SortScheme)
     if known is not None:
         return known
-    keys: list[Any] = stored.maybe("keys", list) or []
+    found = [_sort_field(stored, key, schema) for key in stored.maybe("keys", list) or []]
+    fields = tuple(field for field in found if field is not None)
     scheme_id = scheme_id_of(stored.must("id", str))
-    if not keys:
-        return UNSORTED if scheme_id == UNSORTED.id else SortScheme(id=scheme_id)
-    return SortScheme(tuple(_sort_field(stored, key, schema) for key in keys), scheme_id, stored.maybe("name", str))
+    if not found and scheme_id == UNSORTED.id:
+        return UNSORTED
+    return SortScheme(fields if len(fields) == len(found) else (), scheme_id, _name(stored, found))
+
+
+def as_it_was(scheme: PartitionScheme | SortScheme, schema: Schema | None, before: object) -> dict[str, Any]:
+    """Return the map of a scheme to write: the one of the body before where it says the same.
+
+    What another program knows of a scheme and Mangrove does not is kept so.
+    """
+    read: Callable[[Fields, Schema | None, Json], PartitionScheme | SortScheme]
+    if isinstance(scheme, PartitionScheme):
+        fresh, read = partition_scheme_map(scheme, schema), partition_scheme_of
+    else:
+        fresh, read = sort_scheme_map(scheme, schema), sort_scheme_of
+    for there in before if isinstance(before, list) else []:
+        if isinstance(there, dict) and there.get("id") == fresh["id"]:
+            return there if read(Fields(there, "a scheme"), schema, None) == scheme else fresh
+    return fresh
+
+
+def _name(stored: Fields, found: Sequence[object]) -> str | None:
+    return stored.maybe("name", str) if found else None
 
 
 def _exact(stored: Fields, exact: Json, model: type[Scheme]) -> Scheme | None:
@@ -130,23 +157,23 @@ def _exact(stored: Fields, exact: Json, model: type[Scheme]) -> Scheme | None:
     return None
 
 
-def _partition_field(key: Fields, schema: Schema | None) -> PartitionField:
+def _partition_field(key: Fields, schema: Schema | None) -> PartitionField | None:
     sources: list[Any] = key.must("key", list)
-    if len(sources) != 1:
-        raise key.refused("it partitions by several columns at once, which Mangrove cannot")
     transform = Identity() if key.maybe("transform", dict) is None else _transform_of(key.inner("transform"))
+    if transform is None or len(sources) != 1:
+        return None
     source_id = _column_id(key, sources[0], schema)
     return PartitionField(source_id, transform, key.maybe("name", str) or str(sources[0]))
 
 
-def _sort_field(stored: Fields, key: Any, schema: Schema | None) -> SortField:
-    if not isinstance(key, list) or len(key) < 3 or not isinstance(key[0], list) or len(key[0]) != 1:
+def _sort_field(stored: Fields, key: Any, schema: Schema | None) -> SortField | None:
+    if not isinstance(key, list) or len(key) < 3 or not isinstance(key[0], list):
         raise stored.refused(f"the sort key {key!r} is of no form that Mangrove knows")
     directions = {word: direction for direction, word in _SORT_WORDS.items()}
     nulls = {word: place for place, word in _NULL_WORDS.items()}
-    if key[1] not in directions or key[2] not in nulls:
-        raise stored.refused(f"the sort key {key!r} has an order that Mangrove does not know")
     transform = _transform_of(Fields(key[3], "a sort key")) if len(key) > 3 and isinstance(key[3], dict) else Identity()
+    if transform is None or len(key[0]) != 1 or key[1] not in directions or key[2] not in nulls:
+        return None
     return SortField(_column_id(stored, key[0][0], schema), directions[key[1]], nulls[key[2]], transform)
 
 
@@ -160,8 +187,11 @@ def _transform_map(transform: Transform) -> dict[str, Any]:
             return {"name": _SIMPLE[type(transform)]}
 
 
-def _transform_of(stored: Fields) -> Transform:
-    """Return the transform if ours has the same results: DeltaCAT's parts of a date count otherwise."""
+def _transform_of(stored: Fields) -> Transform | None:
+    """Return the transform if ours has the same results, else None: DeltaCAT's parts of a date count otherwise.
+
+    Its day is one from 1 to 31, and its buckets are of another hash.
+    """
     name = stored.must("name", str)
     if name == "identity":
         return Identity()
@@ -170,7 +200,7 @@ def _transform_of(stored: Fields) -> Transform:
         return Bucket(parameters.must("numBuckets", int))
     if parameters is not None and name == "truncate" and parameters.raw.get("truncateStrategy") == "iceberg":
         return Truncate(parameters.must("width", int))
-    raise stored.refused(f"the transform {name!r} of DeltaCAT has other results than any of Mangrove's")
+    return None
 
 
 def _column_name(column_id: int, schema: Schema | None) -> str | int:

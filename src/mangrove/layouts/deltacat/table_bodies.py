@@ -9,14 +9,14 @@ from mangrove.layouts.deltacat.manifest_form import author_map, manifest_map, ma
 from mangrove.layouts.deltacat.packed import Packed
 from mangrove.layouts.deltacat.schema_form import KeyedSchema, schema_bytes, schema_of_bytes
 from mangrove.layouts.deltacat.scheme_form import (
-    partition_scheme_map,
+    as_it_was,
     partition_scheme_of,
     scheme_extras,
     scheme_id_of,
-    sort_scheme_map,
     sort_scheme_of,
     stored_scheme_id,
 )
+from mangrove.layouts.deltacat.version_words import version_text
 from mangrove.model.json_form import Json, from_json, value_from_json, value_to_json
 from mangrove.model.locators import DeltaLocator, PartitionLocator, StreamLocator, TableVersionLocator
 from mangrove.model.manifests import EMPTY_MANIFEST, Author
@@ -53,27 +53,29 @@ _INTEGER_BITS_MAX: Final = 63
 def table_version_fields(way: TableVersionLocator, value: TableVersion, before: Packed | None) -> dict[str, Any]:
     """Return the body of a table version."""
     fields = dict(before or {})
-    own_id = str(way.version)
+    own_id = version_text(way.version)
     known = [data for data in [*(fields.get("schemas") or []), fields.get("schema")] if isinstance(data, bytes)]
     current = value.schema
     messages = [
         schema_bytes(schema, value.keys if schema is current else _kept(value.keys, schema), known)
         for schema in value.schemas
     ]
+    partition_maps = [as_it_was(one, current, fields.get("partitionSchemes")) for one in value.partition_schemes]
+    sort_maps = [as_it_was(one, current, fields.get("sortSchemes")) for one in value.sort_schemes]
     fields |= {
         "tableVersionLocator": _table_version_map(way, own_id),
         "schema": messages[-1] if current is not None else None,
-        "partitionScheme": partition_scheme_map(value.partition_scheme, current),
+        "partitionScheme": partition_maps[-1],
         "description": value.description,
         "properties": changed_properties(value.properties, fields.get("properties")),
         "contentTypes": list(value.content_types) or None,
-        "sortScheme": sort_scheme_map(value.sort_scheme, current),
+        "sortScheme": sort_maps[-1],
         "watermark": value.watermark,
         "state": value.state.value,
         "schemas": messages or None,
-        "partitionSchemes": [partition_scheme_map(scheme, current) for scheme in value.partition_schemes],
-        "sortSchemes": [sort_scheme_map(scheme, current) for scheme in value.sort_schemes],
-        "previous_table_version": None if value.previous_version is None else str(value.previous_version),
+        "partitionSchemes": partition_maps,
+        "sortSchemes": sort_maps,
+        "previous_table_version": None if value.previous_version is None else version_text(value.previous_version),
         "nativeObject": fields.get("nativeObject"),
         "ancestor_ids": [way.namespace_id, way.table_id],
     }
@@ -144,7 +146,7 @@ def stream_fields(way: StreamLocator, value: Stream, before: Packed | None, abov
         "previousStreamId": value.previous_id,
         "watermark": value.watermark,
         "nativeObject": fields.get("nativeObject"),
-        "ancestor_ids": [way.namespace_id, way.table_id, str(way.version)],
+        "ancestor_ids": [way.namespace_id, way.table_id, version_text(way.version)],
     }
     return fields
 
@@ -182,7 +184,7 @@ def partition_fields(
         "streamPosition": fields.get("streamPosition"),
         "partitionSchemeId": stored_scheme_id(value.scheme_id, has_fields=bool(value.values)),
         "compactionRoundCompletionInfo": fields.get("compactionRoundCompletionInfo"),
-        "ancestor_ids": [way.namespace_id, way.table_id, str(way.version), way.stream_id],
+        "ancestor_ids": [way.namespace_id, way.table_id, version_text(way.version), way.stream_id],
     }
     extras: dict[str, Json] = {
         "values": [value_to_json(item) for item in value.values],
@@ -232,7 +234,7 @@ def delta_fields(way: DeltaLocator, value: Delta, before: Packed | None, above: 
         "properties": changed_properties(value.properties, fields.get("properties")),
         "manifest": manifest,
         "previousStreamPosition": way.position - 1,
-        "ancestor_ids": [way.namespace_id, way.table_id, str(way.version), way.stream_id, way.partition_id],
+        "ancestor_ids": [way.namespace_id, way.table_id, version_text(way.version), way.stream_id, way.partition_id],
     }
     extras: dict[str, Json] = {
         "author": author_map(value.author),
@@ -263,7 +265,7 @@ def delta_of(stored: Fields, folder: str) -> Delta:
 def _table_version_map(way: TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator, own_id: str) -> Any:
     return {
         "tableLocator": {"namespaceLocator": {"namespace": own_id}, "tableName": own_id},
-        "tableVersion": str(way.version),
+        "tableVersion": version_text(way.version),
     }
 
 

@@ -5,6 +5,7 @@ from itertools import chain
 
 from mangrove.layouts.deltacat.foreign import logged_transactions, numbered_files
 from mangrove.layouts.deltacat.paths import (
+    ADOPTED_PATH,
     NODE_FOLDER,
     SETTINGS_FOLDER,
     NumberedFile,
@@ -33,7 +34,10 @@ def files_of(snapshots: Iterable[CatalogSnapshot]) -> Iterator[str]:
     for snapshot in snapshots:
         files = snapshot.files
         committed.add(snapshot.guard.transaction)
-        yield snapshot.guard.path
+        if not snapshot.guard.is_foreign:
+            yield snapshot.guard.path
+            if snapshot.guard.first:
+                yield ADOPTED_PATH
         waiting = [child for child in snapshot.guard.root.children if isinstance(child, str) and child not in met]
         met.update(waiting)
         while waiting:

@@ -1,0 +1,111 @@
+"""Schemes and names that only DeltaCAT has are read, and stay as they are when we write the object again."""
+
+from typing import Any
+
+import pytest
+
+from mangrove.layouts.deltacat.bodies import decode_body
+from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.table_bodies import table_version_fields
+from mangrove.layouts.deltacat.version_words import version_number
+from mangrove.model.locators import Kind, TableVersionLocator
+from mangrove.model.objects import TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import PartitionField, PartitionScheme
+from mangrove.model.transforms import Bucket, Identity
+from mangrove.model.types import Column, Int8, Timestamp
+
+SCHEMA = Schema((Column(1, "id", Int8()), Column(2, "ts", Timestamp())))
+BETA = version_number("beta.1")
+WAY = TableVersionLocator("n", "t", BETA)
+
+
+def _transform(name: str, **parameters: Any) -> dict[str, Any]:
+    return {"name": name, "parameters": parameters} if parameters else {"name": name}
+
+
+def _scheme(*keys: tuple[list[str], dict[str, Any] | None]) -> dict[str, Any]:
+    fields = [{"key": key, "name": None, "fieldId": None, "transform": transform} for key, transform in keys]
+    return {"keys": fields, "name": "theirs", "id": "theirs", "nativeObject": None}
+
+
+def _body(partition: dict[str, Any], sort: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table version as DeltaCAT writes it: nothing in it is ours."""
+    fields = table_version_fields(WAY, TableVersion(BETA, SCHEMA), None)
+    fields.pop("mangrove", None)
+    ordered = sort or fields["sortScheme"]
+    return fields | {
+        "partitionScheme": partition,
+        "partitionSchemes": [partition],
+        "sortScheme": ordered,
+        "sortSchemes": [ordered],
+    }
+
+
+def _read(fields: dict[str, Any]) -> TableVersion:
+    value = decode_body(Kind.TABLE_VERSION, pack(fields), "n/t/beta.1", "here").value
+    assert isinstance(value, TableVersion)
+    return value
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [(["ts"], _transform("day"))],
+        [(["ts"], _transform("month"))],
+        [(["id"], _transform("bucket", numBuckets=8, bucketingStrategy="default"))],
+        [(["id"], _transform("truncate", width=8, truncateStrategy="default"))],
+        [(["id"], None), (["ts"], _transform("hour"))],
+        [(["id", "ts"], _transform("bucket", numBuckets=8, bucketingStrategy="iceberg"))],
+        [(["id"], _transform("void"))],
+    ],
+)
+def test_a_scheme_that_only_deltacat_has_prunes_nothing_and_stays_as_it_is(keys: Any) -> None:
+    theirs = _scheme(*keys)
+    value = _read(_body(theirs))
+    assert value.version == BETA
+    assert value.partition_scheme == PartitionScheme((), "theirs", "theirs")
+    again = table_version_fields(WAY, value, _body(theirs))
+    assert again["partitionScheme"] == theirs
+    assert again["partitionSchemes"] == [theirs]
+    assert again["tableVersionLocator"]["tableVersion"] == "beta.1"
+    assert table_version_fields(WAY, _read(again), again)["partitionScheme"] == theirs
+
+
+@pytest.mark.parametrize(
+    ("transform", "ours"),
+    [
+        (None, Identity()),
+        (_transform("identity"), Identity()),
+        (_transform("bucket", numBuckets=8, bucketingStrategy="iceberg"), Bucket(8)),
+    ],
+)
+def test_a_scheme_that_both_have_is_ours(transform: Any, ours: Any) -> None:
+    value = _read(_body(_scheme((["id"], transform))))
+    assert value.partition_scheme == PartitionScheme((PartitionField(1, ours, "id"),), "theirs", "theirs")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [["ts"], "ascending", "at_end", {"name": "day"}, None],
+        [["id", "ts"], "ascending", "at_end", None, None],
+        [["id"], "sideways", "at_end", None, None],
+    ],
+)
+def test_an_order_that_only_deltacat_has_is_none_and_stays_as_it_is(key: list[Any]) -> None:
+    theirs = {"keys": [key], "name": "theirs", "id": "sorted", "nativeObject": None}
+    body = _body(_scheme((["id"], None)), theirs)
+    value = _read(body)
+    assert value.sort_scheme.fields == ()
+    assert table_version_fields(WAY, value, body)["sortSchemes"] == [theirs]
+
+
+def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
+    theirs = _scheme((["ts"], _transform("day")))
+    value = _read(_body(theirs))
+    ours = PartitionScheme((PartitionField(1, Identity(), "id"),), "ours")
+    changed = TableVersion(BETA, SCHEMA, partition_scheme=ours, earlier_partition_schemes=(value.partition_scheme,))
+    again = table_version_fields(WAY, changed, _body(theirs))
+    assert again["partitionScheme"]["keys"][0]["key"] == ["id"]
+    assert again["partitionSchemes"][0] == theirs
