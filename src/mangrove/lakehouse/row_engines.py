@@ -1,11 +1,13 @@
 """What a lakehouse asks of the engines that read and write rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.model.manifests import DataFile
+from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
+from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
@@ -30,6 +32,10 @@ class Engine(Protocol):
         """Add rows."""
         ...
 
+    def add(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows whose order does not matter."""
+        ...
+
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
         ...
@@ -40,6 +46,16 @@ class Engine(Protocol):
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
         """Put rows in the place of all, or of those that `where` means."""
+        ...
+
+    def update(
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+    ) -> PlannedWrite:
+        """Set columns of all rows, or of those that `where` means."""
+        ...
+
+    def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
+        """Do with each row of the source and of the table what the first clause says that applies."""
         ...
 
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:

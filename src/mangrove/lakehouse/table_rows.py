@@ -1,4 +1,4 @@
-"""A table's rows in the hands of a user: what to write and read, planned by an engine and staged in a transaction."""
+"""A table's rows in the hands of a user: what there is to read, planned by an engine and staged in a transaction."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -44,27 +44,10 @@ _COMPACT: Final = "compact"
 
 
 class TableRows:
-    """What can be done with the rows of a table; the rows are as they are now, or as of the version or transaction."""
+    """The rows of a table as they are now, or as of the version or transaction: read, and laid out anew."""
 
     catalog: "Catalog"
     locator: TableLocator
-
-    def append(self, rows: object) -> RowCounts:
-        """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts."""
-        return self._write("append to", lambda state: self._engine_for(rows).append(state, rows), with_logs=False)
-
-    def upsert(self, rows: object) -> RowCounts:
-        """Add rows in the place of those with the same keys."""
-        return self._write("upsert into", lambda state: self._engine_for(rows).upsert(state, rows), with_logs=False)
-
-    def delete(self, what: object) -> RowCounts:
-        """Delete the rows that a predicate such as "amount < 0" means, or those with the keys of a frame."""
-        reads = isinstance(what, str | Predicate)
-        return self._write("delete from", lambda state: self._engine_for(what).delete(state, what), with_logs=reads)
-
-    def overwrite(self, rows: object, where: str | Predicate | None = None) -> RowCounts:
-        """Put rows in the place of all, or of those that `where` means."""
-        return self._write("overwrite", lambda state: self._engine_for(rows).overwrite(state, rows, where))
 
     def compact(
         self,
@@ -155,11 +138,13 @@ class TableRows:
         verb: str,
         plan: Callable[[TableState], PlannedWrite],
         *,
-        with_logs: bool = True,
+        with_logs: bool | Callable[[TableState], bool] = True,
     ) -> RowCounts:
         def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
-            state = table_state(workspace, self.locator, with_logs=with_logs)
+            state = table_state(workspace, self.locator, with_logs=with_logs is True)
+            if callable(with_logs) and with_logs(state):
+                state = table_state(workspace, self.locator)
             write = plan(state)
             stage_write(workspace, self.locator, write, transaction.id)
             return write.counts, state
@@ -175,10 +160,6 @@ class TableRows:
         if is_due(state.properties, state.logs):
             with suppress(ConflictError):
                 self.compact(bytes_max=auto_bounds(state.properties).bytes_max)
-
-    def _engine_for(self, rows: object) -> Engine:
-        is_spark = type(rows).__module__.partition(".")[0] == "pyspark"
-        return self._engines().spark() if is_spark else self._engines().local()
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines

@@ -1,24 +1,31 @@
 """The engine on Spark: the same plans as in this process, for rows that do not fit into it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.engine import LocalEngine
+from mangrove.local.frames import arrow_table
 from mangrove.local.scanning import chosen_columns
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta
+from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.values import Value
+from mangrove.spark.changing import SparkFiles
+from mangrove.spark.checking import refusals
 from mangrove.spark.compacting import compacted_files
 from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
+from mangrove.spark.merging import merged
+from mangrove.spark.replacing import deleted_keys, deleted_where, overwritten_where, updated
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
 from mangrove.spark.write import written
 from mangrove.storage.port import Store
+from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, plan_compaction
+from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
@@ -45,16 +52,12 @@ _SETTINGS: Final = {
 
 
 class SparkEngine:
-    """One Spark session on the files of one lakehouse.
-
-    What needs a look at single rows on the driver, such as deleting by a predicate,
-    is left to the engine in this process.
-    """
+    """One Spark session on the files of one lakehouse; no row comes to the driver."""
 
     def __init__(
         self,
         store: Store,
-        new_id: Callable[[], str],
+        new_id: Callable[[], str],  # noqa: ARG002 - all engines are made alike; executors make ids of their own
         *,
         storage_options: Mapping[str, str] | None = None,
         session: SparkSession | None = None,
@@ -67,11 +70,13 @@ class SparkEngine:
         self._store = store
         self._storage_options = storage_options
         self._file_size_bytes = file_size_bytes
-        self._local = LocalEngine(store, new_id, file_size_bytes)
         self.session = session or local_session()
         for name, value in _SETTINGS.items():
             self.session.conf.set(name, value)
         self._lists = FileLists(self.session)
+        self._files = SparkFiles(
+            self._lists, self._root_uri, store.uri, storage_options, file_size_bytes, self._written
+        )
 
     @property
     def _root_uri(self) -> str:
@@ -92,6 +97,12 @@ class SparkEngine:
         by_log = placed(state, self._written(state, rows))
         return planned({values: appended(files) for values, files in by_log.items()}, counts=_inserted(by_log))
 
+    def add(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows whose order does not matter."""
+        write = self.append(state, rows)
+        unordered = tuple(replace(one, delta=replace(one.delta, type=DeltaType.ADD)) for one in write.deltas)
+        return replace(write, deltas=unordered)
+
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
         state.checked_keys("an upsert")
@@ -103,17 +114,33 @@ class SparkEngine:
         return planned(deltas, counts=RowCounts(None, None, 0))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows with the keys of a frame, or those that a predicate means."""
-        return self._local.delete(state, what.toArrow() if isinstance(what, DataFrame) else what)
+        """Delete the rows that a condition means, any that Spark understands, or those with the keys of a frame."""
+        with refusals():
+            if isinstance(what, str | Predicate):
+                return deleted_where(self._files, state, what)
+            return deleted_keys(self._files, state, self._frame(state, what))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
         """Put rows in the place of all, or of those that `where` means."""
         if where is not None:
-            return self._local.overwrite(state, _frame(rows).toArrow(), where)
+            with refusals():
+                return overwritten_where(self._files, state, self._frame(state, rows), where)
         by_log = placed(state, self._written(state, rows))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = _inserted(by_log) + RowCounts(deleted=self._count_visible(state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+
+    def update(
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+    ) -> PlannedWrite:
+        """Set columns of the rows that a condition means; expressions may be any that Spark understands."""
+        with refusals():
+            return updated(self._files, state, values, where)
+
+    def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
+        """Do with each row of the source and of the table what the first clause says that applies."""
+        with refusals():
+            return merged(self._files, state, self._frame(state, source), plan)
 
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; no row comes to the driver."""
@@ -130,20 +157,19 @@ class SparkEngine:
         return written(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)
 
     def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-        return written(_frame(rows), state, self._store.uri, self._storage_options, self._file_size_bytes)
+        frame = self._frame(state, rows)
+        return written(frame, state, self._store.uri, self._storage_options, self._file_size_bytes)
+
+    def _frame(self, state: TableState, rows: object) -> DataFrame:
+        """Return the rows as a DataFrame of this session."""
+        return rows if isinstance(rows, DataFrame) else self.session.createDataFrame(arrow_table(rows, state.schema))
 
     def _count_visible(self, state: TableState) -> int:
         plan = plan_scan(state)
-        if not any(scan.hidden_by for scan in plan.scans):
+        if all(scan.is_whole for scan in plan.scans):
             return sum(scan.file.row_count for scan in plan.scans)
         return self.read(state, []).count()
 
 
 def _inserted(by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]]) -> RowCounts:
     return RowCounts(inserted=sum(file.row_count for files in by_log.values() for file in files))
-
-
-def _frame(rows: object) -> DataFrame:
-    if not isinstance(rows, DataFrame):
-        raise InvalidInputError(f"rows are given as {type(rows).__name__}: Spark writes its own DataFrames")
-    return rows

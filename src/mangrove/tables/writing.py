@@ -18,7 +18,6 @@ __all__ = [
     "STATISTICS_COLUMNS_MAX",
     "PlannedDelta",
     "PlannedWrite",
-    "added",
     "appended",
     "compacted",
     "data_file_path",
@@ -134,11 +133,6 @@ def compacted(files: Sequence[DataFile], through: int) -> Delta:
 def position_deleted(position_files: Sequence[DataFile], added: Sequence[DataFile] = ()) -> Delta:
     """Return the delta that hides single rows of single files, and adds others."""
     return _delta(DeltaType.POSITION_DELETE, [*position_files, *added])
-
-
-def added(files: Sequence[DataFile]) -> Delta:
-    """Return the delta that adds rows whose order does not matter."""
-    return _delta(DeltaType.ADD, files)
 
 
 def planned(

@@ -1,0 +1,139 @@
+"""The verbs that change a table's rows: each plans on an engine, is staged in a transaction, and says what it touched.
+
+Rows that are a Spark DataFrame are written by Spark, all others in this process,
+unless `engine` says "spark" or "local". A text that only Spark understands goes to
+Spark by itself where Spark can see the store.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.row_engines import Engine
+from mangrove.lakehouse.row_frames import columns_of, is_spark_frame
+from mangrove.lakehouse.table_merge import TableMerge
+from mangrove.lakehouse.table_rows import TableRows
+from mangrove.tables.assigning import Assignable
+from mangrove.tables.expressions import BeyondArrowError
+from mangrove.tables.merging import MergePlan
+from mangrove.tables.partial import missing_columns, partial_upsert
+from mangrove.tables.predicates import Predicate
+from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import PlannedWrite
+
+__all__ = ["TableVerbs"]
+
+_ENGINES = (None, "local", "spark")
+
+
+class TableVerbs(TableRows):
+    """Everything that adds, changes and takes away rows."""
+
+    def append(self, rows: object, *, engine: str | None = None) -> RowCounts:
+        """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+
+        Keys are not looked at: a row that is there stays, whatever its keys, and so
+        does every row of the frame.
+        """
+        return self._write(
+            "append to", self._on(engine, rows, lambda one, state, given: one.append(state, given)), with_logs=False
+        )
+
+    def add(self, rows: object, *, engine: str | None = None) -> RowCounts:
+        """Add rows whose order among others does not matter; readers by order skip none and may meet them anywhere."""
+        return self._write(
+            "add to", self._on(engine, rows, lambda one, state, given: one.add(state, given)), with_logs=False
+        )
+
+    def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
+        """Add rows in the place of those with the same keys.
+
+        Columns that the rows lack, or that are not among `columns`, keep their values
+        where a row is there, and are null in new rows. Only then is the table read.
+        """
+        if isinstance(columns, str):
+            raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
+        given = columns_of(rows) if columns is None else tuple(columns)
+
+        def is_partial(state: TableState) -> bool:
+            return given is not None and bool(missing_columns(state.schema, given))
+
+        def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
+            if given is None or not is_partial(state):
+                return one.upsert(state, frame)
+            state.checked_keys("an upsert")
+            return one.merge(state, frame, partial_upsert(state, given))
+
+        return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
+
+    def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
+        """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
+        is_condition = isinstance(what, str | Predicate)
+        plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
+        return self._write("delete from", plan, with_logs=is_condition)
+
+    def overwrite(self, rows: object, where: str | Predicate | None = None, *, engine: str | None = None) -> RowCounts:
+        """Put rows in the place of all, or of those that `where` means; rows that it does not mean are refused."""
+        return self._write(
+            "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, where))
+        )
+
+    def update(
+        self,
+        values: Mapping[str, Assignable],
+        where: str | Predicate | None = None,
+        *,
+        engine: str | None = None,
+    ) -> RowCounts:
+        """Set columns of all rows, or of those that `where` means.
+
+        A value that is text is an SQL expression, such as "amount * 1.1" or "'text'";
+        any other value is what it is: 5, None, a date.
+        """
+        return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, where)))
+
+    def merge(
+        self,
+        source: object,
+        on: str,
+        *,
+        target_name: str = "t",
+        source_name: str = "s",
+        engine: str | None = None,
+    ) -> TableMerge:
+        """Begin a merge of rows into the table, by a condition such as "t.id = s.id"; `execute` does it."""
+
+        def run(plan: MergePlan) -> RowCounts:
+            return self._write(
+                "merge into", self._on(engine, source, lambda one, state, given: one.merge(state, given, plan))
+            )
+
+        return TableMerge(MergePlan(on, (), target_name, source_name), run)
+
+    def _on(
+        self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], PlannedWrite]
+    ) -> Callable[[TableState], PlannedWrite]:
+        """Return how to plan on the engine that is asked for, or on the one that fits."""
+        if engine not in _ENGINES:
+            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+        frame: Any = rows
+
+        def plan(state: TableState) -> PlannedWrite:
+            engines = self._engines()
+            if engine == "spark" or (engine is None and is_spark_frame(rows)):
+                return verb(engines.spark(), state, rows)
+            here = frame.toArrow() if is_spark_frame(rows) else rows
+            if engine == "local":
+                return verb(engines.local(), state, here)
+            try:
+                return verb(engines.local(), state, here)
+            except BeyondArrowError as reason:
+                try:
+                    spark = engines.spark()
+                except InvalidInputError:
+                    # Spark cannot see the store, so what stopped the other engine is all there is to say.
+                    raise reason from None
+                return verb(spark, state, rows)
+
+        return plan

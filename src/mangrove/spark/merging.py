@@ -1,0 +1,174 @@
+"""Merging a source into a table on Spark: one join, in which each row is told the first clause that applies.
+
+The source is settled before it is joined, and what the join says is settled
+before it is used: both may give other rows when they run again.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.types import Column as TableColumn
+from mangrove.spark.changing import Change, SparkFiles, change_rows, key_name
+from mangrove.spark.checking import check_new_keys, settled
+from mangrove.spark.replacing import assigned
+from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
+from mangrove.tables.assigning import Assignable, as_sql
+from mangrove.tables.merging import MergeClause, MergeKind, MergePlan, clause_values
+from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import PlannedWrite, planned
+
+__all__ = ["merged"]
+
+_ACTION: Final = "mangrove action"
+_SOURCE: Final = "mangrove source"
+_EXAMPLES_MAX: Final = 3
+_PAIRED: Final = (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
+_ALONE: Final = (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
+_UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
+
+
+def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergePlan) -> PlannedWrite:
+    """Return how to do what the clauses say, or refuse it before anything is committed."""
+    plan.check()
+    theirs = settled(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
+    ours = target_rows(files.lists, files.root_uri, state, plan_scan(state), file_numbers(state))
+    pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(plan.on), _how(plan))
+    values = [_values(state, clause, source, plan) for clause in plan.clauses]
+    acted = pairs.withColumn(_ACTION, _chosen(plan)).where(column(_ACTION).isNotNull())
+    keys = [column(key.name, plan.target_name).alias(key_name(place)) for place, key in enumerate(state.key_columns)]
+    new = [_new_column(state, acted, one, plan, values) for one in state.schema.columns]
+    made = settled(acted.select(column(FILE), column(ROW), column(_ACTION), *keys, *new))
+    _check_once(state, made, plan)
+    numbers = {row[_ACTION]: row["count"] for row in made.groupBy(column(_ACTION)).count().collect()}
+    if not numbers:
+        return planned({}, (log.values for log in state.logs))
+    return _changed(files, state, made, plan, values, numbers)
+
+
+def _changed(
+    files: SparkFiles,
+    state: TableState,
+    made: DataFrame,
+    plan: MergePlan,
+    values: list[dict[str, Assignable]],
+    numbers: dict[int, int],
+) -> PlannedWrite:
+    places = range(len(state.key_columns))
+    kinds = {number: clause.kind for number, clause in enumerate(plan.clauses)}
+    old = column(_ACTION).isin([number for number, kind in kinds.items() if kind is not MergeKind.INSERT])
+    hidden = made.where(old).select(column(FILE), column(ROW), *(column(key_name(place)) for place in places))
+    comes = [number for number, kind in kinds.items() if kind in (*_UPDATES, MergeKind.INSERT)]
+    coming = made.where(column(_ACTION).isin(comes))
+    if state.version.keys:
+        _check_keys(files, state, hidden, coming, kinds, values)
+    added = files.write(state, coming.select(*map(column, state.schema.names)))
+    deletes = any(kinds[number] in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE) for number in numbers)
+    moves = any(_moves_keys(state, values[number]) for number in numbers if kinds[number] in _UPDATES)
+    counts = RowCounts(
+        inserted=sum(count for number, count in numbers.items() if kinds[number] is MergeKind.INSERT),
+        updated=sum(count for number, count in numbers.items() if kinds[number] in _UPDATES),
+        deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
+    )
+    comes_back = bool(state.version.keys) and not deletes and not moves
+    return change_rows(files, state, Change(hidden, added, comes_back), counts)
+
+
+def _how(plan: MergePlan) -> str:
+    """Return the join that finds no more than the clauses ask for."""
+    keeps_target, keeps_source = bool(plan.of_kinds(*_ALONE)), bool(plan.of_kinds(MergeKind.INSERT))
+    return {(True, True): "full", (True, False): "left", (False, True): "right", (False, False): "inner"}[
+        keeps_target, keeps_source
+    ]
+
+
+def _values(state: TableState, clause: MergeClause, source: DataFrame, plan: MergePlan) -> dict[str, Assignable]:
+    if clause.kind in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE):
+        return {}
+    return clause_values(clause, state.schema, source.columns, plan)
+
+
+def _chosen(plan: MergePlan) -> Column:
+    """Return the number of the first clause that applies to a row of the join, null where none does."""
+    has_target, has_source = column(ROW).isNotNull(), column(_SOURCE).isNotNull()
+    found: Column | None = None
+    for number, clause in enumerate(plan.clauses):
+        if clause.kind in _PAIRED:
+            applies = has_target & has_source
+        elif clause.kind in _ALONE:
+            applies = has_target & ~has_source
+        else:
+            applies = ~has_target & has_source
+        if clause.where is not None:
+            applies = applies & f.expr(clause.where)
+        found = f.when(applies, number) if found is None else found.when(applies, number)
+    assert found is not None
+    return found
+
+
+def _new_column(
+    state: TableState, rows: DataFrame, one: TableColumn, plan: MergePlan, values: list[dict[str, Assignable]]
+) -> Column:
+    """Return what a column holds after each clause; a branch is evaluated for the rows that take it alone."""
+    found: Column | None = None
+    for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
+        is_here = column(_ACTION) == number
+        if one.name in given:
+            value = assigned(state, rows, {one.name: f.expr(as_sql(given[one.name]))})[one.name]
+        elif clause.kind is MergeKind.INSERT:
+            value = f.lit(None)
+        else:
+            continue
+        found = f.when(is_here, value) if found is None else found.when(is_here, value)
+    old = column(one.name, plan.target_name)
+    return (old if found is None else found.otherwise(old)).alias(one.name)
+
+
+def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
+    """Refuse a merge in which several rows of the source would change one row of the table."""
+    paired = [number for number, clause in enumerate(plan.clauses) if clause.kind in _PAIRED]
+    if not paired:
+        return
+    places = range(len(state.key_columns))
+    keys = [f.first(column(key_name(place))).alias(key_name(place)) for place in places]
+    counted = made.where(column(_ACTION).isin(paired)).groupBy(column(FILE), column(ROW))
+    found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX).collect()
+    if found:
+        examples = [
+            {key.name: row[key_name(place)] for place, key in enumerate(state.key_columns)} or {"row": row[ROW]}
+            for row in found
+        ]
+        raise InvalidInputError(
+            f"some rows of {state.name} are matched by several rows of the source, and nothing says which of them "
+            f"counts, for example {examples}: make `on` or the source unambiguous"
+        )
+
+
+def _check_keys(
+    files: SparkFiles,
+    state: TableState,
+    hidden: DataFrame,
+    coming: DataFrame,
+    kinds: dict[int, MergeKind],
+    values: list[dict[str, Assignable]],
+) -> None:
+    """Refuse new rows with the keys of others; rows that keep their keys have them by right."""
+    keeps = [number for number, kind in kinds.items() if kind in _UPDATES and not _moves_keys(state, values[number])]
+    is_kept = column(_ACTION).isin(keeps)
+    # A row that keeps its keys stands for the hidden one, which then cannot free them for others.
+    names = [key_name(place) for place in range(len(state.key_columns))]
+    keys = [column(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
+    new = coming.where(~is_kept).select(*keys)
+    if not new.limit(1).count():
+        return
+    kept = coming.where(is_kept).select(*keys)
+    freed = hidden.join(kept, names, "left_anti")
+    check_new_keys(files, state, freed, new)
+
+
+def _moves_keys(state: TableState, given: dict[str, Assignable]) -> bool:
+    return any(key.name in given for key in state.key_columns)

@@ -1,0 +1,117 @@
+"""The rows of a table that a write looks at on Spark, each with its file and its number, so that it is found again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.local.positions import FILE_PATH, POSITION
+from mangrove.model.schema import Schema
+from mangrove.spark.file_lists import FileLists, ListedFile
+from mangrove.spark.scan import BROADCAST_ROWS_MAX, listed
+from mangrove.spark.types import spark_schema
+from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
+from mangrove.tables.table_state import TableState
+
+__all__ = ["FILE", "ROW", "column", "file_numbers", "target_rows"]
+
+FILE: Final = "mangrove file"
+"""The column with the number of the file; with a space, so that no column of ours meets it by accident."""
+ROW: Final = "mangrove row"
+"""The column with the number of the row in its file, from 0."""
+_STANDS_AT: Final = "mangrove stands at"
+_HIDDEN_BEFORE: Final = "mangrove hides before"
+_OTHER: Final = "mangrove other"
+
+
+def column(name: str, of: str | None = None) -> Column:
+    """Return a column by a name that may hold anything, of a frame that is called so or of any."""
+    quoted = f"`{name.replace('`', '``')}`"
+    return f.col(quoted if of is None else f"`{of}`.{quoted}")
+
+
+def file_numbers(state: TableState) -> dict[str, int]:
+    """Return a number for each file of rows that counts, by which its rows are found again."""
+    return {scan.file.location: number for number, scan in enumerate(plan_scan(state).scans)}
+
+
+def target_rows(
+    lists: FileLists, root_uri: str, state: TableState, plan: ScanPlan, numbers: Mapping[str, int]
+) -> DataFrame:
+    """Return the visible rows of the files of a plan with all columns of the table, `FILE` and `ROW`."""
+    schema = spark_schema(state.schema)
+    if not plan.scans:
+        empty = lists.read([], schema)
+        return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
+    whole = [scan for scan in plan.scans if scan.is_whole]
+    touched = [scan for scan in plan.scans if not scan.is_whole]
+    kinds = [_numbered(some, root_uri, numbers) for some in (whole, touched) if some]
+    parts = [lists.read_numbered(some, schema, FILE, ROW) for some in kinds]
+    if touched:
+        parts[-1] = _visible(lists, root_uri, state, parts[-1], touched, numbers)
+    return reduce(lambda left, right: left.unionByName(right), parts)
+
+
+def _numbered(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, int]) -> list[ListedFile]:
+    files = listed([scan.file for scan in scans], root_uri)
+    return [replace(file, number=numbers[scan.file.location]) for file, scan in zip(files, scans, strict=True)]
+
+
+def _visible(
+    lists: FileLists,
+    root_uri: str,
+    state: TableState,
+    rows: DataFrame,
+    scans: Sequence[FileScan],
+    numbers: Mapping[str, int],
+) -> DataFrame:
+    """Return the rows that neither a newer key nor a number hides."""
+    standing = [(numbers[scan.file.location], scan.position) for scan in scans]
+    positions = lists.session.createDataFrame(standing, f"`{_OTHER}` bigint, `{_STANDS_AT}` bigint")
+    rows = rows.join(f.broadcast(positions), column(FILE) == column(_OTHER)).drop(_OTHER)
+    hiding = dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by)
+    for key_ids in dict.fromkeys(key_file.key_ids for key_file in hiding):
+        chosen = [key_file for key_file in hiding if key_file.key_ids == key_ids]
+        rows = _without_keys(lists, root_uri, state, rows, chosen)
+    deletes = [scan for scan in scans if scan.position_deletes]
+    if deletes:
+        rows = _without_numbers(lists, root_uri, rows, deletes, numbers)
+    return rows.drop(_STANDS_AT)
+
+
+def _without_keys(
+    lists: FileLists, root_uri: str, state: TableState, rows: DataFrame, key_files: Sequence[KeyFile]
+) -> DataFrame:
+    columns = tuple(state.schema.column_with_id(key_id) for key_id in key_files[0].key_ids)
+    schema = spark_schema(Schema(columns, last_column_id=state.schema.last_column_id))
+    files = listed([key_file.file for key_file in key_files], root_uri)
+    placed = [replace(file, number=one.position) for file, one in zip(files, key_files, strict=True)]
+    found = lists.read_numbered(placed, schema, _HIDDEN_BEFORE)
+    keys = found.select(
+        column(_HIDDEN_BEFORE), *(column(key.name).alias(f"{_OTHER} {place}") for place, key in enumerate(columns))
+    )
+    if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
+        keys = f.broadcast(keys)
+    is_hidden = column(_STANDS_AT) < column(_HIDDEN_BEFORE)
+    for place, key in enumerate(columns):
+        is_hidden = is_hidden & (column(key.name) == column(f"{_OTHER} {place}"))
+    return rows.join(keys, is_hidden, "left_anti")
+
+
+def _without_numbers(
+    lists: FileLists, root_uri: str, rows: DataFrame, scans: Sequence[FileScan], numbers: Mapping[str, int]
+) -> DataFrame:
+    files = list(dict.fromkeys(file for scan in scans for file in scan.position_deletes))
+    said = lists.read(listed(files, root_uri), spark_schema(Schema((FILE_PATH, POSITION))))
+    meant = [(scan.file.location, numbers[scan.file.location]) for scan in scans]
+    names = lists.session.createDataFrame(meant, f"location string, `{_OTHER} file` bigint")
+    gone = said.join(f.broadcast(names), column(FILE_PATH.name) == column("location")).select(
+        column(f"{_OTHER} file"), column(POSITION.name).alias(f"{_OTHER} row")
+    )
+    if sum(file.row_count for file in files) <= BROADCAST_ROWS_MAX:
+        gone = f.broadcast(gone)
+    is_gone = (column(FILE) == column(f"{_OTHER} file")) & (column(ROW) == column(f"{_OTHER} row"))
+    return rows.join(gone, is_gone, "left_anti")

@@ -1,0 +1,164 @@
+"""What the verbs of a table mean: the same in this process and on Spark, in both layouts, inside a transaction."""
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.tables.row_counts import RowCounts
+
+ORDERS = "id bigint not null, customer string, amount decimal(10,2), day date"
+DAY = datetime.date(2026, 1, 1)
+DESIGNS: dict[str, dict[str, Any]] = {
+    "keyed": {"keys": ["id"]},
+    "bare": {},
+    "by position": {"properties": {"write.delete-mode": "position"}},
+    "copied": {"keys": ["id"], "properties": {"write.delete-mode": "copy"}, "partition_by": ["day"]},
+}
+# Spark takes its time, so each design meets it in one of the layouts.
+ON_SPARK = [("spark", "tree", "keyed"), ("spark", "deltacat", "bare"), ("spark", "deltacat", "by position")]
+EVERYWHERE = [
+    *(("local", layout, design) for layout in ("tree", "deltacat") for design in DESIGNS),
+    *(pytest.param(case, marks=pytest.mark.interop) for case in [*ON_SPARK, ("spark", "tree", "copied")]),
+]
+KEYED = ["local", pytest.param("spark", marks=pytest.mark.interop)]
+
+
+class Bench:
+    """An empty table in a lakehouse, and the engine that shall change it."""
+
+    def __init__(self, folder: Path, request: pytest.FixtureRequest, engine: str, layout: str, design: str) -> None:
+        if engine == "spark":
+            request.getfixturevalue("spark")
+        self.engine = engine
+        self.lake = mangrove.create(folder / "lake", layout=layout)
+        self.lake.create_namespace("s")
+        self.table = self.lake.create_table("s.orders", ORDERS, **DESIGNS[design])
+
+
+@pytest.fixture(params=EVERYWHERE, ids=" ".join)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, request, *request.param)
+    yield made
+    assert made.lake.check().problems == ()
+
+
+@pytest.fixture(params=KEYED)
+def keyed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, request, request.param, "tree", "keyed")
+    yield made
+    assert made.lake.check().problems == ()
+
+
+def order(number: int, customer: str | None = "x", amount: object = None, day: datetime.date = DAY) -> dict[str, Any]:
+    value = decimal.Decimal(number) if amount is None else decimal.Decimal(str(amount))
+    return {"id": number, "customer": customer, "amount": value, "day": day}
+
+
+def rows_of(table: LakeTable) -> list[tuple[Any, ...]]:
+    found = table.to_arrow(["id", "customer", "amount"]).to_pylist()
+    return sorted((row["id"], row["customer"], float(row["amount"])) for row in found)
+
+
+def test_rows_are_updated_and_deleted_by_any_condition(bench: Bench) -> None:
+    lake, table, engine = bench.lake, bench.table, bench.engine
+    table.append([order(1), order(2, None), order(3, "y")])
+    table.append([order(4, "y", day=DAY + datetime.timedelta(days=1)), order(5)])
+    counts = table.update({"amount": "amount * 1.1", "customer": "upper(customer)"}, "amount % 2 = 1", engine=engine)
+    assert counts == RowCounts(updated=3)
+    assert rows_of(table) == [(1, "X", 1.1), (2, None, 2.0), (3, "Y", 3.3), (4, "y", 4.0), (5, "X", 5.5)]
+    assert table.delete("amount * 2 > 10 or customer is null", engine=engine) == RowCounts(deleted=2)
+    seven = {"customer": None, "amount": decimal.Decimal("7.5")}
+    assert table.update(seven, "id = 4", engine=engine) == RowCounts(updated=1)
+    assert table.delete("id = 99", engine=engine) == RowCounts()
+    wanted = [(1, "X", 1.1), (3, "Y", 3.3), (4, None, 7.5)]
+    assert rows_of(table) == wanted
+    version = lake.version
+    lake.compact("s.orders")
+    assert rows_of(table) == rows_of(lake.at(version).table("s.orders")) == wanted
+    assert table.overwrite([order(3), order(9)], "id >= 3", engine=engine) == RowCounts(inserted=2, deleted=2)
+    assert rows_of(table) == [(1, "X", 1.1), (3, "x", 3.0), (9, "x", 9.0)]
+    with pytest.raises(InvalidInputError, match=r"not what `where` means.*'id': 2"):
+        table.overwrite([order(2)], "id >= 3", engine=engine)
+
+
+def test_a_merge_does_what_the_first_clause_says_that_applies(bench: Bench) -> None:
+    table, engine = bench.table, bench.engine
+    table.append([order(1), order(2), order(3), order(4, "keep")])
+    source = [
+        {"key": 1, "customer": "new", "amount": 10},
+        {"key": 2, "customer": None, "amount": 20},
+        {"key": 7, "customer": "z", "amount": 70},
+        {"key": 8, "customer": "no", "amount": 80},
+    ]
+    counts = (
+        table.merge(source, "t.id = s.key", engine=engine)
+        .when_matched_delete("s.customer is null")
+        .when_matched_update({"customer": "s.customer", "amount": "t.amount + s.amount"})
+        .when_not_matched_insert({"id": "key", "customer": "s.customer", "amount": "s.amount"}, "s.customer <> 'no'")
+        .when_not_matched_by_source_update({"amount": 0}, "t.customer = 'keep'")
+        .when_not_matched_by_source_delete()
+        .execute()
+    )
+    assert counts == RowCounts(inserted=1, updated=2, deleted=2)
+    assert rows_of(table) == [(1, "new", 11.0), (4, "keep", 0.0), (7, "z", 70.0)]
+
+
+def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Bench) -> None:
+    table, engine = keyed.table, keyed.engine
+    table.append([order(1), order(2)])
+    version = keyed.lake.version
+    twice = table.merge([order(1), order(1)], "t.id = s.id", engine=engine)
+    with pytest.raises(InvalidInputError, match=r"matched by several rows.*'id': 1"):
+        twice.when_matched_update().execute()
+    with pytest.raises(InvalidInputError, match="more than once"):
+        table.merge([order(3), order(3)], "t.id = s.id", engine=engine).when_not_matched_insert().execute()
+    with pytest.raises(InvalidInputError, match=r"'id': 2"):
+        table.update({"id": 2}, "id = 1", engine=engine)
+    with pytest.raises(InvalidInputError, match="did you mean 'amount'"):
+        table.update({"amuont": 2}, engine=engine)
+    with pytest.raises(InvalidInputError, match=r"cast\(… as …\)"):
+        table.update({"amount": "'much'"}, engine=engine)
+    with pytest.raises(InvalidInputError, match="never reached"):
+        table.merge([], "t.id = s.id").when_matched_delete().when_matched_update().execute()
+    with pytest.raises(InvalidInputError, match="has no clause"):
+        table.merge([], "t.id = s.id").execute()
+    assert keyed.lake.version == version
+    assert twice.when_not_matched_insert().execute() == RowCounts()
+
+
+def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:
+    table, engine = keyed.table, keyed.engine
+    table.append([order(1, "a"), order(2, "b")])
+    assert table.upsert([{"ID": 2, "amount": 5}, {"ID": 3, "amount": 6}], engine=engine) == RowCounts(1, 1, 0)
+    assert rows_of(table) == [(1, "a", 1.0), (2, "b", 5.0), (3, None, 6.0)]
+    full = [{**order(1, "c"), "amount": 9}]
+    assert table.upsert(full, columns=["id", "customer"], engine=engine) == RowCounts(0, 1, 0)
+    assert rows_of(table)[0] == (1, "c", 1.0)
+    assert table.upsert(full, engine=engine) == RowCounts(None, None, 0)
+    assert rows_of(table)[0] == (1, "c", 9.0)
+    with pytest.raises(InvalidInputError, match="lack the key 'id'"):
+        table.upsert([{"amount": 5}], engine=engine)
+
+
+def test_changes_of_rows_belong_to_their_transaction_and_contest_what_came_meanwhile(keyed: Bench) -> None:
+    lake, table, engine = keyed.lake, keyed.table, keyed.engine
+    table.append([order(1), order(2)])
+    late = lake.transaction()
+    inside = late.table("s.orders")
+    inside.add([order(3)], engine=engine)
+    assert inside.update({"amount": "amount + 1"}, engine=engine) == RowCounts(updated=3)
+    third = inside.merge([order(3)], "t.id = s.id", engine=engine)
+    assert third.when_matched_delete().execute() == RowCounts(deleted=1)
+    assert rows_of(inside) == [(1, "x", 2.0), (2, "x", 3.0)]
+    assert rows_of(table) == [(1, "x", 1.0), (2, "x", 2.0)]
+    table.append([order(4)])
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert rows_of(table) == [(1, "x", 1.0), (2, "x", 2.0), (4, "x", 4.0)]
