@@ -6,11 +6,11 @@ versions and changes is decided here.
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
-from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -42,18 +42,13 @@ __all__ = [
     "Snapshot",
     "Upkeep",
     "check_in_time",
-    "check_no_gap",
     "contested_by",
-    "newest_version",
     "positioned",
     "rolled_back_by",
-    "version_at",
 ]
 
 Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
 """What objects lie below; None is the lakehouse itself."""
-
-_ASKED_FOR_GAPS_AFTER_MILLIS = 60_000
 
 
 class Isolation(enum.Enum):
@@ -305,21 +300,6 @@ def check_in_time(changes: Changes, now_millis: int) -> None:
         )
 
 
-def check_no_gap(base: Commit, is_taken: Callable[[int], bool], now_millis: int) -> None:
-    """Refuse to commit into the place of a version that somebody deleted by hand while later ones are there.
-
-    Only whoever stands on a version that is a minute old asks: nobody deletes by
-    hand what was just made, and busy writers should not pay for the question.
-    """
-    if now_millis - base.created_at_millis > _ASKED_FOR_GAPS_AFTER_MILLIS and is_taken(base.version + 2):
-        if is_taken(base.version + 1):
-            return
-        raise FormatError(
-            f"version {base.version + 1} is missing, though version {base.version + 2} is there: somebody deleted its "
-            "file. Nothing was committed; open the lakehouse again to stand on the newest, and run `mangrove check`"
-        )
-
-
 def contested_by(rival: Commit, said: Collection[str], advice: str = "") -> ConflictError:
     """Return the error for whoever meets a rival at the objects of which this is said."""
     advice = advice or (
@@ -336,58 +316,6 @@ def rolled_back_by(rival: Commit) -> ConflictError:
         f"the whole lakehouse was rolled back by {rival.by(())} in version {rival.version}, "
         "which contests everything. Nothing was committed; read again and repeat the transaction"
     )
-
-
-def newest_version(exists: Callable[[int], bool], known: int) -> int:
-    """Return the newest version, of which `known` is one that exists.
-
-    Versions follow each other without a gap up to the newest, so steps that
-    double find one that does not exist, and bisecting finds the last that does:
-    as many probes as the gap has binary digits, twice. One more probe passes over a
-    version that somebody deleted by hand, so that nobody commits into its place.
-    """
-    newest = _last_in_sequence(exists, known)
-    while exists(newest + 2):
-        newest = _last_in_sequence(exists, newest + 2)
-    return newest
-
-
-def _last_in_sequence(exists: Callable[[int], bool], known: int) -> int:
-    step = 1
-    while exists(known + step):
-        known += step
-        step *= 2
-    low, high = known, known + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if exists(middle):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def version_at(created_at: Callable[[int], int | None], newest: int, millis: int) -> int:
-    """Return the newest version created at that time or before.
-
-    `created_at` gives None for a version that has expired; those are the oldest.
-    Times grow strictly with versions, so this bisects.
-    """
-    low, high = -1, newest + 1
-    found = False
-    while high - low > 1:
-        middle = (low + high) // 2
-        created = created_at(middle)
-        if created is None or created <= millis:
-            low, found = middle, created is not None or found
-        else:
-            high = middle
-    if not found or created_at(low) is None:
-        raise NotFoundError(
-            f"no version that is kept was committed at {iso_time(millis)} or before: "
-            "ask for a later time, or see the history for what is there"
-        )
-    return low
 
 
 def positioned(changes: Changes, base: Snapshot) -> Changes:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeVar, Unpack, cast
@@ -22,6 +21,7 @@ from mangrove.lakehouse.past import PastLakehouse
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.sql_running import rows_of_sql
+from mangrove.lakehouse.taking_back import TakingBack
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.convert import ConvertReport
@@ -31,21 +31,19 @@ from mangrove.maintenance.exported import Export, export_named, exports_of
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.maintenance.vacuum import VacuumReport, vacuum
-from mangrove.metastore import Changes, Isolation, Snapshot, Upkeep
+from mangrove.metastore import Isolation, Snapshot, Upkeep
 from mangrove.model.objects import SharedTransaction
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.transaction.batches import QueryBatch, forget_query, query_batches
-from mangrove.transaction.comparing import RollsBack, differences_of, restoring
+from mangrove.transaction.comparing import RollsBack, differences_of
 from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared import SharedTransactions
 from mangrove.transaction.shared_form import SharedWork
-from mangrove.transaction.time_limit import latest_commit_millis
 from mangrove.transaction.transaction import Transaction
-from mangrove.transaction.undo import check_undoable, taken_back
 
 __all__ = ["Lakehouse"]
 
@@ -68,6 +66,7 @@ class Lakehouse(Catalog):
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._shared = SharedTransactions(effects, laid_out.metastore)
+        self._taking_back = TakingBack(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
         self._engines_on = engines
@@ -258,51 +257,11 @@ class Lakehouse(Catalog):
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
         """Commit what an earlier version holds as the newest; what lies between stays in the history."""
         began_at_millis = self.effects.now_millis()
-        target = self.snapshot_at(to)
-        text = message or f"roll back to version {target.version}"
-        if isinstance(self.metastore, RollsBack):
-            until_millis = latest_commit_millis(target.settings, began_at_millis)
-            changes = Changes(self.effects.new_id(), message=text, author=author, commit_before_millis=until_millis)
-            return self.metastore.roll_back(target, changes).version
-        return self._repeated(lambda: self._restore(target, self.metastore.latest(), text, author))
+        return self._taking_back.roll_back(self.snapshot_at(to), began_at_millis, message, author)
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Take back what one version changed, if nothing later touched the same; return the version that does so."""
-        if checked_count(version, "the version to undo") < 1:
-            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
-        text = message or f"undo version {version}"
-        return self._repeated(lambda: self._undone(version, text, author))
-
-    def _undone(self, version: int, message: str, author: str) -> int:
-        began_at_millis = self.effects.now_millis()
-        before, after = self.metastore.at_version(version - 1), self.metastore.at_version(version)
-        newest = self.metastore.latest()
-        changed = taken_back(differences_of(self.metastore, before, after))
-        check_undoable(changed, differences_of(self.metastore, after, newest), version)
-        if before.settings != after.settings:
-            raise InvalidInputError(
-                f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"
-            )
-        until_millis = latest_commit_millis(newest.settings, began_at_millis)
-        changes = restoring(changed, self.effects.new_id(), message)
-        changes = replace(changes, author=author, commit_before_millis=until_millis)
-        return self.metastore.commit(newest, changes, Isolation.SNAPSHOT).snapshot.version
-
-    def _restore(self, target: Snapshot, newest: Snapshot, message: str, author: str) -> int:
-        found = differences_of(self.metastore, target, newest)
-        changes = replace(restoring(found, self.effects.new_id(), message), author=author)
-        return self.metastore.commit(newest, changes, Isolation.SNAPSHOT).snapshot.version
-
-    def _repeated(self, attempt: Callable[[], int]) -> int:
-        """Return what the attempt gives, and try again on the newest version where a rival was faster."""
-        for tries_left in reversed(range(_ATTEMPTS)):
-            newest = self.metastore.latest().version
-            try:
-                return attempt()
-            except ConflictError:
-                if not tries_left or self.metastore.latest().version == newest:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return self._taking_back.undo(checked_count(version, "the version to undo"), message, author)
 
     def maintained(self) -> Maintained:
         """Return it as maintenance takes it, or say that its layout cannot do that."""

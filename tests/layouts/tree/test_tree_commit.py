@@ -14,10 +14,11 @@ from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, Revision
 from mangrove.layouts.tree.root import Root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.metastore import Changes, Isolation, newest_version, version_at
+from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Table
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.version_search import newest_version, version_at
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, repeatable_effects
 from mangrove.testing.metastore_contract import namespace, put, table

@@ -40,11 +40,11 @@ from mangrove.metastore import (
     Committed,
     Isolation,
     check_in_time,
-    check_no_gap,
     contested_by,
     positioned,
     rolled_back_by,
 )
+from mangrove.model.version_search import check_no_gap
 
 __all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
 
@@ -84,7 +84,8 @@ def commit(
 ) -> Committed:
     """Publish the changes as the next version."""
     if not base.guard.is_foreign:
-        check_no_gap(base.commit, lambda version: files.store.exists(guard_path(version)), effects.now_millis())
+        made_at, store = base.commit.created_at_millis, files.store
+        check_no_gap(base.version, made_at, lambda version: store.exists(guard_path(version)), effects.now_millis())
     started = _start(effects, files, changes)
     on_storage: dict[str, bytes] = {}
     for attempt in range(_ATTEMPTS_MAX):

@@ -38,12 +38,11 @@ from mangrove.metastore import (
     Problem,
     Retired,
     Snapshot,
-    newest_version,
-    version_at,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.version_search import newest_version, version_at
 from mangrove.storage.port import Store
 
 __all__ = ["CatalogMetastore", "create_catalog", "has_catalog", "open_catalog"]

@@ -86,7 +86,7 @@ def _lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     if not any(store.exists(guard_path(version)) for version in (snapshot.version + 1, hinted)):
         yield Problem(
             guard_path(hinted),
-            f"it is missing, though the hint names version {hinted} and the newest that is there is {snapshot.version}: "
+            f"it is missing, though the hint names version {hinted} and the newest there is {snapshot.version}: "
             "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
         )
 

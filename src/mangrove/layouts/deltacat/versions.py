@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from mangrove.layouts.deltacat.guard import Guard, decode_guard
 from mangrove.layouts.deltacat.paths import ADOPTED_PATH, HINT_PATH, VERSION_FOLDER, guard_path, is_guard, version_of
-from mangrove.metastore import newest_version
+from mangrove.model.version_search import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = [

@@ -29,12 +29,12 @@ from mangrove.metastore import (
     Committed,
     Isolation,
     check_in_time,
-    check_no_gap,
     contested_by,
     positioned,
     rolled_back_by,
 )
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.version_search import check_no_gap
 
 __all__ = [
     "ATTEMPTS_MAX",
@@ -55,7 +55,12 @@ _PAUSE_SECONDS_MAX = 0.2
 def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation) -> Committed:
     """Publish the changes as the next version."""
     names = base.root.revision.roots
-    check_no_gap(base.commit, lambda version: effects.store.exists(names.path(version)), effects.now_millis())
+    check_no_gap(
+        base.version,
+        base.root.created_at_millis,
+        lambda version: effects.store.exists(names.path(version)),
+        effects.now_millis(),
+    )
     staged = stage(base, changes, effects.new_id)
     unwritten = dict(staged.files)
     for attempt in range(ATTEMPTS_MAX):

@@ -43,12 +43,12 @@ from mangrove.metastore import (
     Problem,
     Retired,
     Snapshot,
-    version_at,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.times import iso_time
+from mangrove.model.version_search import version_at
 
 __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 

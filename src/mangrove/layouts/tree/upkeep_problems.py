@@ -107,7 +107,7 @@ def _lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
     if not any(store.exists(names.path(version)) for version in (snapshot.version + 1, hinted)):
         yield Problem(
             names.path(hinted),
-            f"it is missing, though the hint names version {hinted} and the newest that is there is {snapshot.version}: "
+            f"it is missing, though the hint names version {hinted} and the newest there is {snapshot.version}: "
             "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
         )
 

@@ -15,7 +15,7 @@ from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, revisions_named
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, root_names_among
 from mangrove.layouts.tree.root import Root, decode_root
-from mangrove.metastore import newest_version
+from mangrove.model.version_search import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = [
