@@ -8,7 +8,7 @@ from typing import TypedDict, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
+from mangrove.lakehouse.layouts import LAYOUTS, READ_BY_DELTACAT, create_laid_out, open_laid_out
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History, convert
 from mangrove.maintenance.convert_retelling import Kept, Place
@@ -16,7 +16,7 @@ from mangrove.maintenance.copying import copy_files
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.metastore import Changes
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
@@ -87,7 +87,8 @@ def place_at(store: Store, layout: str) -> Place:
         except NotFoundError:
             return None
 
-    return Place(store, layout, layout.startswith("deltacat"), made, opened)
+    refused = frozenset() if layout == READ_BY_DELTACAT else frozenset({READABLE_BY_DELTACAT})
+    return Place(store, layout, layout.startswith("deltacat"), refused, made, opened)
 
 
 def _chosen(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:

@@ -7,14 +7,16 @@ from typing import Final
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.metastore import Changes, Metastore
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
-__all__ = ["LAYOUTS", "LaidOut", "create_laid_out", "open_laid_out"]
+__all__ = ["LAYOUTS", "READ_BY_DELTACAT", "LaidOut", "create_laid_out", "open_laid_out"]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
 """What can be asked for: a layout, where needed with its other format revision."""
 _TREE: Final = "tree"
 _DELTACAT: Final = "deltacat"
+READ_BY_DELTACAT: Final = "deltacat-2"
+"""The layout in DeltaCAT's own form."""
 
 # The layouts import Arrow and protobuf, which take longer than all the rest: only who opens a lakehouse waits for them.
 # ruff: noqa: PLC0415
@@ -44,6 +46,11 @@ def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, 
     }
     if layout not in makers:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+    if READABLE_BY_DELTACAT in settings.properties and layout != READ_BY_DELTACAT:
+        raise InvalidInputError(
+            f"the property {READABLE_BY_DELTACAT} is for the layout {READ_BY_DELTACAT} alone, because DeltaCAT does "
+            f"not read {layout}: leave it out, or make that layout"
+        )
     name, make = makers[layout]
     is_other_there = has_catalog(effects.store) if name == _TREE else find_root_names(effects.store) is not None
     if is_other_there:

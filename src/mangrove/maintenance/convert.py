@@ -12,8 +12,8 @@ again, and goes on after the last version that is committed.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError
@@ -121,12 +121,12 @@ def convert(
     _check_place(source.store, place.store)
     record = _record(source, place, history, data)
     versions = _versions(source, record)
-    survey = surveyed(
-        source, versions, _carrying(versions, history), ids_without_dots=place.ids_without_dots, watch=watch
-    )
+    carrying = _carrying(versions, history, place)
+    survey = surveyed(source, versions, carrying, ids_without_dots=place.ids_without_dots, watch=watch)
     paths = survey.paths(source.store)
     sizes = {} if data is DataMode.REFERENCE else survey.sizes(source.store)
-    carrying = _carrying(versions, history, _Moved(paths, source.store.uri if data is DataMode.REFERENCE else ""))
+    prefix = source.store.uri if data is DataMode.REFERENCE else ""
+    carrying = replace(carrying, relocate=_Moved(paths, prefix))
     place.store.put(CONVERSION_PATH, encode_conversion(record))
     missing = missing_copies(sizes, place.store.list()) if sizes else {}
     copier(source.store, place.store, missing, watch)
@@ -165,9 +165,9 @@ class _Moved:
         return path if "://" in path else f"{self._prefix}{path}"
 
 
-def _carrying(versions: Sequence[int], history: History, relocate: Callable[[str], str] = str) -> Carrying:
+def _carrying(versions: Sequence[int], history: History, place: Place) -> Carrying:
     numbers = {version: number for number, version in enumerate(versions)}
-    return Carrying(numbers, relocate, keeps_shared=history is History.ALL)
+    return Carrying(numbers, str, keeps_shared=history is History.ALL, dropped_properties=place.unknown_properties)
 
 
 def _check_place(source: Store, destination: Store) -> None:

@@ -28,6 +28,8 @@ class Carrying:
     relocate: Relocate
     keeps_shared: bool = True
     """Whether shared transactions stay; without the version that they stand on nobody could publish them."""
+    dropped_properties: frozenset[str] = frozenset()
+    """Properties of the lakehouse itself that mean nothing in the destination's layout."""
 
     def object(self, value: Object) -> Object | None:
         """Return the object as the destination has it, or None if it has no place there."""
@@ -43,8 +45,10 @@ class Carrying:
     def settings(self, value: LakehouseSettings) -> LakehouseSettings:
         """Return the lakehouse's own definition as the destination has it."""
         ages = value.maximum_version_age_millis_overrides
+        kept = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
         return replace(
             value,
+            properties=kept,
             maximum_version_age_millis_overrides={
                 self.numbers[version]: age for version, age in ages.items() if version in self.numbers
             },
@@ -85,8 +89,10 @@ class Carrying:
 def notes_on_settings(settings: LakehouseSettings, carrying: Carrying) -> list[str]:
     """Return what of a lakehouse's own definition is not carried over."""
     kept = carrying.settings(settings).exported_snapshots
-    return [
+    exports = [
         f"the export {name!r} names a version that is not converted, and its name is left out"
         for name in settings.exported_snapshots
         if name not in kept
     ]
+    dropped = carrying.dropped_properties & settings.properties.keys()
+    return exports + [f"the property {name} means nothing there, and is left out" for name in sorted(dropped)]

@@ -37,6 +37,8 @@ class Place:
     """The layout with its format revision, as it is asked for when a lakehouse is made."""
     ids_without_dots: bool
     """Whether the layout has no room for ids that hold a dot."""
+    unknown_properties: frozenset[str]
+    """Properties of a lakehouse that the layout refuses."""
     make: Callable[[Effects, LakehouseSettings, Changes], Kept]
     open: Callable[[Effects], Kept | None]
     """Returns the lakehouse that is there, or None."""

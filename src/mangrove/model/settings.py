@@ -9,10 +9,12 @@ from mangrove.model.locators import LARGEST_INTEGER, Kind
 from mangrove.model.names import check_name, check_text
 from mangrove.model.properties import NO_PROPERTIES, FrozenMapping, Properties
 
-__all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "LakehouseSettings"]
+__all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "READABLE_BY_DELTACAT", "LakehouseSettings"]
 
 KNOWN_MAJOR_VERSION: Final = 0
 ORDER_MIN: Final = 3
+READABLE_BY_DELTACAT: Final = "deltacat.readable"
+"""The property with which a lakehouse in DeltaCAT's own form promises to hold only what DeltaCAT can read."""
 _KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1

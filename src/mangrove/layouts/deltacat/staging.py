@@ -8,6 +8,7 @@ from mangrove.layouts.deltacat.files import Wanted
 from mangrove.layouts.deltacat.guard import Written
 from mangrove.layouts.deltacat.keys import object_key
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
+from mangrove.layouts.deltacat.readable import check_readable, is_for_deltacat
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staged_below import stage_below
 from mangrove.layouts.deltacat.staged_names import NAMED, stage_names
@@ -26,6 +27,8 @@ def stage(base: CatalogSnapshot, changes: Changes, transaction: str) -> Staged:
     for locator in changes.puts:
         if locator.kind in NAMED:
             settings.check_object_name(locator.kind, str(locator.parts[-1]))
+    if is_for_deltacat(settings):
+        check_readable(base, changes)
     draft = Draft(base, transaction)
     stage_names(draft, changes)
     stage_below(draft, changes)
