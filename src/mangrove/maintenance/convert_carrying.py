@@ -45,10 +45,10 @@ class Carrying:
     def settings(self, value: LakehouseSettings) -> LakehouseSettings:
         """Return the lakehouse's own definition as the destination has it."""
         ages = value.maximum_version_age_millis_overrides
-        kept = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
+        properties = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
         return replace(
             value,
-            properties=kept,
+            properties=properties,
             maximum_version_age_millis_overrides={
                 self.numbers[version]: age for version, age in ages.items() if version in self.numbers
             },
