@@ -6,6 +6,7 @@ vacuum.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
 from mangrove.local.scanning import chosen_columns, count_visible, scanned
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta
+from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
@@ -76,6 +77,12 @@ class LocalEngine:
         counts = RowCounts(inserted=checked.num_rows)
         return planned({values: appended(files) for values, files in by_log.items()}, counts=counts)
 
+    def add(self, state: TableState, rows: object) -> PlannedWrite:
+        """Add rows whose order does not matter."""
+        write = self.append(state, rows)
+        unordered = tuple(replace(one, delta=replace(one.delta, type=DeltaType.ADD)) for one in write.deltas)
+        return replace(write, deltas=unordered)
+
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
         keys = state.checked_keys("an upsert")
@@ -112,6 +119,18 @@ class LocalEngine:
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._files.store, state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+
+    def update(
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+    ) -> PlannedWrite:
+        """Set columns of the rows that `where` means; a text is an expression."""
+        checked = checked_assignments(values, state.schema)
+        expressions = {name: as_expression(value) for name, value in checked.items()}
+        return updated(self._files, state, expressions, condition_of(where, state.schema))
+
+    def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
+        """Do with each row of the source and of the table what the first clause says that applies."""
+        return merged(self._files, state, arrow_table(source, state.schema), plan)
 
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
