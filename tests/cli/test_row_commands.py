@@ -71,17 +71,23 @@ def test_a_table_is_compacted_and_holds_the_same(run: Any, orders: str, tmp_path
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("x.csv", "id,nope\n1,2\n", "nope"),
-        ("x.csv", "id,day\n1,not a day\n", "x.csv"),
-        ("x.jsonl", "{", "x.jsonl"),
-        ("x.parquet", "no parquet", "x.parquet"),
-        ("x.txt", "1", ".parquet"),
+        ("x.csv", b"id,nope\n1,2\n", "nope"),
+        ("x.csv", b"id,n\xe9me\n1,x\n", "line 1 holds the byte 0xe9"),
+        ("x.csv", b"id,name\n1,caf\xe9\n", "line 2 holds the byte 0xe9"),
+        ("x.jsonl", b'{"id": 1, "name": "caf\xe9"}\n', "not UTF-8"),
+        ("x.csv", b"", "x.csv"),
+        ("x.jsonl", b"", "x.jsonl"),
+        ("x.parquet", b"", "x.parquet"),
+        ("x.csv", b"id,day\n1,not a day\n", "x.csv"),
+        ("x.jsonl", b"{", "x.jsonl"),
+        ("x.parquet", b"no parquet", "x.parquet"),
+        ("x.txt", b"1", ".parquet"),
     ],
 )
 def test_a_file_that_does_not_fit_changes_nothing(
-    run: Any, orders: str, tmp_path: Path, name: str, content: str, told: str
+    run: Any, orders: str, tmp_path: Path, name: str, content: bytes, told: str
 ) -> None:
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content)
     before = mangrove.open(orders).version
     done = run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"), str(tmp_path / name))
     assert (done.code, told in done.err) == (2, True), done.err

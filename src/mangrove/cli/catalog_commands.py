@@ -196,6 +196,8 @@ def drop_command(session: Session, lake: str, name: str, cascade: bool, if_exist
 @click.argument("new_name")
 def rename_command(session: Session, lake: str, name: str, new_name: str) -> None:
     """Give a namespace, a table or a view another name; nothing of its data moves."""
+    if split_name(name) == split_name(new_name):
+        raise InvalidInputError(f"{name} is called so already: give another name")
     opened = session.open(lake)
     word = _word(_named(opened, name))
     if word == "namespace":

@@ -1,14 +1,11 @@
 """The command that prints any file of a lakehouse as text."""
 
-import os
-
 import click
 
 from mangrove.cli.command import lake_command
 from mangrove.cli.facts import as_json
 from mangrove.cli.inspect_view import inspected_view
 from mangrove.cli.inspection import inspected
-from mangrove.cli.places import folder_and_name, resolved
 from mangrove.cli.session import Session
 
 __all__ = ["inspect_command"]
@@ -23,7 +20,5 @@ __all__ = ["inspect_command"]
 @click.argument("file")
 def inspect_command(session: Session, file: str) -> None:
     """Print any file of either layout as text: nodes, definitions, guards, logs, hints."""
-    folder, name = folder_and_name(resolved(file, os.getcwd()))
-    store = session.store(folder)
-    found = inspected(f"{folder}/{name}", store.read(name))
+    found = inspected(*session.file(file))
     session.answer(as_json(found), lambda: inspected_view(found))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from mangrove.cli.places import LAKE_VARIABLE
+from mangrove.cli.start_up import do_without_pandas, write_every_letter
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]
@@ -102,8 +103,10 @@ def mangrove() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        write_every_letter()
     if arguments is None and not _WITH_FRAMES.intersection(given[:1]):
-        _do_without_pandas()
+        do_without_pandas()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
@@ -127,15 +130,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the outermost line: a person is told in any case
         code = _failed(given, type(error).__name__, _unforeseen(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _do_without_pandas() -> None:
-    """Keep Arrow from importing numpy and pandas, which take longer than all the rest that a command imports.
-
-    Arrow works without them. They are kept from the whole process, so only where the process is the command's own.
-    """
-    for name in ("numpy", "pandas"):
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def _usage_sentence(error: click.UsageError) -> str:

@@ -33,7 +33,10 @@ def resolved(location: str, folder: str) -> str:
     """
     if not location or _SCHEME.match(location):
         return location
-    return os.path.normpath(os.path.join(folder, os.path.expanduser(location)))
+    expanded = os.path.expanduser(location)
+    if expanded.startswith("~"):
+        raise InvalidInputError(f"{location} begins with a user who is not known here: write the folder in full")
+    return os.path.normpath(os.path.join(folder, expanded))
 
 
 def folder_and_name(location: str) -> tuple[str, str]:

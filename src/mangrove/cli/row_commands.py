@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from rich.text import Text
 from mangrove.cli.catalog_views import list_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.engines import LocalEngines
-from mangrove.cli.places import folder_and_name, resolved
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
@@ -70,8 +68,8 @@ def ingest_command(session: Session, lake: str, table: str, files: Sequence[str]
     row_count = 0
     with session.watching("writing rows") as watch, opened.transaction(message=f"ingest into {table}") as transaction:
         for number, file in enumerate(files, start=1):
-            folder, name = folder_and_name(resolved(file, os.getcwd()))
-            rows = rows_of_file(name, session.store(folder).read(name), schema)
+            path, data = session.file(file)
+            rows = rows_of_file(path.rpartition("/")[2], data, schema)
             row_count += rows.num_rows
             getattr(transaction.table(table), mode)(rows)
             watch(Progress("writing rows", number, len(files)))

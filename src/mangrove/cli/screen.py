@@ -6,10 +6,15 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-__all__ = ["console_on", "draw"]
+__all__ = ["console_on", "draw", "speaks_unicode"]
 
 _UNBOUNDED_COLUMNS = 10_000
 """A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
+
+
+def speaks_unicode(stream: TextIO) -> bool:
+    """Return whether every character can be written to the stream."""
+    return (stream.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def console_on(stream: TextIO) -> Console:

@@ -1,14 +1,12 @@
 """The command that shows a lakehouse in the browser."""
 
 import json
-import os
 import sys
 
 import click
 
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
-from mangrove.cli.places import resolved
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError
 
@@ -43,7 +41,7 @@ def serve_command(session: Session, lake: str, host: str, port: int, token: str 
         sys.stdout.flush()
 
     serve(
-        resolved(lake, os.getcwd()),
+        session.store(lake).uri,
         host=host,
         port=port,
         token=token,

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 
 from rich.console import RenderableType
 
-from mangrove.cli.places import resolved
-from mangrove.cli.screen import draw
+from mangrove.cli.places import folder_and_name, resolved
+from mangrove.cli.screen import draw, speaks_unicode
 from mangrove.effects import Effects, real_effects, settle
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import EnginesMaker, open_on
 from mangrove.maintenance.layered import opened_export
@@ -21,6 +22,7 @@ from mangrove.storage.counting import CountingStore, Requests
 from mangrove.storage.local import LocalStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
+from mangrove.storage.uri import parse_root
 
 __all__ = ["Session", "stats_text"]
 
@@ -52,11 +54,24 @@ class Session:
     def store(self, location: str) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
         store = open_store(resolved(location, os.getcwd()), self.storage_options)
+        if isinstance(store, LocalStore) and os.path.isfile(parse_root(store.uri).path.rstrip("/")):
+            raise InvalidInputError(f"{location} is a file: name the folder of a lakehouse")
         if not self.with_stats:
             return store
         counting = _CountingLocalStore(store) if isinstance(store, LocalStore) else CountingStore(store)
         self._counted.append(counting)
         return counting
+
+    def file(self, location: str) -> tuple[str, bytes]:
+        """Return the path and the bytes of a file, at a URI or as seen from here."""
+        folder, name = folder_and_name(resolved(location, os.getcwd()))
+        store = self.store(folder)
+        try:
+            return f"{folder}/{name}", store.read(name)
+        except NotFoundError as error:
+            is_folder = next(iter(store.list(f"{name}/")), None) is not None
+            told = "is a folder: name a file in it" if is_folder else "is not there: check the path of the file"
+            raise NotFoundError(f"{location} {told}") from error
 
     def effects(self, location: str) -> Effects:
         """Return the outside world around the store at a location."""
@@ -71,7 +86,7 @@ class Session:
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""
         if self.as_json:
-            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+            sys.stdout.write(json.dumps(value, ensure_ascii=not speaks_unicode(sys.stdout), indent=2) + "\n")
             return
         draw(drawing())
 

@@ -53,14 +53,31 @@ ROW_FILE_ENDINGS: Final = tuple(_READERS)
 """How the names of files end whose rows can be read."""
 
 
+_TEXT_ENDINGS: Final = (".csv", ".jsonl", ".ndjson")
+
+
 def rows_of_file(name: str, data: bytes, schema: Schema) -> pa.Table:
     """Return the rows of a file, whose kind its name says, as a table with that schema understands them."""
     ending = next((ending for ending in ROW_FILE_ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_ENDINGS)}: name it after what it is")
+    if ending in _TEXT_ENDINGS:
+        _check_text(name, data)
     types = {column.name: type_to_arrow(column.type) for column in schema.columns}
     try:
         found: pa.Table = _READERS[ending](data, types)
+        # A file can claim that bytes are text; nobody could read them again.
+        found.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
         raise InvalidInputError(f"{name} cannot be read as {ending[1:]} ({error}): correct it and try again") from error
     return found
+
+
+def _check_text(name: str, data: bytes) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidInputError(
+            f"{name} is not UTF-8: line {line} holds the byte 0x{data[error.start]:02x}; save it as UTF-8 and try again"
+        ) from error

@@ -1,0 +1,102 @@
+"""The commands on terminals: wide, narrow, without colours, without Unicode, and in pipes that close early."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+COMMAND = [sys.executable, "-c", "from mangrove.cli.main import main; main()"]
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+SHOWN = (
+    ["ls"],
+    ["ls", "sales"],
+    ["show"],
+    ["show", "sales.orders"],
+    ["log"],
+    ["log", "--graph"],
+    ["diff", "0"],
+    ["tree"],
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    left_out = ("MANGROVE_LAKE", "COLUMNS", "NO_COLOR", "LANG", "LC_ALL", "PYTHONIOENCODING")
+    return {**{name: value for name, value in os.environ.items() if name not in left_out}, **more}
+
+
+def on_terminal(words: Sequence[str], columns: int, **more: str) -> str:
+    """Return what a terminal of that width shows, with its codes."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen(
+        [*COMMAND, *words],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(**{"TERM": "xterm", **more}),
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(controller, 65_536)
+            except OSError:  # what Linux says where the other side is closed
+                break
+            if not piece:
+                break
+            shown += piece
+    os.close(controller)
+    assert process.returncode == 0, shown
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_no_line_is_wider_than_the_terminal(lake: str, words: list[str], columns: int) -> None:
+    shown = CODES.sub("", on_terminal([words[0], lake, *words[1:]], columns))
+    uri = Path(lake).as_uri()
+    assert [line for line in shown.splitlines() if cell_len(line) > columns and uri not in line] == []
+
+
+def test_a_terminal_shows_colours_unless_nobody_wants_them(lake: str) -> None:
+    words = ["ls", lake]
+    assert "\x1b[" in on_terminal(words, 80)
+    assert "\x1b[" not in on_terminal(words, 80, NO_COLOR="1")
+    assert "\x1b[" not in on_terminal(words, 80, TERM="dumb")
+
+
+def test_a_stream_without_unicode_shows_everything_and_json_stays_json(lake: str) -> None:
+    subprocess.run([*COMMAND, "create", lake, "straße"], check=True, capture_output=True, env=environment())
+    plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    for words in (["ls", lake], ["log", lake, "--graph"], ["tree", lake], ["show", lake, "sales.orders"]):
+        done = subprocess.run([*COMMAND, *words], capture_output=True, env=environment(**plain), check=False)
+        assert (done.returncode, done.stderr) == (0, b""), words
+        assert done.stdout.isascii()
+    told = subprocess.run([*COMMAND, "ls", lake, "--json"], capture_output=True, env=environment(**plain), check=True)
+    assert {one["name"] for one in json.loads(told.stdout)} == {"sales", "straße"}
+
+
+@pytest.mark.parametrize("words", [["log"], ["read", "sales.orders"], ["show", "sales.orders", "--json"]], ids=" ".join)
+def test_a_pipe_that_closes_early_causes_no_complaint(lake: str, words: list[str]) -> None:
+    line = " ".join(["exec", '"$@"', "|", "head", "-c", "1"])
+    script = ["bash", "-c", line, "bash", *COMMAND, words[0], lake, *words[1:]]
+    done = subprocess.run(script, capture_output=True, text=True, env=environment(), check=False)
+    assert done.stderr == ""
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence_with_what_to_do() -> None:
+    done = subprocess.run(
+        [*COMMAND, "init", "/proc/lake"], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "could not be written" in done.stderr
