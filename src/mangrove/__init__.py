@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.transactions import LakeTransaction
     from mangrove.metastore import Isolation
     from mangrove.model.settings import LakehouseSettings
+    from mangrove.spark.statements import Arguments, Frame
 
 # Everything below is imported when it is first needed: the command line starts with this package, and its help, for
 # one, needs none of it. Arrow and Spark take longest.
@@ -58,6 +60,12 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: "Arguments") -> "Frame":
+    from mangrove.sql.running import run_sql
+
+    return run_sql(lake, transaction, text, arguments)
+
+
 def create(
     uri: "str | os.PathLike[str]",
     *,
@@ -83,7 +91,7 @@ def create(
         properties=properties,
         storage_options=storage_options,
         clients=NO_CLIENTS if clients is None else clients,
-        engines=partial(BothEngines, storage_options=storage_options),
+        engines=partial(BothEngines, storage_options=storage_options, sql=_run_sql),
     )
 
 
@@ -98,7 +106,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     from mangrove.lakehouse.opening import open as open_with
     from mangrove.spark.engines import BothEngines
 
-    engines = partial(BothEngines, storage_options=storage_options)
+    engines = partial(BothEngines, storage_options=storage_options, sql=_run_sql)
     return open_with(
         uri,
         storage_options=storage_options,

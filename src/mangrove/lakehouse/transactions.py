@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import checked_texts
 from mangrove.lakehouse.catalog import Catalog, parsed_table
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.row_engines import Engines
+from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.metastore import Committed, Isolation
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, TableVersion
@@ -21,6 +22,10 @@ from mangrove.transaction.names import with_properties
 from mangrove.transaction.time_limit import time_limit_millis
 from mangrove.transaction.transaction import State, Transaction
 from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    # It makes these.
+    from mangrove.lakehouse.lakehouse import Lakehouse
 
 __all__ = ["LakeTransaction"]
 
@@ -40,8 +45,10 @@ class LakeTransaction(Catalog):
         new_id: Callable[[], str],
         clients: Mapping[str, CatalogClient],
         engines: Engines | None = None,
+        lake: "Lakehouse | None" = None,
     ) -> None:
         self.core = transaction
+        self._lake = lake
         self.clients = clients
         self.engines = engines
         self.committed_as: Committed | None = None
@@ -130,6 +137,11 @@ class LakeTransaction(Catalog):
     def rollback(self) -> None:
         """Forget all of it; nothing of it was ever visible."""
         self.core.rollback()
+
+    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+        """Run SQL in this transaction, and return the rows of its last statement as a Spark DataFrame."""
+        self.reading()
+        return rows_of_sql(self.engines, self._lake, self, text, arguments)
 
     def transaction(self, **_: Any) -> NoReturn:
         """Refuse: transactions do not nest."""

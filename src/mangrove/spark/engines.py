@@ -1,16 +1,21 @@
 """Both engines of a lakehouse, Arrow in this process and Spark, each imported and started when it is first needed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.transactions import LakeTransaction
     from mangrove.local.engine import LocalEngine
     from mangrove.spark.engine import SparkEngine
 
-__all__ = ["BothEngines"]
+__all__ = ["BothEngines", "SqlRunner"]
+
+SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], Any]"
 
 # Arrow takes long to import, and Spark longer.
 # ruff: noqa: PLC0415
@@ -19,9 +24,12 @@ __all__ = ["BothEngines"]
 class BothEngines:
     """The engines on the files of one lakehouse."""
 
-    def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, effects: Effects, storage_options: Mapping[str, str] | None = None, sql: "SqlRunner | None" = None
+    ) -> None:
         self._effects = effects
         self._storage_options = storage_options
+        self._sql = sql
 
     @cached_property
     def _local(self) -> "LocalEngine":
@@ -38,6 +46,12 @@ class BothEngines:
     def local(self) -> "LocalEngine":
         """Return the engine in this process."""
         return self._local
+
+    def sql(self, lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: Any) -> Any:
+        """Run the statements of a text, and return the rows of the last one."""
+        if self._sql is None:
+            raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+        return self._sql(lake, transaction, text, arguments)
 
     def spark(self) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one."""

@@ -1,0 +1,301 @@
+"""Carrying out CREATE, ALTER and DROP in a transaction."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, assert_never
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.model.names import joined_name
+from mangrove.model.objects import Table
+from mangrove.model.schema import Schema
+from mangrove.spark.statements import Frame
+from mangrove.sql.cursor import SqlName
+from mangrove.sql.queries import VIEW_NAMESPACE, BoundQuery
+from mangrove.sql.sight import Sight
+from mangrove.sql.statements import (
+    AddCheck,
+    AddColumns,
+    AlterColumn,
+    AlterNamespace,
+    AlterTable,
+    AlterView,
+    CheckRule,
+    CreateNamespace,
+    CreateTable,
+    CreateView,
+    DropCheck,
+    DropColumns,
+    DropObject,
+    Query,
+    RenameColumn,
+    RenameTo,
+    SetClusterBy,
+    SetComment,
+    SetProperties,
+    UnsetProperties,
+)
+
+__all__ = ["Definition", "define"]
+
+Definition = CreateNamespace | AlterNamespace | CreateTable | AlterTable | CreateView | AlterView | DropObject
+
+
+def define(statement: Definition, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+    """Change the catalog as the statement asks, and return what was done; `bound` gives the rows of a query."""
+    match statement:
+        case CreateNamespace():
+            namespace = sight.namespace_of(statement.name)
+            catalog.create_namespace(
+                namespace,
+                properties=statement.properties,
+                description=statement.comment,
+                if_not_exists=statement.if_not_exists,
+            )
+            return f"namespace {namespace} is there"
+        case AlterNamespace():
+            return _alter_namespace(statement, catalog, sight)
+        case CreateTable():
+            return _create_table(statement, catalog, sight, bound)
+        case AlterTable():
+            return _alter_table(statement, catalog, sight)
+        case CreateView():
+            return _create_view(statement, catalog, sight, bound)
+        case AlterView():
+            return _alter_view(statement, catalog, sight, bound)
+        case DropObject():
+            return _drop(statement, catalog, sight)
+        case _:
+            assert_never(statement)
+
+
+def _alter_namespace(statement: AlterNamespace, catalog: Catalog, sight: Sight) -> str:
+    namespace = sight.namespace_of(statement.name)
+    match statement.action:
+        case RenameTo(name):
+            catalog.rename_namespace(namespace, sight.namespace_of(name))
+            return f"namespace {namespace} is now {sight.namespace_of(name)}"
+        case SetProperties(properties):
+            catalog.alter_namespace(namespace, properties)
+        case UnsetProperties(names, if_exists):
+            there = catalog.namespace(namespace).properties
+            catalog.alter_namespace(namespace, remove=_to_remove(names, there, if_exists=if_exists))
+        case SetComment(comment):
+            catalog.alter_namespace(namespace, description=comment)
+        case _:
+            assert_never(statement.action)
+    return f"namespace {namespace} is altered"
+
+
+def _create_table(statement: CreateTable, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+    locator = sight.table(statement.name)
+    there = catalog.reading().get(locator)
+    if isinstance(there, Table) and statement.if_not_exists:
+        return f"table {locator} was there already"
+    if statement.must_exist and not isinstance(there, Table):
+        raise NotFoundError(f"there is no table {locator} to replace: write CREATE OR REPLACE TABLE")
+    said = _said_of(statement, catalog, sight)
+    rows: Frame | None = None
+    if statement.query is not None:
+        rows = bound(statement.query).frame
+        if statement.columns is None:
+            said["schema"] = rows.schema
+        else:
+            raise InvalidInputError(f"{locator} is made of a query, which says its columns: leave them out")
+    if isinstance(there, Table) and statement.or_replace:
+        catalog.drop_table(locator)
+    table = catalog.create_table(locator, **said)
+    if rows is not None:
+        counts = table.append(rows)
+        return f"table {locator} is there with {counts.inserted} rows"
+    return f"table {locator} is there"
+
+
+def _said_of(statement: CreateTable, catalog: Catalog, sight: Sight) -> dict[str, Any]:
+    """Return what `create_table` is told."""
+    said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
+    if statement.like is not None:
+        said |= _like(catalog.table(sight.table(statement.like)))
+    if statement.columns is not None:
+        said["schema"] = statement.columns
+    for name, value in {
+        "keys": statement.keys,
+        "partition_by": statement.partition_by,
+        "sort_by": statement.cluster_by,
+    }.items():
+        if value:
+            said[name] = list(value)
+    if statement.checks:
+        said["checks"] = _named_checks(statement.checks)
+    if statement.is_external or statement.location is not None:
+        said |= {
+            "table_type": "external",
+            "location": statement.location,
+            "table_format": statement.table_format or "parquet",
+            "format_properties": statement.options,
+        }
+    return said
+
+
+def _like(table: LakeTable) -> dict[str, Any]:
+    said: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
+    if table.table_type.value == "managed":
+        said |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
+    return said
+
+
+def _named_checks(checks: tuple[CheckRule, ...]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    numbers = count(1)
+    for check in checks:
+        name = check.name or next(
+            free for number in numbers if (free := f"check_{number}") not in {one.name for one in checks} | named.keys()
+        )
+        if name in named:
+            raise InvalidInputError(f"two constraints are called {name!r}: give each a name of its own")
+        named[name] = check.condition
+    return named
+
+
+def _alter_table(statement: AlterTable, catalog: Catalog, sight: Sight) -> str:
+    table = catalog.table(sight.table(statement.name))
+    match statement.action:
+        case RenameTo(name):
+            new = sight.table(_beside(name, table))
+            catalog.rename_table(table.locator, new)
+            return f"table {table} is now {new}"
+        case SetProperties(properties):
+            table.alter(properties)
+        case UnsetProperties(names, if_exists):
+            table.alter(remove=_to_remove(names, table.properties, if_exists=if_exists))
+        case SetComment(comment):
+            table.alter(description=comment)
+        case AddColumns(columns):
+            for column in columns:
+                table.add_column(joined_name(*column.path), column.type_words)
+                if column.is_first or column.after is not None:
+                    raise InvalidInputError("columns are added at the end: leave FIRST and AFTER out")
+        case RenameColumn(path, to):
+            table.rename_column(joined_name(*path), to)
+        case DropColumns(paths, if_exists):
+            for path in paths:
+                if not if_exists or _has_column(table.schema, path):
+                    table.drop_column(joined_name(*path))
+        case AlterColumn():
+            _alter_column(table, statement.action)
+        case AddCheck() | DropCheck() | SetClusterBy():
+            raise InvalidInputError(f"tables cannot be altered in that way: create {table} anew")
+        case _:
+            assert_never(statement.action)
+    return f"table {table} is altered"
+
+
+def _alter_column(table: LakeTable, action: AlterColumn) -> None:
+    name = joined_name(*action.path)
+    match action.what:
+        case "type":
+            table.widen(name, action.value)
+        case other:
+            raise InvalidInputError(f"only the type of a column can be altered, and not its {other}")
+
+
+def _create_view(statement: CreateView, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+    locator = sight.view(statement.name)
+    if statement.if_not_exists and catalog.reading().get(locator) is not None:
+        return f"view {locator} was there already"
+    query = bound(statement.query)
+    text = _pinned_text(statement.query)
+    if statement.columns:
+        found = len(query.frame.columns)
+        if found != len(statement.columns):
+            raise InvalidInputError(
+                f"view {locator} names {len(statement.columns)} columns, and its query has {found}: name each"
+            )
+        names = ", ".join(f"`{name.replace('`', '``')}`" for name, _ in statement.columns)
+        text = f"SELECT * FROM (\n{text}\n) AS view_query({names})"  # noqa: S608 - the user's own query
+    catalog.create_view(
+        locator,
+        text,
+        reads=query.names,
+        properties={**statement.properties, VIEW_NAMESPACE: sight.namespace},
+        description=statement.comment,
+        or_replace=statement.or_replace,
+    )
+    return f"view {locator} is there"
+
+
+def _pinned_text(query: Query) -> str:
+    """Return the text of a view's query; a view follows its tables, so it cannot stand at one moment of the whole."""
+    if query.at is not None:
+        raise InvalidInputError(
+            "a view cannot stand AT LAKE VERSION: say VERSION AS OF behind each table, or read the view AT LAKE VERSION"
+        )
+    return query.piece.text
+
+
+def _alter_view(statement: AlterView, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+    locator = sight.view(statement.name)
+    view = catalog.view(locator)
+    match statement.action:
+        case RenameTo(name):
+            parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
+            catalog.rename_view(locator, sight.view(SqlName(parts, 0, 0)))
+            return f"view {locator} is now {joined_name(*parts)}"
+        case SetProperties(properties):
+            catalog.alter_view(locator, properties)
+        case UnsetProperties(names, if_exists):
+            catalog.alter_view(locator, remove=_to_remove(names, view.properties, if_exists=if_exists))
+        case SetComment(comment):
+            catalog.alter_view(locator, description=comment)
+        case Query():
+            reads = bound(statement.action).names
+            catalog.create_view(
+                locator,
+                _pinned_text(statement.action),
+                reads=reads,
+                properties={**view.properties, VIEW_NAMESPACE: sight.namespace},
+                description=view.description,
+                or_replace=True,
+            )
+        case _:
+            assert_never(statement.action)
+    return f"view {locator} is altered"
+
+
+def _drop(statement: DropObject, catalog: Catalog, sight: Sight) -> str:
+    if statement.kind == "namespace":
+        namespace = sight.namespace_of(statement.name)
+        catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
+        return f"namespace {namespace} is dropped"
+    table, view = sight.table(statement.name), sight.view(statement.name)
+    is_table = catalog.reading().get(table) is not None
+    is_view = catalog.reading().get(view) is not None
+    if statement.kind == "table":
+        if is_view and not is_table:
+            raise InvalidInputError(f"{view} is a view: write DROP VIEW")
+        catalog.drop_table(table, if_exists=statement.if_exists)
+    else:
+        if is_table and not is_view:
+            raise InvalidInputError(f"{table} is a table: write DROP TABLE")
+        catalog.drop_view(view, if_exists=statement.if_exists)
+    return f"{statement.kind} {table} is dropped"
+
+
+def _beside(name: SqlName, table: LakeTable) -> SqlName:
+    """Return a new name; without a namespace, it is in that of the table."""
+    return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
+
+
+def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
+    missing = [name for name in names if name not in there]
+    if missing and not if_exists:
+        raise NotFoundError(f"there is no property {missing[0]!r}: write IF EXISTS to pass over that")
+    return tuple(name for name in names if name in there)
+
+
+def _has_column(schema: Schema | None, path: tuple[str, ...]) -> bool:
+    folded = tuple(part.casefold() for part in path)
+    return schema is not None and any(
+        tuple(part.casefold() for part in found) == folded for found, _ in schema.all_columns()
+    )

@@ -1,0 +1,162 @@
+"""The grammar of INSERT, UPDATE, DELETE, MERGE and TRUNCATE; what lies inside them is left to Spark."""
+
+from dataclasses import replace
+from typing import Final
+
+from mangrove.sql.cursor import Cursor, Piece
+from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.statements import Assignment, Delete, Insert, Merge, MergeClause, Truncate, Update
+
+__all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_truncate", "parse_update"]
+
+_QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+_AFTER_TABLE: Final = frozenset({"SET", "WHERE", "USING", "ON", "WHEN"})
+
+
+def parse_insert(cursor: Cursor, common: Piece | None) -> Insert:
+    """Take INSERT INTO or INSERT OVERWRITE."""
+    cursor.expect("INSERT")
+    overwrite = cursor.took("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    cursor.took("TABLE")
+    table = cursor.name()
+    partition = cursor.listed(lambda: _partition_value(cursor)) if cursor.took("PARTITION") else ()
+    if_not_exists = cursor.took("IF", "NOT", "EXISTS")
+    by_name = cursor.took("BY", "NAME")
+    columns: tuple[str, ...] = ()
+    if cursor.sees("(") and cursor.peek().is_name and cursor.peek().word not in _QUERY_STARTS:
+        columns = cursor.listed(cursor.single_name)
+    by_name = by_name or cursor.took("BY", "NAME")
+    where = None
+    if cursor.took("REPLACE", "WHERE"):
+        where = cursor.piece_until(*_QUERY_STARTS)
+    query = parse_query(cursor)
+    if common is not None:
+        # Blanks take the place of what stands between, so that every place stays what it is.
+        between = " " * (query.piece.start - common.start - len(common.text))
+        query = replace(query, piece=Piece(common.text + between + query.piece.text, common.start))
+    return Insert(table, query, columns, by_name, overwrite, partition, if_not_exists, where)
+
+
+def parse_update(cursor: Cursor, common: Piece | None) -> Update:
+    """Take UPDATE."""
+    cursor.expect("UPDATE")
+    table, alias = cursor.name(), _alias(cursor)
+    cursor.expect("SET")
+    assignments = _assignments(cursor, "WHERE")
+    condition = cursor.rest() if cursor.took("WHERE") else None
+    cursor.expect_end()
+    return Update(table, alias, assignments, condition, common)
+
+
+def parse_delete(cursor: Cursor, common: Piece | None) -> Delete:
+    """Take DELETE."""
+    cursor.expect("DELETE", "FROM")
+    table, alias = cursor.name(), _alias(cursor)
+    condition = cursor.rest() if cursor.took("WHERE") else None
+    cursor.expect_end()
+    return Delete(table, alias, condition, common)
+
+
+def parse_merge(cursor: Cursor, common: Piece | None) -> Merge:
+    """Take MERGE INTO with all its clauses."""
+    cursor.expect("MERGE")
+    evolves = cursor.took("WITH", "SCHEMA", "EVOLUTION")
+    cursor.expect("INTO")
+    table, alias = cursor.name(), _alias(cursor)
+    cursor.expect("USING")
+    source = _source(cursor)
+    source_alias = _alias(cursor)
+    cursor.expect("ON")
+    condition = cursor.piece_until("WHEN")
+    clauses = []
+    while cursor.took("WHEN"):
+        clauses.append(_merge_clause(cursor))
+    cursor.expect_end()
+    if not clauses:
+        raise cursor.refusal("WHEN MATCHED or WHEN NOT MATCHED")
+    return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves)
+
+
+def parse_truncate(cursor: Cursor) -> Truncate:
+    """Take TRUNCATE TABLE."""
+    cursor.expect("TRUNCATE", "TABLE")
+    statement = Truncate(cursor.name())
+    cursor.expect_end()
+    return statement
+
+
+def _source(cursor: Cursor) -> Piece:
+    """Take the source of a merge: a table's name with its time, or a query between brackets."""
+    if cursor.sees("("):
+        first = cursor.next.start
+        cursor.bracketed()
+        return Piece(cursor.text[first : cursor.peek(-1).end], first)
+    name = cursor.name()
+    cursor.took("FOR")
+    if cursor.took_one_of("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME"):
+        cursor.expect("AS", "OF")
+        cursor.place += 1
+    return Piece(cursor.text[name.start : cursor.peek(-1).end], name.start)
+
+
+def _merge_clause(cursor: Cursor) -> MergeClause:
+    if cursor.took("MATCHED"):
+        group = "matched"
+    else:
+        cursor.expect("NOT", "MATCHED")
+        group = "not matched"
+        if cursor.took("BY", "SOURCE"):
+            group = "not matched by source"
+        else:
+            cursor.took("BY", "TARGET")
+    condition = cursor.piece_until("THEN") if cursor.took("AND") else None
+    cursor.expect("THEN")
+    if group == "not matched":
+        return _insert_clause(cursor, condition)
+    if cursor.took("DELETE"):
+        return MergeClause(group, "delete", condition)
+    cursor.expect("UPDATE", "SET")
+    if group == "matched" and cursor.took("*"):
+        return MergeClause(group, "update all", condition)
+    return MergeClause(group, "update", condition, _assignments(cursor, "WHEN"))
+
+
+def _insert_clause(cursor: Cursor, condition: Piece | None) -> MergeClause:
+    cursor.expect("INSERT")
+    if cursor.took("*"):
+        return MergeClause("not matched", "insert all", condition)
+    at = cursor.next.start
+    columns = cursor.listed(cursor.name)
+    cursor.expect("VALUES")
+    values = cursor.listed(lambda: cursor.piece_until(",", ")"))
+    if len(columns) != len(values):
+        cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
+        raise cursor.refusal(f"as many columns as values, and there are {len(columns)} and {len(values)}")
+    assigned = tuple(Assignment(name.parts, value) for name, value in zip(columns, values, strict=True))
+    return MergeClause("not matched", "insert", condition, assigned)
+
+
+def _assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
+    found = []
+    while True:
+        column = cursor.name()
+        if cursor.took_one_of("=", "==") is None:
+            raise cursor.refusal("=")
+        found.append(Assignment(column.parts, cursor.piece_until(",", *stops)))
+        if not cursor.took(","):
+            return tuple(found)
+
+
+def _partition_value(cursor: Cursor) -> tuple[str, Piece | None]:
+    name = cursor.single_name()
+    return name, cursor.piece_until(",", ")") if cursor.took("=") else None
+
+
+def _alias(cursor: Cursor) -> str | None:
+    if cursor.took("AS"):
+        return cursor.single_name()
+    if cursor.next.is_name and cursor.next.word not in _AFTER_TABLE:
+        return cursor.single_name()
+    return None

@@ -1,0 +1,162 @@
+"""Carrying out INSERT and TRUNCATE: the rows of a query go to a table, beside its rows or in their place."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.model.names import joined_name, quoted_name
+from mangrove.model.objects import TableType
+from mangrove.model.schema import Schema
+from mangrove.model.transforms import Identity
+from mangrove.spark.assigning import assigned
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.statements import Frame, distinct_rows, literal_rows
+from mangrove.sql.cursor import Piece
+from mangrove.sql.queries import BoundQuery
+from mangrove.sql.sight import Sight
+from mangrove.sql.statements import Insert, Query, Truncate
+from mangrove.sql.tokens import tokenize
+from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsNull, Operator, Predicate
+from mangrove.tables.row_counts import NO_ROWS, RowCounts
+
+__all__ = ["insert", "managed_table", "truncate"]
+
+_DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
+_PARTITIONS_MAX: Final = 10_000
+"""So many partitions may be overwritten at once by what the rows say; each is named in a predicate."""
+
+
+def insert(
+    statement: Insert,
+    transaction: LakeTransaction,
+    sight: Sight,
+    bound: Callable[[Query], BoundQuery],
+    engine: SparkEngine,
+) -> RowCounts:
+    """Add the rows of the query to the table, or put them in the place of others."""
+    table = managed_table(transaction, sight, statement)
+    schema = _columns_of(table)
+    fixed = {name: value for name, value in statement.partition if value is not None}
+    rows = bound(with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
+    fitted = _fitted(statement, table, schema, rows, fixed)
+    if statement.replace_where is not None:
+        return table.overwrite(fitted, where=statement.replace_where.text)
+    if not statement.overwrite:
+        return table.append(fitted)
+    return _overwritten(statement, table, schema, fitted, fixed, engine)
+
+
+def truncate(statement: Truncate, transaction: LakeTransaction, sight: Sight) -> RowCounts:
+    """Take all rows away."""
+    return managed_table(transaction, sight, statement).overwrite([])
+
+
+def managed_table(transaction: LakeTransaction, sight: Sight, statement: Insert | Truncate) -> LakeTable:
+    """Return the table that rows are written to; refuse one whose data others keep."""
+    locator = sight.table(statement.table)
+    if transaction.reading().get(sight.view_at(locator)) is not None:
+        raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
+    table = transaction.table(locator)
+    if table.table_type is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
+    return table
+
+
+def with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
+    """Return the query with the defaults of columns in the place of DEFAULT in a list of values."""
+    tokens = tokenize(query.piece.text)
+    if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
+        return query
+    text, done, depth, place = "", 0, 0, 0
+    for number, token in enumerate(tokens):
+        if token.text == "(":
+            place = 0 if depth == 0 else place
+            depth += 1
+        elif token.text == ")":
+            depth -= 1
+        elif token.text == "," and depth == 1:
+            place += 1
+        elif token.word == "DEFAULT" and tokens[number - 1].text in ("(", ",") and place < len(targets):
+            value = schema.column(targets[place]).default or "NULL"
+            text += f"{query.piece.text[done : token.start]}({value})"
+            done = token.end
+    return Query(Piece(text + query.piece.text[done:], query.piece.start), query.at)
+
+
+def _targets(statement: Insert, schema: Schema, fixed: dict[str, Piece]) -> list[str]:
+    """Return the columns that the query fills, in its order."""
+    if statement.columns:
+        return list(statement.columns)
+    said = {name.casefold() for name in fixed}
+    return [column.name for column in schema.columns if column.name.casefold() not in said]
+
+
+def _fitted(
+    statement: Insert,
+    table: LakeTable,
+    schema: Schema,
+    rows: Frame,
+    fixed: dict[str, Piece],
+) -> Frame:
+    names = list(rows.columns) if statement.by_name else _targets(statement, schema, fixed)
+    folded = [name.casefold() for name in names]
+    for name in names:
+        schema.column(name)
+        if folded.count(name.casefold()) > 1:
+            raise InvalidInputError(f"column {name!r} is filled twice")
+    constants = [(schema.column(name), value.text) for name, value in fixed.items()]
+    for column, _ in constants:
+        if column.name.casefold() in folded:
+            raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
+    fitted = assigned(rows, names, schema, str(table))
+    return literal_rows(fitted, {column.name: text for column, text in constants}, schema)
+
+
+def _overwritten(
+    statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, Piece], engine: SparkEngine
+) -> RowCounts:
+    where = " and ".join(f"{quoted_name(schema.column(name).name)} = {value.text}" for name, value in fixed.items())
+    if statement.if_not_exists and where and table.scan(where).scans:
+        return NO_ROWS
+    is_dynamic = len(fixed) < len(statement.partition) or (
+        not statement.partition and str(engine.session.conf.get(_DYNAMIC, "static")).lower() == "dynamic"
+    )
+    if not is_dynamic:
+        return table.overwrite(rows, where=where or None)
+    partitions = _touched(table, schema, rows)
+    return NO_ROWS if partitions is None else table.overwrite(rows, where=partitions)
+
+
+def _touched(table: LakeTable, schema: Schema, rows: Frame) -> Predicate | None:
+    """Return what the rows of all partitions fulfil that get rows, or None where none does."""
+    fields = table.opened().version.partition_scheme.fields
+    if not fields or any(not isinstance(field.transform, Identity) for field in fields):
+        raise InvalidInputError(
+            f"{table} is not partitioned by plain columns, so nothing says which partitions the rows replace: "
+            "write PARTITION (column = value), or REPLACE WHERE"
+        )
+    columns = [schema.column_with_id(field.source_id) for field in fields]
+    found = distinct_rows(rows, [column.name for column in columns], _PARTITIONS_MAX)
+    if len(found) > _PARTITIONS_MAX:
+        raise InvalidInputError(f"the rows lie in more than {_PARTITIONS_MAX} partitions of {table}: write fewer")
+    parts = [
+        AllOf(
+            tuple(
+                IsNull(column.id) if value is None else Comparison(column.id, Operator.EQUAL, value)
+                for column, value in zip(columns, values, strict=True)
+            )
+        )
+        for values in found
+    ]
+    return AnyOf(tuple(parts)) if parts else None
+
+
+def _columns_of(table: LakeTable) -> Schema:
+    schema = table.schema
+    if schema is None:
+        raise InvalidInputError(
+            f"{joined_name(table.locator.namespace, table.name)} has no columns yet: alter it first"
+        )
+    return schema

@@ -1,0 +1,166 @@
+"""Finding the tables that a query names, with sqlglot, by their places in the text.
+
+The text itself goes to Spark as it is. What is not found here, because sqlglot
+does not know some new syntax, Spark reports as not found, with its place.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mangrove.sql.tokens import Token, TokenKind, text_value
+
+__all__ = ["Mention", "Parsed", "after_mention", "mentions", "parsed_query"]
+
+_NO_ALIAS: Final = frozenset(
+    {"AND", "ANTI", "CLUSTER", "CROSS", "DISTRIBUTE", "DO", "ELSE", "END", "EXCEPT", "EXCLUDE", "FOR", "FULL", "GROUP"}
+    | {"HAVING", "INNER", "INSERT", "INTERSECT", "JOIN", "LATERAL", "LEFT", "LIMIT", "MINUS", "NATURAL", "OFFSET"}
+    | {"ON", "OR", "ORDER", "PIVOT", "QUALIFY", "RIGHT", "SELECT", "SEMI", "SET", "SORT", "TABLESAMPLE", "THEN"}
+    | {"UNION", "UNPIVOT", "USING", "WHEN", "WHERE", "WINDOW"}
+)
+_TRAVEL: Final = {"VERSION": "version", "SYSTEM_VERSION": "version", "TIMESTAMP": "time", "SYSTEM_TIME": "time"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A table's name in a query, with the moment that follows it."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    """Where the name and its moment end."""
+    moment: int | str | None
+    alias_place: int | None
+    """Where an alias is to be written so that columns can be qualified; None where there is one, or cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What sqlglot made of a query: its tables by the places of their names, and the qualified columns."""
+
+    tables: dict[int, exp.Table]
+    qualified: tuple[tuple[tuple[str, ...], int, int], ...] = ()
+    """Names of columns that begin with a namespace: their parts, and where the first two stand."""
+    is_prunable: bool = True
+    """Whether sqlglot understands conditions just as Spark does."""
+
+
+def parsed_query(text: str, tokens: list[Token]) -> Parsed:
+    """Return the tables that are named in a query, but not those that are names of its WITH clauses."""
+    try:
+        tree: Any = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return Parsed({}, is_prunable=False)
+    tables = {}
+    for table in tree.find_all(exp.Table):
+        place = _place(table.parts[0]) if table.parts else None
+        if place is not None and isinstance(table.this, exp.Identifier) and not _is_common(table):
+            tables[place] = table
+    return Parsed(tables, tuple(_qualified(tree)), is_prunable=_is_plain(tokens))
+
+
+def mentions(parsed: Parsed, tokens: list[Token]) -> list[Mention]:
+    """Return the tables in the order in which they are named."""
+    at = {token.start: place for place, token in enumerate(tokens)}
+    found = []
+    for start, table in sorted(parsed.tables.items()):
+        names = [part.name for part in table.parts]
+        last = at.get(_place(table.parts[-1]) or -1)
+        if start in at and last is not None:
+            found.append(after_mention(tokens, tuple(names), at[start], last + 1))
+    return found
+
+
+def after_mention(tokens: list[Token], parts: tuple[str, ...], first: int, place: int) -> Mention:
+    """Return the mention whose name lies between two places in the tokens, with what follows it."""
+    end = tokens[place - 1].end
+    moment: int | str | None = None
+    head = place + (tokens[place].word == "FOR")
+    kind = _TRAVEL.get(tokens[head].word)
+    if kind and [token.word for token in tokens[head + 1 : head + 3]] == ["AS", "OF"]:
+        literal = tokens[head + 3]
+        if literal.word in ("TIMESTAMP", "DATE"):
+            head += 1
+            literal = tokens[head + 3]
+        if literal.kind is TokenKind.NUMBER and literal.text.isdecimal():
+            moment = int(literal.text)
+        elif literal.kind is TokenKind.TEXT:
+            moment = text_value(literal)
+        if moment is not None:
+            place, end = head + 4, literal.end
+    behind = _after_sample(tokens, place)
+    has_alias = tokens[behind].word == "AS" or (tokens[behind].is_name and tokens[behind].word not in _NO_ALIAS)
+    cannot = first > 0 and tokens[first - 1].word == "TABLE"
+    alias_place = None if has_alias or cannot else tokens[behind - 1].end
+    return Mention(parts, tokens[first].start, end, moment, alias_place)
+
+
+def _after_sample(tokens: list[Token], place: int) -> int:
+    """Return the place after TABLESAMPLE (…) REPEATABLE (…), where the alias belongs."""
+    while tokens[place].word in ("TABLESAMPLE", "REPEATABLE") and tokens[place + 1].text == "(":
+        depth = 0
+        place += 1
+        while tokens[place].kind is not TokenKind.END:
+            depth += (tokens[place].text == "(") - (tokens[place].text == ")")
+            place += 1
+            if depth == 0:
+                break
+    return place
+
+
+def _is_common(table: exp.Table) -> bool:
+    """Return whether the name is that of a WITH clause that is in sight of it."""
+    if len(table.parts) != 1:
+        return False
+    name = table.name.casefold()
+    child: Any = table
+    parent: Any = child.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            clauses = parent.expressions
+            number = next(place for place, clause in enumerate(clauses) if clause is child)
+            visible = clauses[: number + bool(parent.args.get("recursive"))]
+            if any(clause.alias.casefold() == name for clause in visible):
+                return True
+            # Its owner's other clauses come after it and are not in sight.
+            owner: Any = parent.parent
+            child, parent = owner, owner.parent
+            continue
+        common = parent.args.get("with_")
+        if common is not None and any(clause.alias.casefold() == name for clause in common.expressions):
+            return True
+        child, parent = parent, parent.parent
+    return False
+
+
+def _is_plain(tokens: list[Token]) -> bool:
+    """Return whether nothing is there that sqlglot and Spark may take differently.
+
+    sqlglot makes WITH clauses of pipes, in which conditions stand elsewhere than they
+    were written. What escapes mean, and what double quotes are, depends on settings.
+    """
+    for token, following in itertools.pairwise(tokens):
+        if token.text == "|>":
+            return False
+        if token.kind is TokenKind.TEXT and (
+            token.text[0] != "'" or "\\" in token.text or following.start == token.end
+        ):
+            return False
+    return True
+
+
+def _qualified(tree: Any) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    for column in tree.find_all(exp.Column):
+        parts = column.parts
+        if len(parts) > 2 and "start" in parts[0].meta and "end" in parts[1].meta:
+            yield tuple(part.name for part in parts), parts[0].meta["start"], parts[1].meta["end"] + 1
+
+
+def _place(identifier: Any) -> int | None:
+    start = identifier.meta.get("start")
+    return start if isinstance(start, int) else None

@@ -1,0 +1,37 @@
+"""Spark's refusals in our words: one sentence, the place in the user's text, and which of the six errors it is."""
+
+from typing import Final
+
+from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
+from mangrove.spark.statements import Refused
+from mangrove.sql.places import pointed
+
+__all__ = ["raised", "sentence"]
+
+_NOT_FOUND: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVED_ROUTINE", "PATH_NOT_FOUND")
+
+
+def raised(refusal: Refused, text: str) -> MangroveError:
+    """Return the error to raise for what Spark refused in a statement."""
+    kind = NotFoundError if refusal.condition.startswith(_NOT_FOUND) else InvalidInputError
+    message = sentence(refusal)
+    return kind(message if refusal.start is None else pointed(text, refusal.start, message))
+
+
+def sentence(refusal: Refused) -> str:
+    """Return what was wrong in one sentence."""
+    given = refusal.parameters
+    match refusal.condition:
+        case "UNRESOLVED_COLUMN.WITH_SUGGESTION":
+            return f"there is no column {given.get('objectName')}; did you mean {given.get('proposal')}?"
+        case "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION":
+            return f"there is no column {given.get('objectName')}"
+        case "UNRESOLVED_ROUTINE":
+            return f"there is no function {given.get('routineName')}"
+        case "TABLE_OR_VIEW_NOT_FOUND":
+            return f"there is no table or view {given.get('relationName')}"
+        case "PARSE_SYNTAX_ERROR":
+            return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
+        case _:
+            first, stop, _ = refusal.message.partition(". ")
+            return first + stop.strip() if first else f"Spark refuses the statement ({refusal.condition})"

@@ -1,0 +1,54 @@
+"""What a statement gives back: rows of Spark's, rows of our own, or what it did."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mangrove.spark.statements import Frame
+from mangrove.sql.answers import Answer, Row
+from mangrove.sql.queries import TableScan
+from mangrove.tables.row_counts import RowCounts
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one statement.
+
+    A query has a `frame`, which Spark runs when its rows are asked for. All else has
+    an `answer`, whose rows are here already.
+    """
+
+    kind: str
+    """One of query, definition, change, transaction, procedure, information."""
+    message: str = ""
+    """What was done, for people."""
+    frame: Frame | None = None
+    answer: Answer | None = None
+    counts: RowCounts | None = None
+    """How many rows a change inserted, updated and deleted."""
+    scans: tuple[TableScan, ...] = ()
+    """The tables of the lakehouse that a query reads."""
+    line: int = 1
+    """The line of the script in which the statement begins."""
+    version: int | None = None
+    """The version that it committed, where it did."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of its rows."""
+        if self.frame is not None:
+            return tuple(self.frame.columns)
+        return () if self.answer is None else self.answer.columns
+
+    def rows(self) -> list[Row]:
+        """Return its rows, which a query computes now."""
+        if self.frame is not None:
+            return [tuple(row) for row in self.frame.collect()]
+        return [] if self.answer is None else list(self.answer.rows)
+
+    def files(self) -> Iterator[tuple[str, int, int]]:
+        """Yield for each table that a query reads how many of its files are read, and how many are skipped."""
+        for scan in self.scans:
+            plan = scan.plan()
+            yield scan.name, len(plan.files()), len(plan.skipped)

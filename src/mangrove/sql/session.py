@@ -1,0 +1,358 @@
+"""A conversation in SQL: statements one after the other, in transactions or each by itself."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final, TypeAlias, TypeVar
+
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.handles import LakeView
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.new_tables import schema_of
+from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.model.schema import Schema
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.statements import (
+    Arguments,
+    Frame,
+    create_temporary_view,
+    drop_temporary_view,
+    refused,
+    rows_frame,
+    spark_errors,
+)
+from mangrove.sql.answers import Answer, count_rows
+from mangrove.sql.calling import call
+from mangrove.sql.cursor import SqlName
+from mangrove.sql.defining import define
+from mangrove.sql.grammar import parse_statement
+from mangrove.sql.inserting import insert, truncate
+from mangrove.sql.places import line_of, located
+from mangrove.sql.queries import BoundQuery, QueryBinder
+from mangrove.sql.refusals import raised
+from mangrove.sql.results import Result
+from mangrove.sql.showing import describe, show
+from mangrove.sql.sight import Sight, Source
+from mangrove.sql.splitting import split_script
+from mangrove.sql.statements import (
+    AlterNamespace,
+    AlterTable,
+    AlterView,
+    Begin,
+    Call,
+    Commit,
+    CreateNamespace,
+    CreateTable,
+    CreateView,
+    Describe,
+    DropObject,
+    Explain,
+    Insert,
+    Query,
+    Rollback,
+    Savepoint,
+    Show,
+    Statement,
+    TemporaryView,
+    Truncate,
+    Use,
+)
+from mangrove.sql.suggestions import known_names
+from mangrove.tables.row_counts import RowCounts
+from mangrove.transaction.transaction import State
+from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
+
+__all__ = ["SqlSession"]
+
+T = TypeVar("T")
+Change: TypeAlias = Insert | Truncate
+_FIRST_NAMESPACE: Final = "default"
+_DEFINITIONS: Final = (
+    CreateNamespace,
+    AlterNamespace,
+    CreateTable,
+    AlterTable,
+    CreateView,
+    AlterView,
+    DropObject,
+)
+
+
+class SqlSession:
+    """Statements on one lakehouse; used by one thread at a time.
+
+    Outside of a transaction each statement commits by itself. Inside, a statement
+    that fails leaves nothing behind, and the transaction goes on: it is the user's
+    to commit or to roll back.
+    """
+
+    def __init__(
+        self, lake: Lakehouse, *, spark: Any = None, transaction: LakeTransaction | None = None, prunes: bool = True
+    ) -> None:
+        self.lake = lake
+        self.namespace = _FIRST_NAMESPACE
+        self._given_spark = spark
+        self._transaction = transaction
+        self._is_ours = transaction is None
+        self._savepoints: dict[str, WorkspaceSavepoint] = {}
+        self._prunes = prunes
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether statements wait for a COMMIT."""
+        return self._open is not None
+
+    @property
+    def isolation(self) -> str | None:
+        """The isolation of the transaction that is open."""
+        return None if self._open is None else self._open.isolation.value
+
+    @cached_property
+    def engine(self) -> SparkEngine:
+        """The engine on Spark, which starts with the first query."""
+        engines = self.lake.engines
+        engine = None if engines is None else engines.spark()
+        if not isinstance(engine, SparkEngine):
+            raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
+        return engine
+
+    def run(self, text: str, arguments: Arguments = None) -> Result:
+        """Run one statement; `arguments` are for its parameters, `:name` or `?`."""
+        parts = split_script(text)
+        if len(parts) != 1:
+            raise InvalidInputError(
+                f"{len(parts)} statements were given where one is expected: run several as a script"
+            )
+        return self._run(text, parts[0].text, parts[0].start, arguments)
+
+    def script(self, text: str, arguments: Arguments = None) -> Iterator[Result]:
+        """Run statements that are separated by semicolons, and yield each result; the first error ends it."""
+        for part in split_script(text):
+            yield self._run(text, part.text, part.start, arguments)
+
+    def frame(self, result: Result) -> Frame:
+        """Return the rows of a result as Spark's, also where it is none of a query."""
+        if result.frame is not None:
+            return result.frame
+        answer = result.answer or Answer("result string", ((result.message,),))
+        return rows_frame(self.engine.session, answer.schema, answer.rows)
+
+    def close(self) -> None:
+        """Forget the transaction that is open."""
+        if self._is_ours and self._open is not None:
+            self._open.rollback()
+        self._transaction = None
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the names of namespaces, tables and views that begin with a prefix, for those who type."""
+        catalog = self._sight().catalog
+        found = [*(namespace.name for namespace in catalog.namespaces()), *known_names(catalog)]
+        return [name for name in found if name.startswith(prefix)]
+
+    def _run(self, whole: str, text: str, start: int, arguments: Arguments) -> Result:
+        # What comes before stays in front, so that every place is one in the whole script.
+        source, place = Source(whole[: start + len(text)], start, arguments), start
+        try:
+            statement = parse_statement(source.text, start)
+            place = _main_place(statement, start)
+            result = self._outcome(statement, source)
+        except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
+            raise located(error, source.text, place) from error
+        return replace(result, line=line_of(whole, start))
+
+    def _outcome(self, statement: Statement, source: Source) -> Result:
+        match statement:
+            case Begin() | Commit() | Rollback() | Savepoint():
+                return self._control(statement)
+            case Query():
+                bound = self._bound(statement, source)
+                return Result("query", frame=bound.frame, scans=bound.scans)
+            case Explain():
+                return self._explained(statement, source)
+            case TemporaryView():
+                frame = self._bound(statement.query, source).frame
+                create_temporary_view(
+                    frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
+                )
+                return Result("definition", f"temporary view {statement.name.parts[-1]} is there")
+            case Use():
+                return self._use(statement)
+            case Show():
+                return Result("information", answer=show(statement, self._sight(), self._view_columns))
+            case Describe():
+                return Result("information", answer=describe(statement, self._sight(), self._view_columns))
+            case DropObject("view", name) if self._dropped_from_session(name):
+                return Result("definition", f"temporary view {name.parts[-1]} is dropped")
+            case _ if isinstance(statement, _DEFINITIONS):
+                return self._defined(statement, source)
+            case Call():
+                if self._open is not None:
+                    raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
+                return Result("procedure", answer=call(statement, self.lake, self.namespace))
+            case Insert() | Truncate():
+                return self._rows_changed(statement, source)
+            case _:
+                raise InvalidInputError("rows are changed in Python for now: table.update, table.delete, table.merge")
+
+    # Transactions
+
+    @property
+    def _open(self) -> LakeTransaction | None:
+        transaction = self._transaction
+        if transaction is not None and transaction.state is not State.OPEN:
+            self._transaction = transaction = None
+            self._savepoints = {}
+        return transaction
+
+    def _control(self, statement: Begin | Commit | Rollback | Savepoint) -> Result:
+        if isinstance(statement, Begin):
+            return self._begin(statement)
+        transaction = self._open
+        if transaction is None:
+            raise InvalidInputError("no transaction is open: write BEGIN first")
+        match statement:
+            case Savepoint(name, is_release):
+                if is_release:
+                    self._savepoint(name)
+                    del self._savepoints[name]
+                    return Result("transaction", f"savepoint {name} is forgotten")
+                self._savepoints[name] = transaction.reading().savepoint()
+                return Result("transaction", f"savepoint {name} is set")
+            case Rollback(None):
+                self._check_ours()
+                transaction.rollback()
+                self._transaction = None
+                return Result("transaction", "the transaction is rolled back")
+            case Rollback(name):
+                assert name is not None
+                transaction.reading().restore(self._savepoint(name))
+                later = list(self._savepoints)[list(self._savepoints).index(name) + 1 :]
+                for gone in later:
+                    del self._savepoints[gone]
+                return Result("transaction", f"all that came after savepoint {name} is forgotten")
+            case Commit(message):
+                self._check_ours()
+                self._transaction = None
+                self._savepoints = {}
+                version = transaction.commit(message)
+                return Result("transaction", f"committed as version {version}", version=version)
+
+    def _begin(self, statement: Begin) -> Result:
+        if self._open is not None:
+            raise InvalidInputError("a transaction is open already, and they do not nest: COMMIT or ROLLBACK it first")
+        self._transaction = self.lake.transaction(statement.isolation or "snapshot", message=statement.message)
+        self._savepoints = {}
+        return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
+
+    def _savepoint(self, name: str) -> WorkspaceSavepoint:
+        if name not in self._savepoints:
+            known = ", ".join(self._savepoints) or "none"
+            raise NotFoundError(f"there is no savepoint {name}; there are: {known}")
+        return self._savepoints[name]
+
+    def _check_ours(self) -> None:
+        if not self._is_ours:
+            raise InvalidInputError("the transaction was begun in Python: commit it or roll it back there")
+
+    def _changed(self, work: Callable[[LakeTransaction], T], source: Source) -> tuple[T, int | None]:
+        """Run work in the open transaction, or in one of its own; what fails leaves nothing behind."""
+        transaction = self._open
+        if transaction is None:
+            done: list[LakeTransaction] = []
+
+            def attempt(own: LakeTransaction) -> T:
+                done.append(own)
+                return work(own)
+
+            outcome = self.lake.run(attempt, message=source.summary)
+            return outcome, done[-1].version
+        before = transaction.reading().savepoint()
+        try:
+            return work(transaction), None
+        except BaseException:
+            transaction.reading().restore(before)
+            raise
+
+    # What statements see
+
+    def _sight(self, catalog: Catalog | None = None) -> Sight:
+        if catalog is None:
+            # One version for the whole statement, whatever is committed meanwhile.
+            catalog = self._open or PastLakehouse(self.lake.reading(), self.lake.clients, self.lake.engines)
+        return Sight(catalog, self.lake.at, self.lake.history, self.namespace)
+
+    def _bound(self, query: Query, source: Source, catalog: Catalog | None = None, head: str = "") -> BoundQuery:
+        sight = self._sight(catalog)
+        if query.at is not None:
+            sight = replace(sight, catalog=self.lake.at(query.at))
+        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
+        return binder.query(query.piece, source.text, head)
+
+    def _explained(self, statement: Explain, source: Source) -> Result:
+        bound = self._bound(statement.query, source, head=statement.head)
+        plan = str(bound.frame.collect()[0][0])
+        lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
+        for scan in bound.scans:
+            files = scan.plan()
+            lines.append(f"{scan.name}: {len(files.files())} read, {len(files.skipped)} skipped")
+        return Result("information", answer=Answer("plan string", (("\n".join(lines),),)), scans=bound.scans)
+
+    def _rows_changed(self, statement: Change, source: Source) -> Result:
+        def work(transaction: LakeTransaction) -> RowCounts:
+            sight = self._sight(transaction)
+            if isinstance(statement, Truncate):
+                return truncate(statement, transaction, sight)
+            return insert(
+                statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
+            )
+
+        try:
+            counts, version = self._changed(work, source)
+        except spark_errors as error:
+            raise raised(refused(error), source.text) from error
+        answer = count_rows(counts)
+        return Result("change", _said(counts), answer=answer, counts=counts, version=version)
+
+    def _view_columns(self, view: LakeView) -> Schema:
+        name = (view.locator.namespace, view.locator.name)
+        frame = QueryBinder(self.engine, self._sight()).frame_of(name)
+        assert frame is not None, "the view was found just now"
+        return schema_of(frame.schema)
+
+    def _use(self, statement: Use) -> Result:
+        sight = self._sight()
+        namespace = sight.catalog.namespace(sight.namespace_of(statement.namespace))
+        self.namespace = namespace.name
+        return Result("information", f"names without a namespace are now looked up in {namespace}")
+
+    def _dropped_from_session(self, name: SqlName) -> bool:
+        """Drop a temporary view, if it is one; a session of Spark's that has not begun has none."""
+        if len(name.parts) != 1 or "engine" not in self.__dict__:
+            return False
+        return drop_temporary_view(self.engine.session, name.parts[0])
+
+    def _defined(self, statement: Any, source: Source) -> Result:
+        def work(transaction: LakeTransaction) -> str:
+            return define(
+                statement,
+                transaction,
+                self._sight(transaction),
+                lambda query: self._bound(query, source, transaction),
+            )
+
+        message, version = self._changed(work, source)
+        return Result("definition", message, version=version)
+
+
+def _said(counts: RowCounts) -> str:
+    words = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    said = [f"{number:,} {word}" for word, number in words.items() if number]
+    return f"rows: {', '.join(said)}" if said else "no row was changed"
+
+
+def _main_place(statement: Statement, start: int) -> int:
+    """Return where the name stands that a statement is about, or where it begins."""
+    name = getattr(statement, "name", getattr(statement, "table", None))
+    return name.start if isinstance(name, SqlName) else start

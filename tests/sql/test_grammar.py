@@ -1,0 +1,176 @@
+"""What statements ask for, taken apart."""
+
+import pytest
+
+from mangrove.errors import InvalidInputError
+from mangrove.sql.grammar import parse_statement
+from mangrove.sql.statements import (
+    AddColumns,
+    AlterColumn,
+    AlterTable,
+    Begin,
+    Call,
+    Commit,
+    CreateTable,
+    Delete,
+    Explain,
+    Insert,
+    Merge,
+    Query,
+    Rollback,
+    Savepoint,
+    Show,
+    TemporaryView,
+    Update,
+)
+
+
+def test_a_table_is_created_with_keys_checks_partitions_and_properties() -> None:
+    found = parse_statement(
+        "create or replace table s.t (id bigint not null primary key comment 'the id', -- first\n"
+        " price decimal(10,2) default 5.0 check (price > 0), tags map<string,array<int>>,\n"
+        " constraint late check (day(ts) in (1, 2)), ts timestamp)\n"
+        "partitioned by (days(ts), bucket(4, id)) cluster by (price) comment 'what is sold'\n"
+        "tblproperties (owner = 'ana', 'write.delete-mode' = position, a.b = true)"
+    )
+    assert isinstance(found, CreateTable)
+    assert found.name.parts == ("s", "t")
+    assert found.columns is not None
+    assert "".join(found.columns.split()) == (
+        "idbigintnotnullcomment'theid',pricedecimal(10,2)default5.0,tagsmap<string,array<int>>,tstimestamp"
+    )
+    assert found.keys == ("id",)
+    assert [(check.name, check.condition) for check in found.checks] == [
+        (None, "price > 0"),
+        ("late", "day(ts) in (1, 2)"),
+    ]
+    assert found.partition_by == ("days(ts)", "bucket(4, id)")
+    assert found.cluster_by == ("price",)
+    assert found.properties == {"owner": "ana", "write.delete-mode": "position", "a.b": "true"}
+    assert found.or_replace
+
+
+def test_a_merge_has_its_clauses_in_order_with_conditions_and_values() -> None:
+    text = (
+        "merge into s.t as a using (select * from u) b on a.id = b.id and case when x then y end = 1 "
+        "when matched and b.gone then delete when matched then update set n = a.n + 1, m = f(1, 2) "
+        "when not matched and b.x in (select 1) then insert (id, n) values (b.id, 0) "
+        "when not matched then insert * when not matched by source then update set n = null"
+    )
+    found = parse_statement(text)
+    assert isinstance(found, Merge)
+    assert (found.alias, found.source.text, found.source_alias) == ("a", "(select * from u)", "b")
+    assert found.condition.text == "a.id = b.id and case when x then y end = 1"
+    assert [(clause.group, clause.action) for clause in found.clauses] == [
+        ("matched", "delete"),
+        ("matched", "update"),
+        ("not matched", "insert"),
+        ("not matched", "insert all"),
+        ("not matched by source", "update"),
+    ]
+    assert [(one.column, one.value.text) for one in found.clauses[1].assignments] == [
+        (("n",), "a.n + 1"),
+        (("m",), "f(1, 2)"),
+    ]
+    pieces = [found.condition, *(clause.condition for clause in found.clauses if clause.condition)]
+    assert all(text[piece.start :].startswith(piece.text) for piece in pieces)
+
+
+def test_rows_are_inserted_by_place_by_name_and_into_partitions() -> None:
+    by_place = parse_statement("insert into t (a, `b c`) values (1, 2)")
+    assert isinstance(by_place, Insert)
+    assert (by_place.columns, by_place.query.piece.text) == (("a", "b c"), "values (1, 2)")
+    by_name = parse_statement("insert overwrite table s.t by name select 1 as a")
+    assert isinstance(by_name, Insert)
+    assert (by_name.by_name, by_name.overwrite) == (True, True)
+    partition = parse_statement("insert overwrite t partition (d = 'x', e) (select 1)")
+    assert isinstance(partition, Insert)
+    assert [(name, value and value.text) for name, value in partition.partition] == [("d", "'x'"), ("e", None)]
+    assert partition.query.piece.text == "(select 1)"
+
+
+def test_a_with_clause_before_an_insert_keeps_every_place_of_its_query() -> None:
+    text = "with c as (select 1 as a) insert into t select a from c"
+    found = parse_statement(text)
+    assert isinstance(found, Insert)
+    assert found.query.piece.text.split() == "with c as (select 1 as a) select a from c".split()  # noqa: SIM905
+    assert found.query.piece.start == 0
+    assert found.query.piece.text.index("select a") == text.index("select a")
+
+
+def test_updates_and_deletes_have_aliases_and_conditions() -> None:
+    update = parse_statement("update s.t x set a.b = 5, c = (select max(d) from u where e) where x.f between 1 and 2")
+    assert isinstance(update, Update)
+    assert (update.alias, [one.column for one in update.assignments]) == ("x", [("a", "b"), ("c",)])
+    assert update.condition is not None
+    assert update.condition.text == "x.f between 1 and 2"
+    delete = parse_statement("delete from t")
+    assert isinstance(delete, Delete)
+    assert (delete.alias, delete.condition) == (None, None)
+
+
+def test_transactions_are_told_from_blocks_of_spark() -> None:
+    assert parse_statement("begin") == Begin()
+    assert parse_statement("BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE") == Begin("serializable")
+    assert parse_statement("start transaction message 'why'") == Begin(None, "why")
+    assert parse_statement("commit message 'done'") == Commit("done")
+    assert parse_statement("rollback") == Rollback()
+    assert parse_statement("rollback to savepoint a") == Rollback("a")
+    assert parse_statement("savepoint a") == Savepoint("a")
+    assert isinstance(parse_statement("begin select 1; end"), Query)
+
+
+def test_a_moment_at_the_end_is_for_the_whole_statement() -> None:
+    found = parse_statement("select * from a, b at lake version 41")
+    assert isinstance(found, Query)
+    assert (found.piece.text, found.at) == ("select * from a, b", 41)
+    explained = parse_statement("explain extended select 1 at lake timestamp '2026-01-01'")
+    assert isinstance(explained, Explain)
+    assert (explained.head, explained.query.at) == ("explain extended ", "2026-01-01")
+
+
+def test_columns_are_added_in_places_and_altered() -> None:
+    added = parse_statement(
+        "alter table t add columns (a int first, s.b struct<x: int, y: string> comment 'c' after d)"
+    )
+    assert isinstance(added, AlterTable)
+    assert isinstance(added.action, AddColumns)
+    assert [(one.path, one.is_first, one.after) for one in added.action.columns] == [
+        (("a",), True, None),
+        (("s", "b"), False, "d"),
+    ]
+    altered = parse_statement("alter table t alter column a type decimal(12, 2)")
+    assert isinstance(altered, AlterTable)
+    assert altered.action == AlterColumn(("a",), "type", "decimal(12, 2)")
+
+
+def test_procedures_take_arguments_by_place_and_by_name() -> None:
+    found = parse_statement("call export('s3://b/x', name => 'n', version => 4, dry => true, none => null)")
+    assert isinstance(found, Call)
+    assert found.positional == ("s3://b/x",)
+    assert found.named == {"name": "n", "version": 4, "dry": True, "none": None}
+
+
+def test_what_only_spark_knows_is_left_to_spark() -> None:
+    for text in ["select 1", "create function f as 'x'", "show functions", "describe query select 1", "set a = b", "x"]:
+        assert isinstance(parse_statement(text), Query)
+    assert isinstance(parse_statement("create temp view v as select 1"), TemporaryView)
+    shown = parse_statement("show tables in s like 'a*'")
+    assert isinstance(shown, Show)
+    assert shown.pattern == "a*"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("create table t (a)", "line 1, column 18: there is '\\)' where the type of column 'a' was expected"),
+        ("begin isolation level chaos", "there is 'chaos' where SNAPSHOT or SERIALIZABLE was expected"),
+        ("merge into t using s on a = b", "the statement ends where WHEN MATCHED"),
+        ("drop table t u", "there is 'u' where the end of the statement was expected"),
+        ("update t set a 5", "there is '5' where = was expected"),
+        ("call compact('t', full => true, 5)", "a named argument"),
+    ],
+)
+def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        parse_statement(text)

@@ -1,0 +1,56 @@
+"""Cutting SQL text into tokens and scripts into statements."""
+
+import pytest
+
+from mangrove.errors import InvalidInputError
+from mangrove.sql.splitting import split_script
+from mangrove.sql.tokens import name_chain, text_value, tokenize
+
+
+def words(text: str) -> list[str]:
+    return [token.text for token in tokenize(text)[:-1]]
+
+
+def test_comments_are_left_out_and_texts_are_kept_whole() -> None:
+    text = "select 'a;--b' /* one /* two */ */ , `x``y`.z -- the end\n from t"
+    assert words(text) == ["select", "'a;--b'", ",", "`x``y`", ".", "z", "from", "t"]
+
+
+def test_every_token_stands_where_it_says() -> None:
+    text = "select\n  r'a\\' || X'0f', 1.5e3, .5D /* c */ <=> :name"
+    for token in tokenize(text):
+        assert text[token.start : token.end] == token.text
+
+
+@pytest.mark.parametrize("text", ["select 'a", "select `a", "select /* a", 'select "a'])
+def test_what_is_never_closed_is_refused_at_its_place(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"line 1, column 8: .* is never closed"):
+        tokenize(text)
+
+
+def test_a_dotted_name_has_its_parts_without_backticks() -> None:
+    parts, place = name_chain(tokenize("`a.b`.`c``d` x"), 0)
+    assert (parts, place) == (("a.b", "c`d"), 3)
+
+
+def test_a_text_means_what_spark_takes_it_for() -> None:
+    assert [text_value(token) for token in tokenize(r"'a\'b' r'a\b'")[:-1]] == ["a'b", r"a\b"]
+
+
+@pytest.mark.parametrize(
+    ("script", "statements"),
+    [
+        ("begin; select 1; commit", ["begin", "select 1", "commit"]),
+        ("select ';' -- ;\n;; select `;`;", ["select ';'", "select `;`"]),
+        ("begin transaction isolation level snapshot; x", ["begin transaction isolation level snapshot", "x"]),
+        ("begin select 1; select case when a then b end; end; select 2",
+         ["begin select 1; select case when a then b end; end", "select 2"]),
+        ("begin if a then select 1; end if; begin select 2; end; case x when 1 then select 3; end case; end; y",
+         ["begin if a then select 1; end if; begin select 2; end; case x when 1 then select 3; end case; end", "y"]),
+        (" /* nothing */ ; ", []),
+    ],
+)  # fmt: skip
+def test_a_script_is_cut_at_semicolons_outside_of_texts_comments_and_blocks(script: str, statements: list[str]) -> None:
+    parts = split_script(script)
+    assert [part.text for part in parts] == statements
+    assert all(script[part.start :].startswith(part.text) for part in parts)
