@@ -44,6 +44,7 @@ CLASSES = {
         "mangrove.lakehouse.handles.LakeNamespace",
         "mangrove.lakehouse.handles.LakeTable",
         "mangrove.lakehouse.handles.LakeView",
+        "mangrove.lakehouse.table_merge.TableMerge",
     ],
     "Answers": [
         "mangrove.tables.row_counts.RowCounts",
@@ -57,6 +58,7 @@ CLASSES = {
         "mangrove.maintenance.vacuum.VacuumReport",
         "mangrove.maintenance.export.ExportReport",
         "mangrove.maintenance.exported.Export",
+        "mangrove.maintenance.convert.ConvertReport",
     ],
     "Choices": [
         "mangrove.metastore.Isolation",

@@ -11,20 +11,31 @@ import mangrove
 from mangrove.lakehouse.transactions import LakeTransaction
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
+
+
+def merged(txn: LakeTransaction) -> object:
+    """Change one row if it is there, and add it if it is not."""
+    merge = txn.table("s.t").merge([{"k": 1, "v": 7, "w": 0}], on="t.k = s.k")
+    return merge.when_matched_update().when_not_matched_insert().execute()
+
+
 NUMBERS = itertools.count()
 Statement = Callable[[LakeTransaction], object]
 
 STATEMENTS: dict[str, dict[str, Statement]] = {
     "rows by key": {
-        "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1}]),
-        "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
+        "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1, "w": 0}]),
+        "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2, "w": 0}]),
         "delete": lambda txn: txn.table("s.t").delete([{"k": 2}]),
     },
     "by predicate": {
         "delete": lambda txn: txn.table("s.t").delete("v = 3"),
-        "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4}], where="v = 4"),
+        "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4, "w": 0}], where="v = 4"),
+        "update": lambda txn: txn.table("s.t").update({"v": "v + 1"}, where="v = 2"),
+        "merge": lambda txn: merged(txn),
+        "upsert of some columns": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
     },
-    "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9}])},
+    "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9, "w": 0}])},
     "compact": {"compact": lambda txn: txn.compact("s.t")},
     "rename": {
         "rename": lambda txn: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
