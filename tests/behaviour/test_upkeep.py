@@ -136,3 +136,32 @@ def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layou
         damaged[position] ^= 1
         data.write_bytes(bytes(damaged))
         assert [problem.path for problem in lake.check()] == [str(data.relative_to(tmp_path / "lake"))]
+
+
+def test_an_expiry_says_which_setting_keeps_what_and_until_when(sales: Lakehouse, clock: Clock) -> None:
+    sales.alter(minimum_versions_to_keep=2, maximum_version_age_millis=DAY_MILLIS)
+    report = sales.expire()
+    assert (report.versions, report.kept) == ((), 4)
+    assert report.reasons[0] == "the newest 2 stay (minimum_versions_to_keep)"
+    assert report.reasons[1].startswith("version 0 and later ones are young enough until 2027-01-16T08:00:00")
+    assert str(report).startswith("no version expired, 4 are kept: the newest 2 stay (minimum_versions_to_keep); ")
+    clock.now_millis += 2 * DAY_MILLIS
+    sales.create_namespace("lately")
+    assert sales.expire(dry_run=True).versions == (0, 1, 2)
+    sales.begin_shared("load")
+    sales.create_namespace("more")
+    sales.expire()
+    report = sales.expire()
+    assert not report.versions
+    assert report.reasons[1] == "1 are held by exports or shared transactions"
+    assert "was the newest so lately that a transaction may stand on it until 2027-01-17T10:10:00" in report.reasons[2]
+
+
+def test_dropping_a_table_leaves_the_views_that_read_it(sales: Lakehouse) -> None:
+    sales.create_view("sales.daily", "select id from sales.orders", reads=["sales.orders"])
+    sales.drop_table("sales.orders")
+    assert sales.view("sales.daily").reads == ("sales.orders",)
+    sales.create_table("sales.orders", "id int")
+    assert [table.name for table in sales.tables("sales")] == ["orders"]
+    sales.drop_namespace("sales", cascade=True)
+    assert list(sales.namespaces()) == []

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence, Set
 from mangrove.metastore import Commit
 from mangrove.model.objects import SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
+from mangrove.model.times import iso_time
 
-__all__ = ["GRACE_MILLIS", "expirable", "is_live"]
+__all__ = ["GRACE_MILLIS", "expirable", "is_live", "kept_because"]
 
 GRACE_MILLIS = 24 * 60 * 60 * 1000
 """How old a file that nothing needs has to be before vacuum deletes it, unless it is told otherwise."""
@@ -50,6 +51,36 @@ def expirable(
         elif age_millis <= common_millis:
             break
     return gone
+
+
+def kept_because(
+    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
+) -> list[str]:
+    """Return what keeps the versions that stay, given all that there are, as people set it."""
+    stay = max(1, settings.minimum_versions_to_keep)
+    reasons = [f"the newest {min(stay, len(kept)):,} stay (minimum_versions_to_keep)"]
+    named = sum(commit.version in held for commit in kept)
+    if named:
+        reasons.append(f"{named:,} are held by exports or shared transactions")
+    common_millis = settings.maximum_version_age_millis
+    for version, created_at, outdated_at in _lives(kept, stay):
+        life_millis = settings.maximum_version_age_millis_overrides.get(version, common_millis)
+        if version in held:
+            continue
+        if now_millis - created_at <= life_millis:
+            until = iso_time(created_at + life_millis)
+            reasons.append(
+                f"version {version} and later ones are young enough until {until} (maximum_version_age_millis)"
+            )
+            break
+        if now_millis - outdated_at < safe_millis:
+            until = iso_time(outdated_at + safe_millis)
+            reasons.append(
+                f"version {version} was the newest so lately that a transaction may stand on it until {until} "
+                "(transaction.time-limit-millis)"
+            )
+            break
+    return reasons
 
 
 def _lives(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
