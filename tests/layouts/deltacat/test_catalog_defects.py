@@ -1,5 +1,6 @@
 """What goes wrong in DeltaCAT, one test for each: it does not go wrong here."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,17 +123,20 @@ def _race(uri: str, processes: int, count: int, seconds: int) -> list[int]:
 
 @pytest.mark.slow
 def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: Revision) -> None:
+    """DeltaCAT lost 14 of 1,528 in a minute: `MANGROVE_RACE_SECONDS=60` runs as long."""
     uri = tmp_path.as_uri()
     _with_a_table(real_effects(open_store(uri)), revision)
-    appended = _race(uri, processes=4, count=15, seconds=300)
+    appended = _race(uri, processes=4, count=10**9, seconds=int(os.environ.get("MANGROVE_RACE_SECONDS", "5")))
+    total = sum(appended)
+    assert min(appended) > 0
     newest = open_catalog(real_effects(open_store(uri))).latest()
-    assert newest.version == 1 + sum(appended) == 61
+    assert newest.version == 1 + total
     deltas = [delta for _, delta in newest.children(Kind.DELTA, PARTITION) if isinstance(delta, Delta)]
-    assert [delta.position for delta in deltas] == list(range(1, 61))
+    assert [delta.position for delta in deltas] == list(range(1, total + 1))
     writers = {delta.properties["writer"] for delta in deltas}
-    assert writers == {f"{worker}/{number}" for worker in range(4) for number in range(15)}
+    assert writers == {f"{worker}/{number}" for worker in range(4) for number in range(appended[worker])}
     bare = _without_guards(open_store(uri)).latest()
-    assert _positions(bare) == list(range(1, 61))
+    assert _positions(bare) == list(range(1, total + 1))
 
 
 def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore, effects: Effects) -> None:
