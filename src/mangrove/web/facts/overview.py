@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeGuard
 
 from mangrove.maintenance.exported import exports_of
 from mangrove.model.locators import Kind
-from mangrove.model.objects import SharedTransaction
+from mangrove.model.objects import Object, SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 from mangrove.web.facts.pinned import Asked, Pinned, Seen, comparing
 from mangrove.web.facts.tally import Tally, tally
@@ -58,7 +58,7 @@ def overview_facts(pinned: Pinned, asked: Asked) -> OverviewFacts:  # noqa: ARG0
     compared = comparing(pinned.lake)
     commits = islice(pinned.lake.metastore.history(before=snapshot.version + 1), _COMMITS_MAX)
     exports = islice(exports_of(snapshot.settings), _LISTED_MAX)
-    shared = islice(snapshot.children(Kind.SHARED_TRANSACTION, None), _LISTED_MAX)
+    shared = (value for _, value in snapshot.children(Kind.SHARED_TRANSACTION, None) if _is_open(value))
     return OverviewFacts(
         pinned.seen,
         None if compared is None else tally(compared, snapshot),
@@ -66,7 +66,7 @@ def overview_facts(pinned: Pinned, asked: Asked) -> OverviewFacts:  # noqa: ARG0
         _numbers(snapshot.settings),
         tuple(snapshot.settings.properties.items()),
         tuple(ExportFacts(one.name, one.version, one.location) for one in exports),
-        tuple(_shared(value) for _, value in shared if isinstance(value, SharedTransaction)),
+        tuple(_shared(value) for value in islice(shared, _LISTED_MAX)),
     )
 
 
@@ -81,6 +81,11 @@ def _numbers(settings: LakehouseSettings) -> tuple[tuple[str, int], ...]:
         "minimum_versions_to_keep",
     )
     return tuple((name, getattr(settings, name)) for name in names)
+
+
+def _is_open(value: Object) -> TypeGuard[SharedTransaction]:
+    """Return whether somebody may join it: those that were published only note how far a stream has come."""
+    return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.OPEN
 
 
 def _shared(value: SharedTransaction) -> SharedFacts:
