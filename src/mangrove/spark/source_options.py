@@ -1,0 +1,158 @@
+"""The options of `format("mangrove")`: which table of which lakehouse, and what of it."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import open as open_lakehouse
+from mangrove.model.locators import TableLocator, parse_table_name
+from mangrove.model.properties import FrozenMapping
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
+
+__all__ = ["OPERATIONS", "SourceOptions", "parse_options"]
+
+OPERATIONS: Final = ("append", "upsert")
+_STORAGE: Final = "storage."
+_LIMITS: Final = ("maxFilesPerTrigger", "maxRowsPerTrigger", "maxBytesPerTrigger")
+_TRUTHS: Final = {"true": True, "false": False}
+_KNOWN: Final = (
+    "lake",
+    "table",
+    "version",
+    "timestamp",
+    "where",
+    "columns",
+    "operation",
+    "query",
+    "checkpointLocation",
+    "startingVersion",
+    "startingTimestamp",
+    "readChangeFeed",
+    "skipChangeCommits",
+    "failOnDataLoss",
+    *_LIMITS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What somebody asked of a table, checked as far as that goes without opening the lakehouse."""
+
+    lake: str
+    table: TableLocator
+    storage: Mapping[str, str] = FrozenMapping[str, str]({})
+    moment: int | str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] | None = None
+    operation: str = "append"
+    query: str | None = None
+    checkpoint: str | None = None
+    starting_version: int | str | None = None
+    starting_timestamp: str | None = None
+    reads_changes: bool = False
+    skips_changes: bool = False
+    fails_on_data_loss: bool = True
+    limit: tuple[str, int] | None = None
+    """How much one batch of a stream may hold: files, rows or bytes."""
+
+    def opened(self) -> Lakehouse:
+        """Open the lakehouse; it has no engines, since a worker of Spark is one itself."""
+        return open_lakehouse(self.lake, storage_options=self.storage or None)
+
+    def store(self) -> Store:
+        """Return the store on which the lakehouse lies."""
+        return open_store(self.lake, self.storage or None)
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return the options in the one form that is understood below, or say which of them is wrong."""
+    options = {name.lower(): value for name, value in given.items()}
+    _check_spelling(options)
+    lake, table = options.get("lake"), options.get("table", options.get("path"))
+    if not lake:
+        raise InvalidInputError(
+            'no option "lake" says where the lakehouse lies: add .option("lake", uri). A table of plain Spark SQL is '
+            "made by mangrove.spark.surface.attach or as a temporary view, since Spark forgets the options of others"
+        )
+    if not table:
+        raise InvalidInputError(f'no table of {lake} is named: use load("namespace.table") or .option("table", …)')
+    operation = options.get("operation", "append").lower()
+    if operation not in OPERATIONS:
+        raise InvalidInputError(f"operation {operation!r} is none of {', '.join(OPERATIONS)}")
+    return SourceOptions(
+        lake,
+        parse_table_name(table),
+        FrozenMapping({name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)}),
+        _moment(options),
+        options.get("where"),
+        _columns(options.get("columns")),
+        operation,
+        options.get("query"),
+        options.get("checkpointlocation"),
+        _starting_version(options),
+        options.get("startingtimestamp"),
+        _truth(options, "readChangeFeed", otherwise=False),
+        _truth(options, "skipChangeCommits", otherwise=False),
+        _truth(options, "failOnDataLoss", otherwise=True),
+        _limit(options),
+    )
+
+
+def _check_spelling(options: Mapping[str, str]) -> None:
+    """Refuse what is nearly an option; what is far from all of them is Spark's own, which adds some."""
+    known = {name.lower(): name for name in _KNOWN}
+    for name in options:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if close and name not in known:
+            raise InvalidInputError(f"there is no option {name!r}: did you mean {known[close[0]]!r}?")
+
+
+def _moment(options: Mapping[str, str]) -> int | str | None:
+    version, timestamp = options.get("version"), options.get("timestamp")
+    if version is not None and timestamp is not None:
+        raise InvalidInputError("both a version and a timestamp are asked for: give one of them")
+    return timestamp if version is None else _number("version", version)
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _starting_version(options: Mapping[str, str]) -> int | str | None:
+    text = options.get("startingversion")
+    if text is not None and "startingtimestamp" in options:
+        raise InvalidInputError("both startingVersion and startingTimestamp are given: give one of them")
+    if text is None or text.lower() in ("latest", "earliest"):
+        return None if text is None else text.lower()
+    return _number("startingVersion", text)
+
+
+def _limit(options: Mapping[str, str]) -> tuple[str, int] | None:
+    given = [name for name in _LIMITS if name.lower() in options]
+    if len(given) > 1:
+        raise InvalidInputError(f"{' and '.join(given)} are given: a stream is limited by one of them")
+    if not given:
+        return None
+    count = _number(given[0], options[given[0].lower()])
+    if count < 1:
+        raise InvalidInputError(f"{given[0]} is {count}: a batch holds at least 1")
+    return given[0], count
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InvalidInputError(f"{name} is {text!r}: it is a whole number from 0")
+    return int(text)
+
+
+def _truth(options: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return otherwise
+    if text.lower() not in _TRUTHS:
+        raise InvalidInputError(f"{name} is {text!r}: it is true or false")
+    return _TRUTHS[text.lower()]

@@ -1,0 +1,70 @@
+"""Making the format `mangrove` known to a session of Spark, and tables of a lakehouse to its SQL.
+
+    spark.read.format("mangrove").option("lake", uri).load("sales.orders")
+    rows.write.format("mangrove").option("lake", uri).mode("append").save("sales.orders")
+    CREATE TEMPORARY VIEW orders USING mangrove OPTIONS (lake '…', table 'sales.orders')
+
+Sessions that a lakehouse works in know the format by themselves. A frame and a
+temporary view stay at the version that they first read, as Spark plans them once;
+an attached table is looked up in every query.
+"""
+
+import re
+from typing import Any, ClassVar
+
+from pyspark.sql import SparkSession
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import joined_name, split_name
+from mangrove.model.properties import FrozenMapping
+from mangrove.spark.source import MangroveSource, is_noted
+from mangrove.spark.source_options import parse_options
+
+__all__ = ["attach", "register"]
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the format known to a session, classic or Connect, and return it; a second time changes nothing.
+
+    The workers of Spark import this package: it is installed there, or shipped with
+    `spark.addArtifacts(…, pyfile=True)`.
+    """
+    spark.dataSource.register(MangroveSource)
+    return spark
+
+
+def attach(
+    spark: SparkSession, lake: str, table: str, as_name: str | None = None, *, storage: dict[str, str] | None = None
+) -> str:
+    """Make a table of a lakehouse known to Spark's own catalog, and return the name that it has there.
+
+    It can be read, inserted into and overwritten by any statement of Spark, also as
+    a stream. Spark keeps no options of such a table, so each has a format of its
+    own, which lasts as long as the session: attach it again in the next one.
+    """
+    bound = {"lake": lake, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
+    options = parse_options(bound)
+    name = as_name or options.table.name
+    quoted = joined_name(*split_name(name))
+    format_name = "mangrove_" + re.sub(r"\W", "_", "_".join(split_name(name)))
+    spark.dataSource.register(_bound_source(format_name, bound))
+    if spark.catalog.tableExists(quoted):
+        if not is_noted(spark.table(quoted).schema):
+            raise InvalidInputError(f"Spark has a table {quoted} of its own already: choose another name with as_name")
+        # The columns may be others by now.
+        spark.sql(f"DROP TABLE {quoted}")
+    spark.sql(f"CREATE TABLE {quoted} USING {format_name}")
+    return quoted
+
+
+def _bound_source(format_name: str, options: dict[str, str]) -> Any:
+    class Bound(MangroveSource):
+        """The source of one table."""
+
+        bound: ClassVar[FrozenMapping[str, str]] = FrozenMapping(options)
+
+        @classmethod
+        def name(cls) -> str:
+            return format_name
+
+    return Bound

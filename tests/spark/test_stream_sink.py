@@ -1,0 +1,225 @@
+"""A stream is written into a table: each batch in one version, and each batch once, whatever crashes in between."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import mangrove
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.spark.sink import StreamTableWriter, TableWriter, WrittenFiles
+from mangrove.spark.source import MangroveSource
+from mangrove.spark.surface import attach, register
+
+ROWS = StructType([StructField("id", LongType()), StructField("name", StringType())])
+
+
+class Sink:
+    """Writes batches in the order in which Spark does: tasks first, then the commit by another writer."""
+
+    def __init__(self, lake: Lakehouse, folder: Path, **options: str) -> None:
+        self.lake = lake
+        self.checkpoint = folder
+        self.options = {"lake": lake.uri, "path": "s.t", "checkpointLocation": folder.as_uri(), **options}
+
+    def new_checkpoint(self, query_id: str) -> None:
+        self.checkpoint.mkdir(exist_ok=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": query_id}), "utf-8")
+
+    def source(self) -> MangroveSource:
+        return MangroveSource(CaseInsensitiveDict(self.options))
+
+    def written(self, *tasks: list[int], name: str = "x") -> list[WrittenFiles]:
+        writer: StreamTableWriter = pickle.loads(pickle.dumps(self.source().streamWriter(ROWS, overwrite=False)))
+        tables = [pa.table({"id": pa.array(ids, pa.int64()), "name": [name] * len(ids)}) for ids in tasks]
+        return [pickle.loads(pickle.dumps(writer.write(iter(table.to_batches())))) for table in tables]
+
+    def commit(self, messages: list[WrittenFiles], batch_id: int, *, overwrite: bool = False) -> None:
+        self.source().streamWriter(ROWS, overwrite=overwrite).commit([*messages], batch_id)
+
+    def ids(self) -> list[int]:
+        return sorted(self.lake.table("s.t").to_arrow().column("id").to_pylist())
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    made = mangrove.create(tmp_path / "lake", layout=request.param)
+    made.create_namespace("s")
+    return made
+
+
+@pytest.fixture
+def sink(lake: Lakehouse, tmp_path: Path) -> Sink:
+    lake.create_table("s.t", "id bigint not null, name string", keys=["id"], partition_by=["bucket(2, id)"])
+    made = Sink(lake, tmp_path / "checkpoint")
+    made.new_checkpoint("query-1")
+    return made
+
+
+def test_a_batch_that_is_replayed_is_recognised_and_left_out(sink: Sink) -> None:
+    sink.commit(sink.written([1, 2], [3], []), 0)
+    version = sink.lake.version
+    sink.commit(sink.written([1, 2], [3]), 0)
+    assert (sink.ids(), sink.lake.version) == ([1, 2, 3], version)
+    sink.lake.compact("s.t")
+    sink.commit(sink.written([4]), 1)
+    sink.commit(sink.written([4]), 1)
+    assert sink.ids() == [1, 2, 3, 4]
+    assert [done.batch_id for done in sink.lake.queries()] == [1]
+    assert sink.lake.check().is_sound
+
+
+def test_a_checkpoint_that_was_made_anew_counts_anew(sink: Sink) -> None:
+    sink.commit(sink.written([1]), 0)
+    sink.new_checkpoint("query-2")
+    sink.commit(sink.written([2]), 0)
+    assert sink.ids() == [1, 2]
+
+
+def test_a_query_with_a_name_needs_no_checkpoint_to_be_read(lake: Lakehouse, sink: Sink, tmp_path: Path) -> None:
+    named = Sink(lake, tmp_path / "nowhere", query="loader")
+    named.commit(named.written([1]), 5)
+    named.commit(named.written([1]), 5)
+    assert sink.ids() == [1]
+    with pytest.raises(InvalidInputError, match="does not say which query it is of"):
+        Sink(lake, tmp_path / "nowhere").commit(named.written([2]), 6)
+    assert sink.ids() == [1]
+
+
+def test_batches_without_rows_make_no_version_and_complete_ones_replace_all(sink: Sink) -> None:
+    sink.commit(sink.written([1], [2]), 0)
+    version = sink.lake.version
+    sink.commit(sink.written([], []), 1)
+    assert sink.lake.version == version
+    sink.commit(sink.written([5]), 2, overwrite=True)
+    assert sink.ids() == [5]
+    sink.commit(sink.written(), 3, overwrite=True)
+    assert sink.ids() == []
+
+
+def test_an_upsert_replaces_rows_and_refuses_a_key_of_two_tasks(lake: Lakehouse, sink: Sink) -> None:
+    upserts = Sink(lake, sink.checkpoint, operation="upsert")
+    upserts.commit(upserts.written([1], [2], name="old"), 0)
+    upserts.commit(upserts.written([2, 3], name="new"), 1)
+    names = {row["id"]: row["name"] for row in lake.table("s.t").to_arrow().to_pylist()}
+    assert names == {1: "old", 2: "new", 3: "new"}
+    with pytest.raises(InvalidInputError, match="occur more than once"):
+        upserts.commit(upserts.written([7], [7]), 2)
+    assert sink.ids() == [1, 2, 3]
+
+
+def test_files_find_their_table_under_new_columns_and_are_refused_by_new_keys(lake: Lakehouse, sink: Sink) -> None:
+    early = sink.written([1])
+    lake.table("s.t").add_column("note", "string")
+    sink.commit(early, 0)
+    assert sink.ids() == [1]
+    late = sink.written([2])
+    lake.drop_table("s.t")
+    lake.create_table("s.t", "id bigint not null, name string")
+    with pytest.raises(ConflictError, match="got other keys, partitions or columns"):
+        sink.commit(late, 1)
+    assert sink.ids() == []
+
+
+def test_a_batch_write_lands_in_a_table_that_was_renamed_meanwhile(lake: Lakehouse, sink: Sink) -> None:
+    writer: TableWriter = sink.source().writer(ROWS, overwrite=False)
+    message = writer.write(iter(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}).to_batches()))
+    lake.rename_table("s.t", "s.other")
+    writer.commit([message])
+    writer.abort([message])
+    assert lake.table("s.other").to_arrow().num_rows == 1
+
+
+class Input:
+    """A folder of JSON files, one batch for each."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = register(spark)
+        self.folder = folder
+        self.count = 0
+        folder.mkdir()
+
+    def add(self, *ids: int) -> None:
+        lines = [json.dumps({"id": one, "name": f"name{one % 2}"}) for one in ids]
+        (self.folder / f"{self.count:04}.json").write_text("\n".join(lines), "utf-8")
+        self.count += 1
+
+    def stream(self) -> DataFrame:
+        return self.spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).json(str(self.folder))
+
+
+def into(frame: DataFrame, lake: Lakehouse, checkpoint: Path, **options: Any) -> DataStreamWriter:
+    writer = frame.writeStream.format("mangrove").options(lake=lake.uri, **options)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_committed(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
+    table = lake.create_table("s.t", "id bigint, name string")
+    given = Input(spark, tmp_path / "in")
+    given.add(1, 2)
+    given.add(3)
+    checkpoint = tmp_path / "checkpoint"
+    before = lake.version
+    into(given.stream(), lake, checkpoint).start("s.t").awaitTermination()
+    assert lake.version == before + 2
+    # As if the driver had died after our commit of the second batch and before Spark's own.
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink()
+    given.add(4)
+    into(given.stream(), lake, checkpoint).start("s.t").awaitTermination()
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
+    assert lake.version == before + 3
+    assert [done.batch_id for done in lake.queries()] == [2]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_streams_append_side_by_side_while_others_keep_totals_by_upsert_and_by_overwriting(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
+    table = lake.create_table("s.t", "id bigint, name string")
+    upserted = lake.create_table("s.upserted", "name string not null, count bigint", keys=["name"])
+    complete = lake.create_table("s.complete", "name string, count bigint")
+    given = Input(spark, tmp_path / "in")
+    given.add(1, 2)
+    given.add(3)
+    counts = given.stream().groupBy("name").count()
+    queries = [
+        into(given.stream(), lake, tmp_path / "one").start("s.t"),
+        into(given.stream().where("id > 1"), lake, tmp_path / "two").start("s.t"),
+        into(counts, lake, tmp_path / "three", operation="upsert").outputMode("update").start("s.upserted"),
+        into(counts, lake, tmp_path / "four").outputMode("complete").start("s.complete"),
+    ]
+    for query in queries:
+        query.awaitTermination()
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 2, 3, 3]
+    for totals in (upserted, complete):
+        assert {row["name"]: row["count"] for row in totals.to_arrow().to_pylist()} == {"name0": 1, "name1": 2}
+    assert len(lake.queries()) == 4
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_attached_tables_are_ends_of_a_stream(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
+    lake.create_table("s.t", "id bigint, name string").append([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    target = lake.create_table("s.target", "id bigint, name string")
+    names = [attach(spark, lake.uri, "s.t", "stream_from"), attach(spark, lake.uri, "s.target", "stream_to")]
+    try:
+        writer = spark.readStream.table("stream_from").writeStream.option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).toTable("stream_to").awaitTermination()
+        assert sorted(target.to_arrow().column("id").to_pylist()) == [1, 2]
+    finally:
+        for name in names:
+            spark.sql(f"DROP TABLE {name}")

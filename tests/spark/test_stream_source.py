@@ -1,0 +1,307 @@
+"""A table is read as a stream: first as it is, then what each version adds, exactly once and a batch at a time."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+import mangrove
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.spark.source import MangroveSource
+from mangrove.spark.surface import register
+
+
+class Follower:
+    """Asks a reader for batches in the order in which Spark does, and keeps the offsets as its checkpoint does.
+
+    Most of what a stream promises is decided in the reader, and needs no JVM to be seen.
+    """
+
+    def __init__(self, lake: Lakehouse) -> None:
+        self.lake = lake
+        self.offset: str | None = None
+
+    def source(self, table: str, options: dict[str, Any]) -> MangroveSource:
+        given = {"lake": self.lake.uri, "path": table, **{name: str(value) for name, value in options.items()}}
+        return MangroveSource(CaseInsensitiveDict(given))
+
+    def run(self, table: str = "s.t", **options: Any) -> list[list[tuple[Any, ...]]]:
+        """Return the batches of a run that takes what is there and ends."""
+        source = self.source(table, options)
+        reader = source.streamReader(source.schema())
+        reader.prepareForTriggerAvailableNow()
+        return self.batches(reader)
+
+    def batches(self, reader: Any) -> list[list[tuple[Any, ...]]]:
+        if self.offset is None:
+            self.offset = json.dumps(reader.initialOffset())
+        found: list[list[tuple[Any, ...]]] = []
+        while True:
+            start = json.loads(self.offset)
+            end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+            if end == start:
+                return found
+            found.append(self.rows(reader, start, end))
+            self.offset = json.dumps(end)
+
+    def rows(self, reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Any, ...]]:
+        pieces = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+        in_task = pickle.loads(pickle.dumps(reader))
+        tables = [pa.Table.from_batches(batches) for piece in pieces if (batches := list(in_task.read(piece)))]
+        return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    made = mangrove.create(tmp_path / "lake", layout=request.param)
+    made.create_namespace("s")
+    return made
+
+
+@pytest.fixture
+def follow(lake: Lakehouse) -> Callable[[], Follower]:
+    return lambda: Follower(lake)
+
+
+def ids(*numbers: int) -> list[dict[str, int]]:
+    return [{"id": number} for number in numbers]
+
+
+def rows(*numbers: int) -> list[tuple[int]]:
+    return [(number,) for number in numbers]
+
+
+def test_a_stream_gives_the_table_first_and_then_what_is_new_under_its_limit(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint", partition_by=["bucket(2, id)"])
+    follower = follow()
+    assert follower.run() == []
+    for number in range(3):
+        table.append(ids(number))
+    assert follower.run(maxFilesPerTrigger=2) == [rows(0, 1), rows(2)]
+    lake.create_table("s.other", "id bigint").append(ids(99))
+    table.append(ids(3))
+    lake.compact("s.t")
+    table.append(ids(4))
+    lake.rename_table("s.t", "s.renamed")
+    table = lake.table("s.renamed")
+    table.append(ids(5, 6))
+    lake.compact("s.renamed")
+    # The last two are in one file, and a file is the least that a batch takes.
+    batches = follower.run("s.renamed", maxRowsPerTrigger=1)
+    assert batches == [rows(3), rows(4), rows(5, 6)]
+    assert follower.run("s.renamed") == []
+    narrow = follow().run("s.renamed", columns="id", where="id > 4")
+    assert narrow == [rows(5, 6)]
+
+
+def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    table.append(ids(1))
+    first = lake.version
+    moment = lake.at(first).created_at
+    table.append(ids(2))
+    table.append(ids(3))
+    assert follow().run(startingVersion=first + 1) == [rows(2, 3)]
+    assert follow().run(startingTimestamp=moment.isoformat()) == [rows(2, 3)]
+    assert follow().run(startingVersion=0) == [rows(1, 2, 3)]
+    late = follow()
+    assert late.run(startingVersion="latest") == []
+    table.append(ids(4))
+    assert late.run(startingVersion="latest") == [rows(4)]
+    with pytest.raises(InvalidInputError, match="startingVersion is 900"):
+        follow().run(startingVersion=900)
+
+
+def test_a_version_that_changed_rows_stops_a_stream_of_new_rows_or_is_left_out(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint not null, name string", keys=["id"])
+    table.append([{"id": 1, "name": "a"}])
+    table.upsert([{"id": 1, "name": "b"}])
+    follower = follow()
+    assert follower.run() == [[(1, "b")]]
+    table.append([{"id": 2, "name": "c"}])
+    table.upsert([{"id": 2, "name": "d"}])
+    changed = lake.version
+    table.append([{"id": 3, "name": "e"}])
+    source = follower.source("s.t", {})
+    reader = source.streamReader(source.schema())
+    start = json.loads(follower.offset or "")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert follower.rows(reader, start, end) == [(2, "c")]
+    follower.offset = json.dumps(end)
+    with pytest.raises(InvalidInputError, match=rf"version {changed} changed or deleted rows of s\.t"):
+        follower.run()
+    assert follower.run(skipChangeCommits=True) == [[(3, "e")]]
+
+
+def test_a_stream_notices_when_history_it_has_not_read_has_expired(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    table.append(ids(1))
+    follower = follow()
+    assert follower.run() == [rows(1)]
+
+    def pass_time() -> None:
+        for number in range(4):
+            lake.create_namespace(f"n{lake.version}x{number}")
+        lake.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
+        lake.expire(alone=True)
+
+    pass_time()
+    table.append(ids(2))
+    # The version where the stream stands is gone, and the oldest that is kept has the same rows.
+    assert follower.run() == [rows(2)]
+    stands_at = lake.version
+    table.append(ids(3))
+    pass_time()
+    table.append(ids(4))
+    with pytest.raises(
+        NotFoundError, match=rf"version {stands_at}, up to which this stream has read s\.t, has expired"
+    ):
+        follower.run()
+    assert follower.run(failOnDataLoss=False) == [rows(4)]
+
+
+def test_new_columns_stop_a_running_stream_and_come_with_the_next_start(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    table.append(ids(1))
+    follower = follow()
+    source = follower.source("s.t", {})
+    reader = source.streamReader(source.schema())
+    assert follower.batches(reader) == [rows(1)]
+    table.add_column("name", "string")
+    table.append([{"id": 2, "name": "b"}])
+    with pytest.raises(InvalidInputError, match=r"the columns of s\.t changed while a stream was reading it"):
+        follower.batches(reader)
+    assert follower.run() == [[(2, "b")]]
+
+
+def test_a_table_that_is_renamed_under_a_running_stream_is_followed(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    table.append(ids(1))
+    follower = follow()
+    source = follower.source("s.t", {})
+    reader = source.streamReader(source.schema())
+    assert follower.batches(reader) == [rows(1)]
+    lake.create_namespace("other")
+    lake.rename_table("s.t", "other.place").append(ids(2))
+    assert follower.batches(reader) == [rows(2)]
+
+
+def test_a_batch_that_is_planned_again_holds_the_same_rows(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
+    table = lake.create_table("s.t", "id bigint", partition_by=["bucket(4, id)"])
+    table.append(ids(*range(10)))
+    source = follow().source("s.t", {"maxFilesPerTrigger": 3})
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    first = follow().rows(reader, start, end)
+    table.append(ids(*range(10, 20)))
+    lake.compact("s.t")
+    again = source.streamReader(source.schema())
+    assert follow().rows(again, start, end) == first
+    assert 0 < len(first) < 10
+
+
+def test_a_checkpoint_of_another_table_is_refused(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
+    lake.create_table("s.t", "id bigint").append(ids(1))
+    follower = follow()
+    follower.run()
+    lake.drop_table("s.t")
+    lake.create_table("s.t", "id bigint").append(ids(2))
+    with pytest.raises(InvalidInputError, match="is another one by now"):
+        follower.run()
+
+
+class Stream:
+    """A real stream with a checkpoint, whose runs take what is there."""
+
+    def __init__(self, session: SparkSession, lake: Lakehouse, checkpoint: Path) -> None:
+        self.session = register(session)
+        self.lake = lake
+        self.checkpoint = checkpoint
+
+    def run(self, work: Callable[[DataFrame, int], None], table: str, **options: Any) -> None:
+        source = self.session.readStream.format("mangrove").options(lake=self.lake.uri, **options).load(table)
+        writer = source.writeStream.foreachBatch(work).option("checkpointLocation", str(self.checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_spark_takes_a_table_in_batches_and_goes_on_from_its_checkpoint(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    for number in range(3):
+        table.append(ids(number))
+    stream = Stream(spark, lake, tmp_path / "checkpoint")
+    batches: list[list[int]] = []
+
+    def note(batch: DataFrame, _: int) -> None:
+        batches.append([row.id for row in batch.collect()])
+
+    stream.run(note, "s.t", maxFilesPerTrigger=2)
+    assert batches == [[0, 1], [2]]
+    table.append(ids(3))
+    stream.run(note, "s.t", maxFilesPerTrigger=2)
+    assert batches == [[0, 1], [2], [3]]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_a_table_follows_another_through_its_change_feed(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
+    source = lake.create_table("s.t", "id bigint not null, name string", keys=["id"])
+    target = lake.create_table("s.copy", "id bigint not null, name string", keys=["id"])
+    stream = Stream(spark, lake, tmp_path / "checkpoint")
+    feed: list[tuple[int, str]] = []
+
+    def replicate(batch: DataFrame, batch_id: int) -> None:
+        changes = batch.toArrow().sort_by("_commit_version").to_pylist()
+        feed.extend((row["id"], row["_change_type"]) for row in changes)
+        newest = {row["id"]: row for row in changes if row["_change_type"] != "update_before"}
+
+        def work(transaction: LakeTransaction) -> None:
+            copy = transaction.table("s.copy")
+            gone = [row for row in newest.values() if row["_change_type"] == "delete"]
+            came = [row for row in newest.values() if row["_change_type"] != "delete"]
+            copy.delete([{"id": row["id"]} for row in gone])
+            copy.upsert([{"id": row["id"], "name": row["name"]} for row in came])
+
+        assert lake.run_once("replicate", batch_id, work)
+
+    def compare() -> None:
+        stream.run(replicate, "s.t", readChangeFeed=True)
+        assert sorted(map(str, target.to_arrow().to_pylist())) == sorted(map(str, source.to_arrow().to_pylist()))
+
+    source.append([{"id": number, "name": "old"} for number in range(4)])
+    compare()
+    source.upsert([{"id": 1, "name": "new"}, {"id": 9, "name": "nine"}])
+    lake.compact("s.t")
+    source.delete("id = 2")
+    source.append([{"id": 5, "name": "five"}])
+    source.upsert([{"id": 5, "name": "5"}])
+    source.overwrite([{"id": 9, "name": "alone"}, {"id": 5, "name": "5"}])
+    compare()
+    assert (2, "delete") in feed
+    assert (9, "insert") in feed

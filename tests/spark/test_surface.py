@@ -1,0 +1,209 @@
+"""Plain Spark reads and writes tables of a lakehouse as `format("mangrove")`, without calling anything of ours."""
+
+import datetime
+import decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import mangrove
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.spark.source_options import parse_options
+from mangrove.spark.surface import attach, register
+
+pytestmark = pytest.mark.interop
+
+COLUMNS = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
+NOON = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    return register(spark)
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    made = mangrove.create(tmp_path / "lake", layout=request.param)
+    made.create_namespace("sales")
+    made.create_table("sales.orders", COLUMNS, keys=["order_id"], partition_by=["bucket(2, order_id)"])
+    return made
+
+
+def order(number: int, customer: str | None = "ana", amount: str = "1.50") -> dict[str, Any]:
+    return {"order_id": number, "customer": customer, "amount": decimal.Decimal(amount), "ts": NOON}
+
+
+def loaded(session: SparkSession, lake: Lakehouse, **options: Any) -> DataFrame:
+    return session.read.format("mangrove").options(lake=lake.uri, **options).load("sales.orders")
+
+
+def saved(frame: DataFrame, lake: Lakehouse, mode: str = "append", **options: Any) -> None:
+    frame.write.format("mangrove").options(lake=lake.uri, **options).mode(mode).save("sales.orders")
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(row.order_id for row in frame.collect())
+
+
+def test_rows_are_read_merged_as_of_any_version_with_the_columns_and_rows_asked_for(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    orders = lake.table("sales.orders")
+    orders.append([order(number) for number in range(4)])
+    before = lake.version
+    orders.upsert([order(1, "bo", "9.00"), order(7, None)])
+    orders.delete([{"order_id": 0}])
+    found = loaded(session, lake)
+    assert numbers(found) == [1, 2, 3, 7]
+    assert found.where("order_id = 1").collect()[0].asDict() == order(1, "bo", "9.00") | {
+        "ts": NOON.replace(tzinfo=None)
+    }
+    assert numbers(loaded(session, lake, version=before)) == [0, 1, 2, 3]
+    assert numbers(loaded(session, lake, where="customer = 'ana' and order_id > 2")) == [3]
+    narrow = loaded(session, lake, columns="amount, order_id")
+    assert narrow.columns == ["amount", "order_id"]
+    assert numbers(narrow.where("amount > 5")) == [1]
+    moment = lake.at(before).created_at.isoformat()
+    assert numbers(loaded(session, lake, timestamp=moment)) == [0, 1, 2, 3]
+
+
+def test_rows_are_appended_upserted_and_overwritten_each_in_one_version(session: SparkSession, lake: Lakehouse) -> None:
+    frame = session.sql(
+        "select id as order_id, 'ana' as customer, cast(id as decimal(10,2)) as amount, "
+        "timestamp '2026-11-01 12:00:00' as ts from range(0, 10, 1, 3)"
+    )
+    before = lake.version
+    saved(frame, lake)
+    assert lake.version == before + 1
+    newer = frame.where("order_id > 7").selectExpr("order_id + 1 as order_id", "'bo' customer", "amount", "ts")
+    saved(newer, lake, operation="upsert")
+    orders = lake.table("sales.orders")
+    assert orders.to_arrow().num_rows == 11
+    assert sorted(orders.to_arrow(where="customer = 'bo'").column("order_id").to_pylist()) == [9, 10]
+    saved(frame.where("order_id < 2"), lake, "overwrite")
+    assert sorted(orders.to_arrow().column("order_id").to_pylist()) == [0, 1]
+    saved(frame.where("order_id < 0"), lake, "overwrite")
+    assert orders.to_arrow().num_rows == 0
+    assert lake.version == before + 4
+    assert lake.check().is_sound
+
+
+def test_a_frame_gives_the_rows_of_one_version_whatever_was_filtered_before(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    orders = lake.table("sales.orders")
+    orders.append([order(1)])
+    orders.append([order(1000)])
+    frame = loaded(session, lake)
+    assert numbers(frame.where("order_id = 1")) == [1]
+    orders.append([order(2)])
+    assert numbers(frame) == [1, 1000]
+    assert numbers(loaded(session, lake)) == [1, 2, 1000]
+
+
+def test_files_that_the_option_where_rules_out_are_not_opened(
+    session: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
+    orders = lake.table("sales.orders")
+    orders.append([order(1)])
+    orders.append([order(1000)])
+    wanted = {file.location for file in orders.scan("order_id < 10").files()}
+    for path in (tmp_path / "lake" / "data").rglob("*.parquet"):
+        if path.relative_to(tmp_path / "lake").as_posix() not in wanted:
+            path.unlink()
+    assert numbers(loaded(session, lake, where="order_id < 10 and customer is not null")) == [1]
+
+
+def test_a_temporary_view_is_selected_from_and_inserted_into_by_plain_sql(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW o USING mangrove OPTIONS (lake '{lake.uri}', table 'sales.orders')")
+    session.sql("INSERT INTO o VALUES (1, 'ana', 2.5, timestamp '2026-11-01'), (2, null, null, null)")
+    assert session.sql("SELECT sum(order_id) FROM o").collect()[0][0] == 3
+    session.sql("INSERT OVERWRITE o SELECT order_id + 10, customer, amount, ts FROM o WHERE order_id = 1")
+    assert lake.table("sales.orders").to_arrow().column("order_id").to_pylist() == [11]
+    session.sql("DROP VIEW o")
+
+
+def test_an_attached_table_takes_every_insert_of_spark(session: SparkSession, lake: Lakehouse) -> None:
+    other = lake.create_table("sales.copies", COLUMNS)
+    name = attach(session, lake.uri, "sales.orders", "orders_of_lake")
+    copies = attach(session, lake.uri, "sales.copies", "copies_of_lake")
+    session.sql(f"INSERT INTO {name} VALUES (1, 'ana', 2.5, null), (2, 'bo', 1, null)")
+    session.sql(f"INSERT INTO {name} (order_id) VALUES (3)")
+    # The columns are the same by name and type, so Spark passes the rows on as they are.
+    session.sql(f"INSERT INTO {copies} SELECT * FROM {name}")
+    session.table(name).writeTo(copies).append()
+    assert (numbers(session.table(name)), other.to_arrow().num_rows) == ([1, 2, 3], 6)
+    session.sql(f"INSERT OVERWRITE {copies} SELECT * FROM {name} WHERE order_id = 2")
+    assert other.to_arrow().column("customer").to_pylist() == ["bo"]
+    lake.table("sales.orders").add_column("note", "string")
+    assert attach(session, lake.uri, "sales.orders", "orders_of_lake") == name
+    assert session.table(name).columns[-1] == "note"
+    for made in (name, copies):
+        session.sql(f"DROP TABLE {made}")
+
+
+def test_a_table_made_with_options_is_read_and_never_written_to_the_wrong_place(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    lake.table("sales.orders").append([order(1)])
+    options = f"OPTIONS (lake '{lake.uri}', table 'sales.orders')"
+    session.sql(f"CREATE TABLE made_with_options USING mangrove {options}")
+    try:
+        assert numbers(session.table("made_with_options")) == [1]
+        version = lake.version
+        with pytest.raises(Exception, match=r"surface\.attach"):
+            session.sql("INSERT INTO made_with_options VALUES (2, 'x', 1, null)")
+        assert lake.version == version
+    finally:
+        session.sql("DROP TABLE made_with_options")
+
+
+@pytest.mark.parametrize(
+    ("sql", "options", "complaint"),
+    [
+        ("select 1L as order_id, 'x' as nmae", {}, "column 'nmae' is not in the table"),
+        ("select 'x' as order_id", {}, "column 'order_id' is bigint and the rows have string"),
+        ("select 1L as order_id", {"operation": "upsert"}, "lack customer, amount, ts"),
+        ("select 1L as order_id", {"operation": "upsrt"}, "operation 'upsrt' is none of append, upsert"),
+        (
+            "select id % 2 as order_id, '' as customer, 1.5BD as amount, now() as ts from range(0, 4, 1, 2)",
+            {"operation": "upsert"},
+            r"key\(s\) occur more than once",
+        ),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_nothing_is_committed(
+    session: SparkSession, tmp_path: Path, sql: str, options: dict[str, str], complaint: str
+) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", COLUMNS, keys=["order_id"])
+    version = lake.version
+    with pytest.raises(Exception, match=complaint):
+        saved(session.sql(sql), lake, **options)
+    assert lake.version == version
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"path": "s.t"}, 'no option "lake"'),
+        ({"lake": "x"}, "no table of x is named"),
+        ({"lake": "x", "path": "s.t", "versoin": "3"}, "did you mean 'version'"),
+        ({"lake": "x", "path": "s.t", "version": "3", "timestamp": "2026"}, "give one of them"),
+        ({"lake": "x", "path": "s.t", "version": "latest"}, "version is 'latest'"),
+        ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "0"}, "at least 1"),
+        ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "1", "maxFilesPerTrigger": "1"}, "limited by one of them"),
+        ({"lake": "x", "path": "s.t", "readChangeFeed": "yes"}, "it is true or false"),
+        ({"lake": "x", "path": "t"}, "t"),
+    ],
+)
+def test_options_that_say_nothing_clear_are_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        parse_options(options)
