@@ -1,0 +1,219 @@
+"""SQL queries on stock Spark over the tables and views of a lakehouse."""
+
+import datetime
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove import InvalidInputError, Lakehouse, NotFoundError
+from mangrove.sql.session import SqlSession
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """Three versions of orders, one file each, and customers in a namespace with a dot."""
+    assert spark is not None
+    lake = mangrove.create(tmp_path_factory.mktemp("sql") / "lake")
+    lake.create_namespace("sales")
+    lake.create_namespace("`a.b`")
+    orders = lake.create_table(
+        "sales.orders", "id bigint not null, customer string, amount decimal(10,2), ts timestamp"
+    )
+    for day in (1, 2, 3):
+        when = datetime.datetime(2026, 1, day, 12, tzinfo=datetime.UTC)
+        orders.append([{"id": day * 10 + n, "customer": f"c{n}", "amount": n, "ts": when} for n in range(3)])
+    lake.create_table("`a.b`.customers", "name string, city string").append(
+        [{"name": "c0", "city": "Lima"}, {"name": "c1", "city": "Oslo"}]
+    )
+    lake.create_table("`a.b`.orders", "id bigint").append([{"id": 10}])
+    return lake
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> Iterator[SqlSession]:
+    session = SqlSession(lake)
+    yield session
+    session.close()
+
+
+def values(session: SqlSession, text: str, arguments: Any = None) -> list[Any]:
+    """Return the rows of a query; rows of one column as plain values."""
+    return [row[0] if len(row) == 1 else row for row in session.run(text, arguments).rows()]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select count(*) from sales.orders", [9]),
+        ("select orders.id from sales.orders where orders.id < 11", [10]),
+        ("select sales.orders.id from sales.orders where sales.orders.id < 11", [10]),
+        ("select o.id from `sales`.`orders` as o where o.id < 11", [10]),
+        ("select city from `a.b`.customers order by city", ["Lima", "Oslo"]),
+        ("select city from sales.orders join `a.b`.customers on customer = name where id = 21", ["Oslo"]),
+        ("select sales.orders.id from sales.orders, `a.b`.orders where sales.orders.id = `a.b`.orders.id", [10]),
+        ("select a.id from sales.orders a, sales.orders b where a.id = b.id + 20", [30, 31, 32]),
+        ("with orders as (select 5 as five) select five from orders", [5]),
+        ("with o as (select * from sales.orders) select count(*) from o where id in (select max(id) from o)", [1]),
+        ("select max(id) over (partition by customer) from sales.orders where customer = 'c2' limit 1", [32]),
+        ("select id from sales.orders o where exists (select 1 from `a.b`.customers where name = o.customer) "
+         "and id > 25", [30, 31]),
+        ("select sum(x) from sales.orders, lateral (select amount * 2 as x)", [18]),
+        ("from sales.orders |> where id > 30 |> select id |> order by id", [31, 32]),
+        ("select v:b::int from (select parse_json('{\"b\": 7}') as v from sales.orders limit 1)", [7]),
+        ("table `a.b`.orders", [10]),
+        ("select count(*) from sales.orders tablesample (4 rows)", [4]),
+        ("select '{x}' from sales.orders limit 1", ["{x}"]),
+        ("select /*+ broadcast(o) */ id from sales.orders o -- a comment; with a semicolon\n where id = 10", [10]),
+        ("begin declare n int default 30; select count(*) from sales.orders where id >= n; end", [3]),
+        ("select c0 from sales.orders pivot (sum(amount) for customer in ('c0', 'c1')) where id = 10", [0]),
+    ],
+)  # fmt: skip
+def test_whatever_spark_can_do_works_on_our_tables(session: SqlSession, text: str, expected: list[Any]) -> None:
+    assert sorted(values(session, text)) == expected
+
+
+def test_parameters_are_named_or_go_by_their_places(session: SqlSession) -> None:
+    assert values(session, "select id from sales.orders where id > :low", {"low": 31}) == [32]
+    assert values(session, "select id from sales.orders where id between ? and ?", [12, 20]) in ([12, 20], [20, 12])
+    assert values(session, "select count(*) from identifier(:name)", {"name": "sales.orders"}) == [9]
+
+
+def test_names_are_looked_up_in_the_session_first_and_then_in_the_namespace_in_use(
+    session: SqlSession, spark: SparkSession
+) -> None:
+    with pytest.raises(NotFoundError, match="did you mean"):
+        session.run("select * from orders")
+    session.run("use sales")
+    assert values(session, "select count(*) from orders") == [9]
+    session.run("create temp view orders as select id from sales.orders where id = 10")
+    assert values(session, "select id from orders") == [10]
+    assert values(session, "select count(*) from sales.orders") == [9]
+    session.run("drop view orders")
+    assert values(session, "select count(*) from orders") == [9]
+    assert not spark.catalog.listTables()
+
+
+def test_files_are_read_beside_tables(session: SqlSession, spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(10, 12).write.parquet(str(tmp_path / "ids"))
+    text = f"select count(*) from sales.orders join parquet.`{tmp_path / 'ids'}` using (id)"
+    assert values(session, text) == [2]
+
+
+def test_the_past_is_read_for_one_table_or_for_all(session: SqlSession, lake: Lakehouse) -> None:
+    first = next(line.version for line in lake.history() if line.message == "create table sales.orders") + 1
+    assert values(session, f"select count(*) from sales.orders version as of {first}") == [3]
+    assert values(session, f"select count(*) from sales.orders for version as of {first} as o where o.id > 10") == [2]
+    both = f"(select count(*) from sales.orders version as of {first}), (select count(*) from sales.orders)"
+    assert values(session, f"select {both}") == [(3, 9)]
+    assert values(session, f"select count(*) from sales.orders at lake version {first + 1}") == [6]
+    when = lake.at(first).created_at.isoformat()
+    assert values(session, f"select count(*) from sales.orders timestamp as of '{when}'") == [3]
+    with pytest.raises(NotFoundError, match="line 1, column 15"):
+        session.run("select * from `a.b`.customers version as of 2")
+
+
+def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("use sales")
+    session.run("create view large comment 'of one or more' as select * from orders where amount >= 1")
+    session.run("create view largest (top) as select max(id) from large")
+    assert lake.view("sales.largest").reads == ("sales.large",)
+    other = SqlSession(lake)
+    assert values(other, "select top from sales.largest") == [32]
+    assert values(other, "select count(*) from sales.large l join sales.orders o on l.id = o.id") == [6]
+    before = lake.version
+    lake.table("sales.orders").append([{"id": 99, "amount": 5}])
+    assert values(other, "select top from sales.largest") == [99]
+    assert values(other, f"select top from sales.largest version as of {before}") == [32]
+    lake.rollback(before)
+    assert [row[0] for row in other.run("show views in sales").rows()] == ["sales", "sales"]
+    assert other.run("describe sales.largest").rows() == [("top", "bigint", None)]
+    session.run("create or replace view large as select 1 as id from largest")
+    with pytest.raises(InvalidInputError, match="reads itself"):
+        session.run("select * from largest")
+    session.run("drop view large")
+    with pytest.raises(NotFoundError, match=r"the view sales.largest cannot be read: .*sales\.large|there is no"):
+        other.run("select * from sales.largest")
+    session.run("drop view largest")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("select * from sales.orders where id = 10", 1),
+        ("select * from sales.orders where ts >= '2026-01-02 00:00:00' and amount > 0", 2),
+        ("select * from sales.orders o left join `a.b`.customers on customer = name where o.id > 29", 1),
+        ("select * from sales.orders where id = 10 or customer = 'c1'", 3),
+        ("select * from sales.orders where id + 1 = 11", 3),
+        ("select * from sales.orders where id > 100", 0),
+    ],
+)
+def test_files_without_wanted_rows_are_not_opened(session: SqlSession, lake: Lakehouse, text: str, read: int) -> None:
+    result = session.run(text)
+    assert [entry for entry in result.files() if entry[0] == "sales.orders"] == [("sales.orders", read, 3 - read)]
+    without = SqlSession(lake, prunes=False).run(text)
+    assert sorted(result.rows(), key=repr) == sorted(without.rows(), key=repr)
+
+
+def test_explain_tells_how_many_files_are_skipped(session: SqlSession) -> None:
+    plan = values(session, "explain select * from sales.orders where id = 10")[0]
+    assert "FileScan parquet" in plan
+    assert "sales.orders: 1 read, 2 skipped" in plan
+
+
+def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lakehouse) -> None:
+    assert values(session, "select count(*) from history()") == [lake.version + 1]
+    assert values(session, "select type, rows from deltas('sales.orders')") == [("append", 3)] * 3
+    assert values(session, "select sum(rows) from files('sales.orders') f where f.kind = 'data'") == [9]
+    assert values(session, "select rows from partitions('sales.orders')") == [9]
+    first = next(line.version for line in lake.history() if line.message == "create table sales.orders") + 1
+    changed = f"select _change_type, count(*) from changes('sales.orders', {first}, {first + 1}) group by 1"
+    assert values(session, changed) == [("insert", 3)]
+    with pytest.raises(NotFoundError, match="line 1, column 15"):
+        session.run("select * from files('sales.nothing')")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("select 1 +", InvalidInputError, "line 1, column"),
+        ("select\n  nope from sales.orders", InvalidInputError, "line 2, column 3: there is no column `nope`"),
+        ("select * from sales.ordrs", NotFoundError, r"column 15: .* sales.ordrs; did you mean sales.orders\?"),
+        ("select * from sale.orders", NotFoundError, r"did you mean (sales|`a.b`).orders\?"),
+        ("select nope(id) from sales.orders", NotFoundError, "column 8: there is no function `nope`"),
+        ("select o.id from sales.orders as o\nwhere o.idd = 5", InvalidInputError, "line 2, column 7"),
+        ("select 1; select 2", InvalidInputError, "run several as a script"),
+        ("select * from sales.orders where id = :x", InvalidInputError, ":x|parameter|`x`"),
+    ],
+)
+def test_an_error_points_at_its_place_in_the_users_text(
+    session: SqlSession, text: str, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        session.run(text)
+
+
+def test_a_script_stops_at_its_first_error_and_names_the_line(session: SqlSession) -> None:
+    results = session.script("select 1;\nselect 2;\n select x;\nselect 3")
+    assert [(result.line, result.rows()) for result in islice(results, 2)] == [(1, [(1,)]), (2, [(2,)])]
+    with pytest.raises(InvalidInputError, match=r"line 3, column 9: there is no column `x`"):
+        next(results)
+    assert list(results) == []
+
+
+def test_sql_is_run_from_the_lakehouse_and_in_a_transaction_of_python(lake: Lakehouse) -> None:
+    assert lake.sql("select count(*) as n from sales.orders where id > ?", [29]).collect()[0].n == 3
+    assert lake.sql("use sales; show tables").collect()[0].tableName == "orders"
+    with lake.transaction() as transaction:
+        transaction.table("sales.orders").append([{"id": 500}])
+        assert transaction.sql("select id from sales.orders where id > 400").collect()[0].id == 500
+        transaction.rollback()
+    with pytest.raises(InvalidInputError, match="does not end it"):
+        lake.sql("begin; create table sales.never (a int)")
+    assert [table.name for table in lake.tables("sales")] == ["orders"]
