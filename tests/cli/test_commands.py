@@ -76,6 +76,8 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
+        "delete": [lake, "sales.orders", "id = 7"],
+        "update": [lake, "sales.orders", "--set", "amount=amount + 1"],
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
         "log": [lake],

@@ -25,6 +25,8 @@ COMMANDS = {
     "create": ("catalog_commands", "Make a namespace, a table (its name has a dot) or a view."),
     "ingest": ("row_commands", "Write the rows of files into a table."),
     "read": ("row_commands", "Show rows of a table."),
+    "delete": ("change_commands", "Delete the rows of a table for which a predicate holds."),
+    "update": ("change_commands", "Set columns of the rows of a table."),
     "rename": ("catalog_commands", "Give a namespace, a table or a view another name."),
     "drop": ("catalog_commands", "Drop a namespace, a table or a view."),
     "log": ("history_commands", "Show the versions, newest first."),

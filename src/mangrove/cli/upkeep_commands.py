@@ -13,8 +13,10 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.moments import millis_of_duration
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.expiry import expire
+from mangrove.maintenance.progress import Progress
 from mangrove.maintenance.vacuum import VacuumReport, vacuum
 from mangrove.metastore import Changes
+from mangrove.model.objects import TableType
 from mangrove.storage.probe import ProbedCreates, probe_creates
 
 __all__ = ["check_command", "compact_command", "expire_command", "upgrade_command", "vacuum_command"]
@@ -50,10 +52,18 @@ def vacuum_command(session: Session, lake: str, dry_run: bool, grace: str | None
     session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
 
 
-@lake_command("compact", "mangrove compact ./lake --stats\nmangrove compact ./lake sales.orders")
+@lake_command(
+    "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake --all\nmangrove compact ./lake --stats"
+)
 @click.argument("table", required=False, metavar="[TABLE]")
-def compact_command(session: Session, lake: str, table: str | None) -> None:
+@click.option("--all", "all_tables", is_flag=True, help="The rows of every table, each in a commit of its own.")
+def compact_command(session: Session, lake: str, table: str | None, all_tables: bool) -> None:
     """Write the catalog's tree anew, or the rows of a table: the same content in fewer, fuller files."""
+    if all_tables and table is not None:
+        raise InvalidInputError(f"--all means every table: leave {table} out, or leave out --all")
+    if all_tables:
+        _compact_all(session, lake)
+        return
     if table is not None:
         _compact_table(session, lake, table)
         return
@@ -124,6 +134,31 @@ def _compact_table(session: Session, lake: str, table: str) -> None:
     session.answer(
         {"version": version, "compacted": version > before},
         lambda: said if version > before else f"{table} needs no compaction",
+    )
+
+
+def _compact_all(session: Session, lake: str) -> None:
+    from mangrove.cli.engines import LocalEngines  # noqa: PLC0415
+
+    opened = session.open(lake, LocalEngines)
+    tables = [
+        table
+        for namespace in opened.namespaces()
+        for table in namespace.tables()
+        if table.table_type is TableType.MANAGED
+    ]
+    compacted: list[str] = []
+    with session.watching("compacting tables") as watch:
+        for number, table in enumerate(tables, start=1):
+            before = opened.version
+            table.compact()
+            compacted += [str(table)] if opened.version > before else []
+            watch(Progress(f"compacting {table}", number, len(tables)))
+    version = opened.version
+    said = f"{len(compacted):,} of {len(tables):,} tables were compacted, as of version {version}"
+    session.answer(
+        {"version": version, "tables": len(tables), "compacted": [*compacted]},
+        lambda: said if compacted else f"none of {len(tables):,} tables needs compaction",
     )
 
 
