@@ -26,7 +26,7 @@ def delete_command(session: Session, lake: str, table: str, where: str) -> None:
     _change(session, lake, table, "deleting rows", lambda found: found.delete(where))
 
 
-@lake_command("update", "mangrove update ./lake sales.orders --set 'amount=amount * 2' --where 'id > 5'")
+@lake_command("update", "mangrove update ./lake sales.orders --set amount=0 --where 'id > 5'")
 @click.argument("table")
 @click.option(
     "--set", "values", multiple=True, required=True, metavar="COLUMN=EXPRESSION",
