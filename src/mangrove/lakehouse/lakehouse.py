@@ -132,6 +132,12 @@ class Lakehouse(Catalog):
         )
         return LakeTransaction(core, self.effects.new_id, self.clients, self.engines, self)
 
+    def spark(self) -> Any:
+        """Return the Spark session in which its rows are read and written: the one that is there, or a new one."""
+        if self.engines is None:
+            raise InvalidInputError(f"{self.uri} was opened without engines: use mangrove.open or mangrove.create")
+        return self.engines.spark().session
+
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""
         return rows_of_sql(self.engines, self, None, text, arguments)

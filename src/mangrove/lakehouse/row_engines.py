@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # The catalog has the engines and a dated one is a catalog.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Dated", "Engine", "Engines", "LocalRows"]
+__all__ = ["Dated", "Engine", "Engines", "LocalRows", "SparkRows"]
 
 
 class Engine(Protocol):
@@ -75,6 +75,12 @@ class LocalRows(Engine, Protocol):
         ...
 
 
+class SparkRows(Engine, Protocol):
+    """An engine in a Spark session that others may use too."""
+
+    session: Any
+
+
 @runtime_checkable
 class Dated(Protocol):
     """A catalog that knows what it was."""
@@ -91,6 +97,6 @@ class Engines(Protocol):
         """Return the engine in this process."""
         ...
 
-    def spark(self) -> Engine:
+    def spark(self) -> SparkRows:
         """Return the engine on Spark."""
         ...
