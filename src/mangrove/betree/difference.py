@@ -9,8 +9,9 @@ that no such message is for are passed over in turn.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from mangrove.betree.node import Child, Entry, Node, ReadNodes, check_place
@@ -18,6 +19,8 @@ from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
 
 __all__ = ["Change", "differences"]
+
+_NODES_AT_ONCE = 64
 
 
 class Change(NamedTuple):
@@ -62,17 +65,73 @@ def differences(before: Node, after: Node, read: ReadNodes) -> Iterator[Change]:
     left: list[_Item] = [_Subtree(before, None, None, {}, 0)]
     right: list[_Item] = [_Subtree(after, None, None, {}, 0)]
     # Each row is a stack whose top is its leftmost item.
+    ahead = _Ahead(read)
     while left or right:
         ours, theirs = left[-1] if left else None, right[-1] if right else None
         if isinstance(ours, _Subtree) and isinstance(theirs, _Subtree):
-            _open_either(left, right, ours, theirs, read)
+            ahead.look(left, right)
+            _open_either(left, right, ours, theirs, ahead.read)
         elif isinstance(ours, _Subtree) and not isinstance(theirs, _Subtree) and ours.may_start_left_of(theirs):
-            _open(left, read)
+            ahead.look(left, right)
+            _open(left, ahead.read)
         elif isinstance(theirs, _Subtree) and not isinstance(ours, _Subtree) and theirs.may_start_left_of(ours):
-            _open(right, read)
+            ahead.look(left, right)
+            _open(right, ahead.read)
         else:
             # What is still unopened on one side lies right of the entry on the other.
             yield from _compared(left, right)
+
+
+class _Ahead:
+    """Reads nodes before they are needed, many with one request: only those that are needed in any case."""
+
+    def __init__(self, read: ReadNodes) -> None:
+        self._read = read
+        self._nodes: dict[str, Node] = {}
+
+    def look(self, left: list[_Item], right: list[_Item]) -> None:
+        """Read what both rows are sure to open, if one of their heads is among it and was not read yet."""
+        heads = [row[-1] for row in (left, right) if row]
+        pointers = {head.child for head in heads if isinstance(head, _Subtree) and isinstance(head.child, str)}
+        if pointers <= self._nodes.keys():
+            return
+        sure = dict.fromkeys(pointer for pointer in _sure(left, right) if pointer not in self._nodes)
+        if not sure.keys().isdisjoint(pointers):
+            wanted = list(islice(sure, _NODES_AT_ONCE))
+            self._nodes |= dict(zip(wanted, self._read(wanted), strict=True))
+
+    def read(self, pointers: Sequence[str]) -> Sequence[Node]:
+        """Return nodes, and forget them: each is opened once."""
+        return [
+            self._nodes.pop(pointer) if pointer in self._nodes else self._read([pointer])[0] for pointer in pointers
+        ]
+
+
+def _sure(left: list[_Item], right: list[_Item]) -> Iterator[str]:
+    """Yield the stored nodes that are opened whatever they hold: at the same place in both rows, and not the same.
+
+    So is what lies left of everything that the other row has not opened.
+    """
+    theirs = {(item.low, item.high): item for item in _subtrees(right)}
+    for ours in _subtrees(left):
+        other = theirs.get((ours.low, ours.high))
+        if other is not None and (not ours.is_same_as(other) or ours.newer != other.newer):
+            yield from (child for child in (ours.child, other.child) if isinstance(child, str))
+    for row, opposite in ((left, right), (right, left)):
+        bound = next(_subtrees(opposite), None)
+        for one in _subtrees(row):
+            if isinstance(one.child, str) and _lies_left_of(one, bound):
+                yield one.child
+
+
+def _subtrees(row: list[_Item]) -> Iterator[_Subtree]:
+    return (item for item in reversed(row) if isinstance(item, _Subtree))
+
+
+def _lies_left_of(subtree: _Subtree, bound: _Subtree | None) -> bool:
+    if bound is None:
+        return True
+    return subtree.high is not None and bound.low is not None and subtree.high <= bound.low
 
 
 def _compared(left: list[_Item], right: list[_Item]) -> Iterator[Change]:

@@ -52,7 +52,7 @@ def expire(lake: Maintained, *, dry_run: bool = False, alone: bool = False, watc
     # A version that another program made in its own way has nothing that we could take away.
     versions = with_files(lake.store, old)
     if dry_run:
-        return ExpiryReport(tuple(versions), len(kept) - len(versions), True, reasons)
+        return ExpiryReport(tuple(versions), len(kept) - len(versions), dry_run=True, reasons=reasons)
     gone: list[int] = []
     waiting = iter(versions)
     while batch := list(islice(waiting, _VERSIONS_AT_ONCE)):
@@ -62,4 +62,4 @@ def expire(lake: Maintained, *, dry_run: bool = False, alone: bool = False, watc
         lake.upkeep.expire(batch)
         gone += batch
         watch(Progress("expiring versions", len(gone), len(versions)))
-    return ExpiryReport(tuple(gone), len(kept) - len(gone), False, reasons)
+    return ExpiryReport(tuple(gone), len(kept) - len(gone), dry_run=False, reasons=reasons)

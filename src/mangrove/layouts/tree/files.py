@@ -78,6 +78,10 @@ class TreeFiles:
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
 
+    def held_node(self, pointer: str) -> Node | None:
+        """Return a node that was read or written lately, without reading it."""
+        return self._nodes.get(pointer)
+
     def hold_node(self, pointer: str, node: Node, size_bytes: int) -> None:
         """Hold a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)

@@ -57,7 +57,7 @@ def problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
         return
     yield from _root_problems(fresh)
     yield from _lost_newest(fresh)
-    nodes = _Nodes(fresh)
+    nodes = _Nodes(fresh, snapshot.files)
     for broken in verify(root.node, shape_of(fresh.settings), nodes.read_or_loop):
         if broken.pointer not in nodes.broken:
             yield Problem(broken.pointer or root.path, broken.rule)
@@ -113,9 +113,14 @@ def _lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
 
 
 class _Nodes:
-    """Reads nodes from storage, siblings together; a broken one is a problem, and counts as an empty leaf."""
+    """Reads nodes from storage, siblings together; a broken one is a problem, and counts as an empty leaf.
 
-    def __init__(self, snapshot: TreeSnapshot) -> None:
+    What was read is held, here and where the version came from, so that whoever
+    looks at the version afterwards does not read it again.
+    """
+
+    def __init__(self, snapshot: TreeSnapshot, came_from: TreeFiles) -> None:
+        self._files = (snapshot.files, came_from)
         self._store = snapshot.files.store
         self._settings = snapshot.settings
         self._revisions = revisions_named(snapshot.root.revision.roots)
@@ -138,6 +143,9 @@ class _Nodes:
         ]
 
     def _read(self, pointer: str) -> Node:
+        if pointer not in self._ahead and (held := self._files[0].held_node(pointer)) is not None:
+            self._announce(held)
+            return held
         if pointer not in self._ahead:
             wanted = self._siblings.get(pointer, (pointer,))
             self._ahead = dict(zip(wanted, self._decoded(wanted), strict=True))
@@ -176,10 +184,13 @@ class _Nodes:
                 Problem(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
             )
         try:
-            return decode_node(data, pointer, self._revisions, order=self._settings.order).node
+            node = decode_node(data, pointer, self._revisions, order=self._settings.order).node
         except FormatError as error:
             self._note(pointer, str(error))
             return Node()
+        for files in self._files:
+            files.hold_node(pointer, node, len(data))
+        return node
 
     def _note(self, pointer: str, rule: str) -> None:
         if pointer not in self.broken:
