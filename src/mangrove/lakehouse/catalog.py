@@ -14,8 +14,9 @@ from typing import TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
-from mangrove.lakehouse.new_tables import new_table
-from mangrove.lakehouse.row_engines import Engines
+from mangrove.lakehouse.new_tables import new_table, schema_of_columns
+from mangrove.lakehouse.row_engines import Engine, Engines
+from mangrove.lakehouse.row_frames import is_spark_frame
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,
@@ -27,6 +28,7 @@ from mangrove.model.locators import (
 from mangrove.model.names import split_name
 from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import Schema
 from mangrove.transaction import namespaces, tables, views
 from mangrove.transaction.names import Reading, found_namespace, found_table, found_view
 from mangrove.transaction.transaction import Transaction
@@ -172,16 +174,25 @@ class Catalog(ABC):
         format_properties: Mapping[str, str] = NO_PROPERTIES,
         properties: Mapping[str, str] = NO_PROPERTIES,
         description: str | None = None,
+        checks: Mapping[str, str] = NO_PROPERTIES,
+        defaults: Mapping[str, str] = NO_PROPERTIES,
+        as_: object | None = None,
+        replace: bool = False,
         if_not_exists: bool = False,
     ) -> LakeTable:
         """Make a table; `schema` is SQL text, a pyarrow schema or a Spark StructType.
+
+        With `as_` it has these rows from the start, and their columns where no schema
+        is given; with `replace` it takes the place of a table of its name. `defaults`
+        and `checks` are SQL text, by the names of columns and by names of their own.
 
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
         """
         locator = parsed_table(name)
         asked = partial(
-            new_table, locator, schema=schema, keys=checked_texts(keys, "the keys"),
+            new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
+            checks=checks, defaults=defaults, keys=checked_texts(keys, "the keys"),
             partition_by=checked_texts(partition_by, "the partition fields"),
             sort_by=checked_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
@@ -190,14 +201,25 @@ class Catalog(ABC):
 
         def statement(transaction: Transaction) -> LakeTable:
             workspace = transaction.workspace
-            there = workspace.get(locator) if if_not_exists else None
-            if not isinstance(there, Table):
-                made = asked(found_namespace(workspace, locator.parent).id, self.new_id)
-                tables.create_table(workspace, locator, made)
-                there = made.table
-            return LakeTable(self, locator, there)
+            there = workspace.get(locator) if if_not_exists or replace else None
+            if isinstance(there, Table) and not replace:
+                return LakeTable(self, locator, there)
+            if isinstance(there, Table):
+                tables.drop_table(workspace, locator)
+            made = asked(found_namespace(workspace, locator.parent).id, self.new_id)
+            tables.create_table(workspace, locator, made)
+            table = LakeTable(self, locator, made.table)
+            if as_ is not None:
+                table.fill(transaction, as_)
+            return table
 
         return self.change(statement, f"create table {locator}")
+
+    def _schema_of_rows(self, rows: object) -> Schema:
+        if self.engines is None:
+            raise InvalidInputError("rows need an engine: open the lakehouse with mangrove.open or mangrove.create")
+        engine: Engine = self.engines.spark() if is_spark_frame(rows) else self.engines.local()
+        return schema_of_columns(engine.given_columns(None, rows))
 
     def alter_table(
         self,

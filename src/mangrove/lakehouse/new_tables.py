@@ -7,16 +7,19 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import TableLocator
-from mangrove.model.names import quoted_name
+from mangrove.model.names import quoted_name, split_name
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.model.schema import Schema
+from mangrove.model.schema import Schema, with_fresh_ids
 from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_schema
-from mangrove.tables.table_state import keys_decide_partition
+from mangrove.model.types import Column, DataType
+from mangrove.tables.constraints import with_check
+from mangrove.tables.evolution import with_default
+from mangrove.tables.table_state import check_key_types, keys_decide_partition
 from mangrove.transaction.tables import NewTable
 
-__all__ = ["FEDERATED_CATALOG", "FEDERATED_TABLE", "new_table", "schema_of"]
+__all__ = ["FEDERATED_CATALOG", "FEDERATED_TABLE", "new_table", "schema_of", "schema_of_columns"]
 
 FEDERATED_CATALOG: Final = "catalog"
 FEDERATED_TABLE: Final = "table"
@@ -59,10 +62,14 @@ def new_table(
     format_properties: Mapping[str, str] = NO_PROPERTIES,
     properties: Mapping[str, str] = NO_PROPERTIES,
     description: str | None = None,
+    checks: Mapping[str, str] = NO_PROPERTIES,
+    defaults: Mapping[str, str] = NO_PROPERTIES,
 ) -> NewTable:
     """Return the table with all that it starts with, or say what does not fit together."""
     kind = _table_type(table_type)
     columns, key_ids = _with_keys(None if schema is None else schema_of(schema), keys, locator)
+    if kind is not TableType.MANAGED and (checks or defaults):
+        raise InvalidInputError(f"{locator} is {kind.value}: others write its rows, so leave checks and defaults out")
     if kind is not TableType.MANAGED:
         if partition_by or sort_by:
             raise InvalidInputError(f"{locator} is {kind.value}: how its rows lie is not ours to say; leave it out")
@@ -94,7 +101,19 @@ def new_table(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
         format_properties, latest_table_version=1, latest_active_table_version=1,
     )  # fmt: skip
+    for name, default in defaults.items():
+        version = with_default(version, split_name(name), default, is_new=True)
+    for name, condition in checks.items():
+        version = with_check(version, name, condition)
     return NewTable(table, version, stream)
+
+
+def schema_of_columns(columns: Mapping[str, DataType | None]) -> Schema:
+    """Return the schema of a table for rows with these columns."""
+    for name, data_type in columns.items():
+        if data_type is None:
+            raise InvalidInputError(f"column {name!r} holds nulls alone, so its type is not known: give a schema")
+    return Schema(with_fresh_ids(Column(0, name, data_type) for name, data_type in columns.items() if data_type))
 
 
 def _table_type(given: TableType | str) -> TableType:
@@ -115,6 +134,7 @@ def _with_keys(
     if schema is None:
         raise InvalidInputError(f"{locator} has keys but no schema: give its columns too")
     ids = tuple(schema.column(key).id for key in keys)
+    check_key_types(str(locator), [schema.column_with_id(key_id) for key_id in ids])
     columns = (replace(column, nullable=column.nullable and column.id not in ids) for column in schema.columns)
     return replace(schema, columns=tuple(columns)), ids
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.model.manifests import DataFile
+from mangrove.model.types import DataType
 from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.merging import MergePlan
@@ -56,6 +57,14 @@ class Engine(Protocol):
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Do with each row of the source and of the table what the first clause says that applies."""
+        ...
+
+    def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
+        """Return a few of the rows that a condition means."""
+        ...
+
+    def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
+        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
         ...
 
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
-from mangrove.lakehouse.table_staging import stage_write, table_state
+from mangrove.lakehouse.table_staging import guard_logs, stage_write, table_state
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import TableVersion
@@ -124,12 +124,26 @@ class TableRows:
         """Give a column a type that holds more; no file is touched."""
         self._evolve(f"widen {name} of", lambda version: with_column_widened(version, split_name(name), type_words))
 
-    def _evolve(self, verb: str, change: Callable[[TableVersion], TableVersion]) -> None:
+    def _evolve(
+        self,
+        verb: str,
+        change: Callable[[TableVersion], TableVersion],
+        *,
+        stops_writers: bool = False,
+        holds: Callable[[TableState], None] | None = None,
+    ) -> None:
+        """Change what the table's rows are; `holds` refuses where rows that are there do not fit, and guards them."""
+
         def statement(transaction: Transaction) -> None:
             workspace = transaction.workspace
             version = open_table(workspace, self.locator).version
+            changed = change(version)
+            if holds is not None:
+                state = table_state(workspace, self.locator)
+                holds(state)
+                guard_logs(workspace, self.locator, state)
             # Files that others write by the old columns meanwhile still fit, because ids stay.
-            put_table_version(workspace, self.locator, change(version), stops_writers=False)
+            put_table_version(workspace, self.locator, changed, stops_writers=stops_writers)
 
         self.catalog.change(statement, f"{verb} {self.locator}")
 

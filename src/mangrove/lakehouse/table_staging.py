@@ -12,7 +12,7 @@ from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_ta
 from mangrove.transaction.names import Reading
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["stage_write", "table_state"]
+__all__ = ["guard_logs", "stage_write", "table_state"]
 
 
 def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = True) -> TableState:
@@ -40,6 +40,14 @@ def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite
     for planned in write.deltas:
         _drop_replaced(workspace, opened, planned.log_values, planned.delta)
         add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
+
+
+def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:
+    """Ask that nobody adds to the logs that were read, nor begins another one."""
+    opened = open_table(workspace, locator)
+    workspace.guard(Scan(Kind.PARTITION, opened.stream_locator))
+    for log in state.logs:
+        workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, log.values)))
 
 
 def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any], delta: Delta) -> None:

@@ -6,14 +6,16 @@ Spark by itself where Spark can see the store.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.row_engines import Engine
 from mangrove.lakehouse.row_frames import columns_of, is_spark_frame
 from mangrove.lakehouse.table_merge import TableMerge
 from mangrove.lakehouse.table_rows import TableRows
+from mangrove.lakehouse.table_staging import stage_write, table_state
 from mangrove.tables.assigning import Assignable
+from mangrove.tables.evolution import evolved
 from mangrove.tables.expressions import BeyondArrowError
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.partial import missing_columns, partial_upsert
@@ -21,24 +23,47 @@ from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
+from mangrove.transaction.deltas import put_table_version
+from mangrove.transaction.transaction import Transaction
 
 __all__ = ["TableVerbs"]
 
+T = TypeVar("T")
 _ENGINES = (None, "local", "spark")
 
 
 class TableVerbs(TableRows):
     """Everything that adds, changes and takes away rows."""
 
-    def append(self, rows: object, *, engine: str | None = None) -> RowCounts:
+    def append(self, rows: object, *, evolve: bool = False, engine: str | None = None) -> RowCounts:
         """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
 
         Keys are not looked at: a row that is there stays, whatever its keys, and so
-        does every row of the frame.
+        does every row of the frame. With `evolve` the table gets the columns that it
+        lacks, and wider types where the rows need them.
         """
-        return self._write(
-            "append to", self._on(engine, rows, lambda one, state, given: one.append(state, given)), with_logs=False
-        )
+        plan = self._on(engine, rows, lambda one, state, given: one.append(state, given))
+        if not evolve:
+            return self._write("append to", plan, with_logs=False)
+        given = self._on(engine, rows, lambda one, state, found: one.given_columns(state, found))
+
+        def statement(transaction: Transaction) -> RowCounts:
+            workspace = transaction.workspace
+            state = table_state(workspace, self.locator, with_logs=False)
+            version = evolved(state.version, given(state))
+            if version != state.version:
+                put_table_version(workspace, self.locator, version, stops_writers=False)
+            write = plan(table_state(workspace, self.locator, with_logs=False))
+            stage_write(workspace, self.locator, write, transaction.id)
+            return write.counts
+
+        return self.catalog.change(statement, f"append to {self.locator}")
+
+    def fill(self, transaction: Transaction, rows: object) -> None:
+        """Add the first rows of a table in the transaction that makes it."""
+        plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
+        write = plan(table_state(transaction.workspace, self.locator, with_logs=False))
+        stage_write(transaction.workspace, self.locator, write, transaction.id)
 
     def add(self, rows: object, *, engine: str | None = None) -> RowCounts:
         """Add rows whose order among others does not matter; readers by order skip none and may meet them anywhere."""
@@ -112,14 +137,14 @@ class TableVerbs(TableRows):
         return TableMerge(MergePlan(on, (), target_name, source_name), run)
 
     def _on(
-        self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], PlannedWrite]
-    ) -> Callable[[TableState], PlannedWrite]:
+        self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
+    ) -> Callable[[TableState], T]:
         """Return how to plan on the engine that is asked for, or on the one that fits."""
         if engine not in _ENGINES:
             raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
         frame: Any = rows
 
-        def plan(state: TableState) -> PlannedWrite:
+        def plan(state: TableState) -> T:
             engines = self._engines()
             if engine == "spark" or (engine is None and is_spark_frame(rows)):
                 return verb(engines.spark(), state, rows)

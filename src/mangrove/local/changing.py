@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.constraining import check_rows
 from mangrove.local.files import FileWriter
 from mangrove.local.row_keys import check_distinct, distinct, with_keys_in, without_keys_in
 from mangrove.local.scanning import ROW, scanned
@@ -50,6 +51,7 @@ def changed(
 
     The target has the `hidden_columns`, and all visible rows of each of its files.
     """
+    check_rows(state, new)
     added = placed(state, files.write(state, new))
     touched = [(scan, rows, part) for scan, rows, part in target.parts(mask) if pc.any(part).as_py()]
     deltas: dict[tuple[Value | None, ...], Delta] = {}

@@ -17,7 +17,7 @@ from mangrove.model.sql_text import type_text
 from mangrove.model.types import Char, Column, DataType, Decimal, List, Map, Struct, Varchar, inner_columns
 from mangrove.tables.conversion import check_columns
 
-__all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed"]
+__all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed", "given_types"]
 
 FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
@@ -50,6 +50,16 @@ def check_fit(table: str, schema: Schema, rows: pa.Table) -> None:
         bare: Any = pa.field(field.name, _told(field.type, None if column is None else column.type))
         given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
     check_columns(table, schema, given)
+
+
+def given_types(rows: pa.Table) -> dict[str, DataType | None]:
+    """Return the types of columns as they were given, None for a column of nulls alone."""
+    found: dict[str, DataType | None] = {}
+    for field in rows.schema:
+        bare: Any = pa.field(field.name, field.type)
+        is_null = pa.types.is_null(field.type)
+        found[field.name] = None if is_null else schema_from_arrow(pa.schema([bare])).columns[0].type
+    return found
 
 
 def _told(arrow: Any, data_type: DataType | None) -> Any:

@@ -7,12 +7,14 @@ vacuum.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import pyarrow as pa
 
 from mangrove.local.changes import changed_rows
 from mangrove.local.compacting import compacted_log
-from mangrove.local.conforming import by_name, check_fit, conformed
+from mangrove.local.conforming import by_name, check_fit, conformed, given_types
+from mangrove.local.constraining import check_rows, with_defaults
 from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
 from mangrove.local.merging import merged
@@ -20,9 +22,11 @@ from mangrove.local.parquet import count_rows
 from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
 from mangrove.local.scanning import chosen_columns, count_visible, scanned
+from mangrove.local.targets import meant, target_rows
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
+from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
@@ -46,6 +50,8 @@ from mangrove.tables.writing import (
 )
 
 __all__ = ["LocalEngine"]
+
+_EXAMPLES_MAX: Final = 3
 
 
 class LocalEngine:
@@ -132,6 +138,17 @@ class LocalEngine:
         """Do with each row of the source and of the table what the first clause says that applies."""
         return merged(self._files, state, arrow_table(source, state.schema), plan)
 
+    def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
+        """Return a few of the rows that a condition means."""
+        condition = condition_of(where, state.schema)
+        rows = target_rows(self._files.store, state, state.schema.columns, condition.predicate).rows
+        found = rows.filter(meant(rows, condition, state.schema)).select(list(state.schema.names))
+        return found.slice(0, _EXAMPLES_MAX).to_pylist()
+
+    def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
+        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
+        return given_types(arrow_table(rows, None if state is None else state.schema))
+
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
         deltas: dict[tuple[Value | None, ...], Delta] = {}
@@ -143,6 +160,8 @@ class LocalEngine:
 
 
 def _checked(state: TableState, rows: object) -> pa.Table:
-    found = arrow_table(rows, state.schema)
+    found = with_defaults(arrow_table(rows, state.schema), state)
     check_fit(state.name, state.schema, found)
-    return conformed(found, state.schema, by_name, is_checked=True)
+    checked = conformed(found, state.schema, by_name, is_checked=True)
+    check_rows(state, checked)
+    return checked

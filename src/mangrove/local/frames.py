@@ -13,7 +13,7 @@ from mangrove.model.types import DataType, Map, inner_columns
 __all__ = ["arrow_table"]
 
 
-def arrow_table(rows: object, schema: Schema) -> pa.Table:
+def arrow_table(rows: object, schema: Schema | None) -> pa.Table:
     """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table with the columns they have."""
     if isinstance(rows, pa.Table):
         return rows
@@ -42,9 +42,9 @@ def _from_pandas(frame: Any) -> pa.Table:
         raise InvalidInputError(f"a column of the pandas frame holds values of several types: {error}") from error
 
 
-def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
+def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    wanted = {column.name.casefold(): column.type for column in schema.columns}
+    wanted = {column.name.casefold(): column.type for column in (schema.columns if schema else ())}
     arrays: list[Any] = []
     for name in names:
         values = [row.get(name) for row in rows]
@@ -57,7 +57,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             raise InvalidInputError(f"column {name!r} holds values that are not of one type: {error}") from error
     if not names:
-        return pa.table({column.name: pa.nulls(len(rows)) for column in schema.columns})
+        return pa.table({column.name: pa.nulls(len(rows)) for column in (schema.columns if schema else ())})
     return pa.table(arrays, names=[str(name) for name in names])
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.changing import changed, check_new_keys
+from mangrove.local.constraining import default_of
 from mangrove.local.evaluating import Naming, evaluated, is_met
 from mangrove.local.files import FileWriter
 from mangrove.local.pairing import Pairs, near_source, paired
@@ -101,7 +102,7 @@ def _by_source_alone(state: TableState, source: pa.Table, pairs: Pairs, plan: Me
         taken = rows.filter(pc.equal(chosen, pa.scalar(number, pa.int64())))
         values = clause_values(clause, state.schema, source.column_names, plan)
         given = {name: evaluated(as_expression(value), taken, naming) for name, value in values.items()}
-        others = {name: pa.nulls(taken.num_rows) for name in state.schema.names if name not in given}
+        others = {one.name: default_of(one, taken) for one in state.schema.columns if one.name not in given}
         parts.append(with_values(state.schema, taken, {**others, **given}))
     return pa.concat_tables(parts)
 

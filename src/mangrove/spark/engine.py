@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mangrove.errors import InvalidInputError
@@ -11,16 +12,21 @@ from mangrove.local.frames import arrow_table
 from mangrove.local.scanning import chosen_columns
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.spark.changing import SparkFiles
 from mangrove.spark.checking import refusals
+from mangrove.spark.clouds import can_reach, hadoop_root, hadoop_settings
 from mangrove.spark.compacting import compacted_files
+from mangrove.spark.constraining import check_refusal, fit
 from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merging import merged
-from mangrove.spark.replacing import deleted_keys, deleted_where, overwritten_where, updated
+from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
+from mangrove.spark.types import column_type
+from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import written
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
@@ -43,6 +49,7 @@ from mangrove.tables.writing import (
 
 __all__ = ["SparkEngine"]
 
+_EXAMPLES_MAX: Final = 3
 _SETTINGS: Final = {
     # Only reads that name ids are changed by this; files of others are still read by name.
     "spark.sql.parquet.fieldId.read.enabled": "true",
@@ -73,7 +80,7 @@ class SparkEngine:
         self.session = session or local_session()
         for name, value in _SETTINGS.items():
             self.session.conf.set(name, value)
-        self._lists = FileLists(self.session)
+        self._lists = self._reachable_lists()
         self._files = SparkFiles(
             self._lists, self._root_uri, store.uri, storage_options, file_size_bytes, self._written
         )
@@ -81,8 +88,15 @@ class SparkEngine:
     @property
     def _root_uri(self) -> str:
         """Return the lakehouse's root as Hadoop spells it."""
-        scheme, _, rest = self._store.uri.partition("://")
-        return f"{'s3a' if scheme == 's3' else scheme}://{rest}"
+        return hadoop_root(self._store.uri, self._storage_options)
+
+    def _reachable_lists(self) -> FileLists:
+        """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
+        if can_reach(self.session, self._store.uri):
+            for name, value in hadoop_settings(self._store.uri, self._storage_options).items():
+                self.session.conf.set(name, value)
+            return FileLists(self.session)
+        return FileLists(self.session, WorkerReader(self._store.uri, self._storage_options), self._root_uri)
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
@@ -142,6 +156,17 @@ class SparkEngine:
         with refusals():
             return merged(self._files, state, self._frame(state, source), plan)
 
+    def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
+        """Return a few of the rows that a condition means."""
+        with refusals():
+            found = self.read(state).where(condition_sql(where, state.schema)).limit(_EXAMPLES_MAX).collect()
+        return [row.asDict(recursive=True) for row in found]
+
+    def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
+        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
+        schema = self._frame(state, rows).schema
+        return {field.name: column_type(field.dataType, field.name) for field in schema.fields}
+
     def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
         """Merge the deltas of each log into files that need no merging; no row comes to the driver."""
         deltas: dict[tuple[Value | None, ...], Delta] = {}
@@ -157,12 +182,20 @@ class SparkEngine:
         return written(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)
 
     def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-        frame = self._frame(state, rows)
-        return written(frame, state, self._store.uri, self._storage_options, self._file_size_bytes)
+        frame = fit(self._frame(state, rows), state)
+        try:
+            return written(frame, state, self._store.uri, self._storage_options, self._file_size_bytes)
+        except PySparkException as error:
+            refusal = check_refusal(error, state)
+            if refusal is None:
+                raise
+            raise refusal from error
 
-    def _frame(self, state: TableState, rows: object) -> DataFrame:
+    def _frame(self, state: TableState | None, rows: object) -> DataFrame:
         """Return the rows as a DataFrame of this session."""
-        return rows if isinstance(rows, DataFrame) else self.session.createDataFrame(arrow_table(rows, state.schema))
+        if isinstance(rows, DataFrame):
+            return rows
+        return self.session.createDataFrame(arrow_table(rows, None if state is None else state.schema))
 
     def _count_visible(self, state: TableState) -> int:
         plan = plan_scan(state)

@@ -15,6 +15,7 @@ from mangrove.spark.changing import Change, SparkFiles, change_rows, key_name
 from mangrove.spark.checking import check_new_keys, settled
 from mangrove.spark.replacing import assigned
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
+from mangrove.spark.types import spark_type
 from mangrove.tables.assigning import Assignable, as_sql
 from mangrove.tables.merging import MergeClause, MergeKind, MergePlan, clause_values
 from mangrove.tables.row_counts import RowCounts
@@ -120,7 +121,7 @@ def _new_column(
         if one.name in given:
             value = assigned(state, rows, {one.name: f.expr(as_sql(given[one.name]))})[one.name]
         elif clause.kind is MergeKind.INSERT:
-            value = f.lit(None)
+            value = f.lit(None) if one.default is None else f.expr(one.default).cast(spark_type(one.type))
         else:
             continue
         found = f.when(is_here, value) if found is None else found.when(is_here, value)

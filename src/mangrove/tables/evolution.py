@@ -1,6 +1,6 @@
 """Changing a table's columns without touching its rows: by id, so that files written before still fit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mangrove.errors import InvalidInputError
@@ -21,7 +21,17 @@ from mangrove.model.types import (
     is_nested,
 )
 
-__all__ = ["with_column_added", "with_column_dropped", "with_column_renamed", "with_column_widened"]
+__all__ = [
+    "evolved",
+    "with_column_added",
+    "with_column_dropped",
+    "with_column_moved",
+    "with_column_renamed",
+    "with_column_widened",
+    "with_comment",
+    "with_default",
+    "with_nullability",
+]
 
 _Columns = tuple[Column, ...]
 
@@ -80,6 +90,66 @@ def with_column_widened(version: TableVersion, path: Sequence[str], type_words: 
         return replace(column, type=wanted)
 
     return _with_changed(version, path, widen)
+
+
+def with_default(
+    version: TableVersion, path: Sequence[str], default: str | None, *, is_new: bool = False
+) -> TableVersion:
+    """Return the table version with another default for a column of the table, or with none.
+
+    That of a table that is new has no earlier schema to keep.
+    """
+    if len(path) != 1:
+        raise InvalidInputError(f"{'.'.join(path)!r} lies inside a struct: only columns of the table have defaults")
+    changed = _with_changed(version, path, lambda column: replace(column, default=default))
+    if not is_new or changed.schema is None:
+        return changed
+    return replace(changed, schema=replace(changed.schema, schema_id=0), earlier_schemas=())
+
+
+def with_nullability(version: TableVersion, path: Sequence[str], *, nullable: bool) -> TableVersion:
+    """Return the table version with a column that may or may not be null."""
+    if nullable and _schema_of(version).column(*path).id in version.keys:
+        raise InvalidInputError(f"column {'.'.join(path)!r} is a key: keys are never null")
+    return _with_changed(version, path, lambda column: replace(column, nullable=nullable))
+
+
+def with_comment(version: TableVersion, path: Sequence[str], comment: str | None) -> TableVersion:
+    """Return the table version with what people say about a column."""
+    return _with_changed(version, path, lambda column: replace(column, comment=comment))
+
+
+def with_column_moved(version: TableVersion, path: Sequence[str], after: str | None) -> TableVersion:
+    """Return the table version with a column behind another one beside it, or first."""
+    schema = _schema_of(version)
+    moved = schema.column(*path)
+    before = None if after is None else schema.column(*path[:-1], after)
+
+    def changed(columns: _Columns) -> _Columns:
+        left = [column for column in columns if column.id != moved.id]
+        ids = [column.id for column in left]
+        if before is None:
+            return (moved, *left)
+        if before.id not in ids:
+            raise InvalidInputError(f"column {'.'.join(path)!r} cannot stand behind itself")
+        place = ids.index(before.id) + 1
+        return (*left[:place], moved, *left[place:])
+
+    return _with_columns(version, _changed(schema.columns, path[:-1], changed))
+
+
+def evolved(version: TableVersion, given: Mapping[str, DataType | None]) -> TableVersion:
+    """Return the table version with columns for all that is given, as wide as is needed; nothing is narrowed."""
+    for name, data_type in given.items():
+        columns = {column.name.casefold(): column for column in _schema_of(version).columns}
+        column = columns.get(name.casefold())
+        if data_type is None:
+            continue
+        if column is None:
+            version = with_column_added(version, (name,), type_text(data_type))
+        elif _holds_all(data_type, column.type) and data_type != column.type:
+            version = with_column_widened(version, (column.name,), type_text(data_type))
+    return version
 
 
 def _holds_all(wanted: DataType, old: DataType) -> bool:

@@ -11,7 +11,7 @@ from mangrove.model.schemes import UNPARTITIONED, PartitionScheme
 from mangrove.model.types import Column, Float4, Float8, is_nested
 from mangrove.model.values import Value
 
-__all__ = ["Log", "TableState", "keys_decide_partition"]
+__all__ = ["Log", "TableState", "check_key_types", "keys_decide_partition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,23 @@ class TableState:
             raise InvalidInputError(
                 f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
             )
-        for column in self.key_columns:
-            if is_nested(column.type) or isinstance(column.type, Float4 | Float8):
-                raise InvalidInputError(
-                    f"{self.name} has the key {column.name!r} of a type whose values are not exact: "
-                    "keys are integers, decimals, text, bytes, booleans, dates or times"
-                )
+        check_key_types(self.name, self.key_columns)
         if not keys_decide_partition(self.version.keys, self.log_scheme):
             raise InvalidInputError(
                 f"the keys of {self.name} do not say in which partition a row lies, and its deltas are kept by "
                 "partition, so no row can be found by its key alone: add the partition columns to the keys"
             )
         return self.key_columns
+
+
+def check_key_types(table: str, keys: Sequence[Column]) -> None:
+    """Refuse keys whose values cannot be told apart for certain."""
+    for column in keys:
+        if is_nested(column.type) or isinstance(column.type, Float4 | Float8):
+            raise InvalidInputError(
+                f"{table} has the key {column.name!r} of a type whose values are not exact: "
+                "keys are integers, decimals, text, bytes, booleans, dates or times"
+            )
 
 
 def keys_decide_partition(keys: Sequence[int], scheme: PartitionScheme) -> bool:

@@ -1,0 +1,90 @@
+"""What every row of a table must be: defaults, columns that are never null, conditions; and the order of columns."""
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.table_verbs import TableVerbs
+from mangrove.model.names import quoted_name, split_name
+from mangrove.tables.constraints import broken_check, checks_of, with_check, without_check
+from mangrove.tables.evolution import with_column_moved, with_comment, with_default, with_nullability
+from mangrove.tables.expressions import BeyondArrowError
+from mangrove.tables.table_state import TableState
+from mangrove.transaction.deltas import open_table
+
+__all__ = ["TableConstraints"]
+
+
+class TableConstraints(TableVerbs):
+    """What is asked of rows before they are written."""
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """The conditions that every row fulfils, by name."""
+        return checks_of(open_table(self.catalog.reading(), self.locator).version)
+
+    def add_check(self, name: str, condition: str) -> None:
+        """Ask that a condition holds for every row, those that are there too; unknown counts as held."""
+
+        def holds(state: TableState) -> None:
+            found = self._breaking(state, f"not ({condition})")
+            if found:
+                raise broken_check(state.name, name, condition, found)
+
+        self._evolve(
+            f"add check {name} to",
+            lambda version: with_check(version, name, condition),
+            stops_writers=True,
+            holds=holds,
+        )
+
+    def drop_check(self, name: str) -> None:
+        """Ask it no more."""
+        self._evolve(f"drop check {name} of", lambda version: without_check(version, name))
+
+    def set_default(self, name: str, default: str | None) -> None:
+        """Say by an SQL expression what is written where no value is given; None says nothing any more."""
+        self._evolve(f"set default of {name} of", lambda version: with_default(version, split_name(name), default))
+
+    def set_not_null(self, name: str) -> None:
+        """Ask that a column has a value in every row, those that are there too."""
+
+        def holds(state: TableState) -> None:
+            path = ".".join(quoted_name(part) for part in split_name(name))
+            found = self._breaking(state, f"{path} is null")
+            if found:
+                raise InvalidInputError(
+                    f"rows of {state.name} have no value in {name!r}, for example {found}: give them one first"
+                )
+
+        self._evolve(
+            f"set {name} not null in",
+            lambda version: with_nullability(version, split_name(name), nullable=False),
+            stops_writers=True,
+            holds=holds,
+        )
+
+    def drop_not_null(self, name: str) -> None:
+        """Allow a column to have no value."""
+        self._evolve(
+            f"drop not null of {name} of",
+            lambda version: with_nullability(version, split_name(name), nullable=True),
+            stops_writers=True,
+        )
+
+    def set_comment(self, name: str, comment: str | None) -> None:
+        """Say what a column is for."""
+        self._evolve(f"comment on {name} of", lambda version: with_comment(version, split_name(name), comment))
+
+    def move_column(self, name: str, *, after: str | None = None) -> None:
+        """Put a column behind another one beside it, or first; no file is touched."""
+        self._evolve(f"move {name} of", lambda version: with_column_moved(version, split_name(name), after))
+
+    def _breaking(self, state: TableState, where: str) -> list[object]:
+        """Return examples of rows that a condition means, found here or else by Spark."""
+        engines = self._engines()
+        try:
+            return list(engines.local().examples(state, where))
+        except BeyondArrowError as reason:
+            try:
+                spark = engines.spark()
+            except InvalidInputError:
+                raise reason from None
+            return list(spark.examples(state, where))

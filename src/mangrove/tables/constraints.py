@@ -1,0 +1,50 @@
+"""Conditions that every row of a table fulfils, kept with the table's version under their names."""
+
+from dataclasses import replace
+from typing import Final
+
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.model.names import check_name
+from mangrove.model.objects import TableVersion
+from mangrove.tables.suggesting import did_you_mean
+
+__all__ = ["CHECK_PREFIX", "broken_check", "checks_of", "with_check", "without_check"]
+
+CHECK_PREFIX: Final = "mangrove.check."
+"""The properties of a table version that hold conditions begin so; the rest is the name of each."""
+
+
+def checks_of(version: TableVersion) -> dict[str, str]:
+    """Return the conditions by name."""
+    return {
+        name.removeprefix(CHECK_PREFIX): text
+        for name, text in version.properties.items()
+        if name.startswith(CHECK_PREFIX)
+    }
+
+
+def with_check(version: TableVersion, name: str, condition: str) -> TableVersion:
+    """Return the table version with one more condition."""
+    check_name(name, "check")
+    if name in checks_of(version):
+        raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
+    if not condition.strip():
+        raise InvalidInputError(f"the check {name!r} has no condition: write what must hold, as in 'amount >= 0'")
+    return replace(version, properties={**version.properties, CHECK_PREFIX + name: condition})
+
+
+def without_check(version: TableVersion, name: str) -> TableVersion:
+    """Return the table version without one of its conditions."""
+    there = checks_of(version)
+    if name not in there:
+        raise NotFoundError(f"there is no check {name!r}{did_you_mean(name, list(there)) if there else ''}")
+    left = {key: text for key, text in version.properties.items() if key != CHECK_PREFIX + name}
+    return replace(version, properties=left)
+
+
+def broken_check(table: str, name: str, condition: str, examples: object) -> InvalidInputError:
+    """Return the error about rows that do not fulfil a condition."""
+    return InvalidInputError(
+        f"rows for {table} break the check {name!r}, which is {condition}, for example {examples}: "
+        "correct them or drop the check"
+    )
