@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
+
+from mangrove.spark.worker_read import WorkerReader
 
 __all__ = ["FileLists", "ListedFile", "log_text"]
 
@@ -43,6 +46,10 @@ class FileLists:
     """The file lists of one session."""
 
     session: SparkSession
+    worker: WorkerReader | None = None
+    """What reads instead of Spark's own reader, where Spark cannot reach the files."""
+    root_uri: str = ""
+    """Where the files lie that the worker reads."""
     _folder: Path | None = None
     _is_trusted: bool | None = field(default=None)
     _count: int = 0
@@ -51,12 +58,16 @@ class FileLists:
         """Return the rows of the files, with columns found by their ids."""
         if not files:
             return self.session.createDataFrame([], schema)
+        if self.worker is not None:
+            return self.worker.read(self.session, self._entries(files), schema)
         return self._listed(files, schema) if self._trusts(files, schema) else self._plain(files, schema)
 
     def read_numbered(
         self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
     ) -> DataFrame:
         """Return the rows with the number of their file in a column, and with their place in it in another if asked."""
+        if self.worker is not None:
+            return self.worker.read(self.session, self._entries(files), schema, number, row_index)
         places = {} if row_index is None else {row_index: f.col("_metadata.row_index")}
         numbers = list(dict.fromkeys(file.number for file in files))
         if len(numbers) > 1 and self._trusts(files, schema) and "_metadata" not in map(str.casefold, schema.names):
@@ -69,6 +80,9 @@ class FileLists:
             for one in numbers
         ]
         return reduce(lambda left, right: left.unionByName(right), parts)
+
+    def _entries(self, files: Sequence[ListedFile]) -> list[tuple[str, int, int]]:
+        return [(file.uri.removeprefix(self.root_uri), file.size_bytes, file.number) for file in files]
 
     def _trusts(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         if self._is_trusted is None:
@@ -92,7 +106,11 @@ class FileLists:
         return self.session.read.schema(schema).parquet(*(file.uri for file in files))
 
     def _is_believed(self, files: Sequence[ListedFile], schema: StructType) -> bool:
-        seen = [_plain_uri(uri) for uri in self._listed(files, schema).inputFiles()]
+        try:
+            seen = [_plain_uri(uri) for uri in self._listed(files, schema).inputFiles()]
+        except PySparkException:
+            # A Spark on another machine does not see the folder.
+            return False
         return seen == [_plain_uri(file.uri) for file in files]
 
 

@@ -1,6 +1,7 @@
 """Running a scan plan on Spark: its own reader, and anti-joins where newer keys or numbers hide rows."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Final
 
@@ -16,7 +17,7 @@ from mangrove.model.types import Column
 from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import spark_schema
 from mangrove.tables.predicate_sql import predicate_sql
-from mangrove.tables.predicates import Predicate
+from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
 from mangrove.tables.table_state import TableState
 
@@ -44,13 +45,15 @@ def scanned(
     Files that nothing hides rows of are scanned as they are; only the others are
     compared with keys or numbers.
     """
+    # Spark would find out by itself which columns it needs, and a worker of ours would not.
+    schema = _narrowed(state.schema, plan, columns, predicate)
     free = [scan.file for scan in plan.scans if scan.is_whole]
     touched = [scan for scan in plan.scans if not scan.is_whole]
     parts = []
     if free or not touched:
-        parts.append(lists.read(listed(free, root_uri), spark_schema(state.schema)))
+        parts.append(lists.read(listed(free, root_uri), spark_schema(schema)))
     if touched:
-        parts.append(_visible(lists, root_uri, state, touched))
+        parts.append(_visible(lists, root_uri, schema, touched))
     rows = _united(parts)
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
@@ -67,61 +70,68 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def _narrowed(schema: Schema, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None) -> Schema:
+    """Return no more columns than are asked for, looked into or compared; at least one."""
+    asked = {column.id for column in columns} | {one for key_file in plan.key_files for one in key_file.key_ids}
+    looked_into = {schema.path_of(one)[0] for one in (column_ids(predicate) if predicate is not None else ())}
+    needed = [column for column in schema.columns if column.id in asked or column.name in looked_into]
+    return replace(schema, columns=tuple(needed or schema.columns[:1]))
+
+
 def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
     if file.content_type != PARQUET or "://" in file.location:
         raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
     return ListedFile(root_uri + file.location, file.size_bytes, number)
 
 
-def _visible(lists: FileLists, root_uri: str, state: TableState, scans: Sequence[FileScan]) -> DataFrame:
+def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows that nothing hides of files of which something hides rows.
 
     A file of keys that stands after a file but is not among those that hide its rows
     has none of its keys, so all of them may be compared with all files at once.
     """
-    schema = spark_schema(state.schema)
     hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
     numbered = [scan for scan in scans if scan.position_deletes]
     keyed = [_listed(scan.file, root_uri, scan.position) for scan in scans if not scan.position_deletes]
-    parts = [lists.read_numbered(keyed, schema, _POSITION)] if keyed else []
+    parts = [lists.read_numbered(keyed, spark_schema(schema), _POSITION)] if keyed else []
     for position in dict.fromkeys(scan.position for scan in numbered):
         there = [scan for scan in numbered if scan.position == position]
-        found = _without_numbers(lists, root_uri, state, there)
+        found = _without_numbers(lists, root_uri, schema, there)
         parts.append(found.withColumn(_POSITION, f.lit(position).cast("bigint")))
     rows = _united(parts)
     newest = max(scan.position for scan in scans)
     for key_ids in dict.fromkeys(key_file.key_ids for key_file in hiding):
         chosen = [key_file for key_file in hiding if key_file.key_ids == key_ids]
-        rows = _without_keys(lists, root_uri, rows, state, chosen, newest)
+        rows = _without_keys(lists, root_uri, rows, schema, chosen, newest)
     return rows.drop(_POSITION)
 
 
 def _without_keys(
-    lists: FileLists, root_uri: str, rows: DataFrame, state: TableState, key_files: Sequence[KeyFile], newest: int
+    lists: FileLists, root_uri: str, rows: DataFrame, schema: Schema, key_files: Sequence[KeyFile], newest: int
 ) -> DataFrame:
     """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared."""
-    columns = [state.schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
-    schema = spark_schema(Schema(tuple(columns), last_column_id=state.schema.last_column_id))
+    columns = [schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
+    only_keys = spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
     aliases = [f.col(quoted(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
     is_hidden = reduce(
         lambda left, right: left & right,
         [f.col(quoted(column.name)) == f.col(quoted(f"mangrove key {place}")) for place, column in enumerate(columns)],
     )
     if min(key_file.position for key_file in key_files) > newest:
-        keys = lists.read(listed((key_file.file for key_file in key_files), root_uri), schema).select(*aliases)
+        keys = lists.read(listed((key_file.file for key_file in key_files), root_uri), only_keys).select(*aliases)
     else:
         placed = [_listed(key_file.file, root_uri, key_file.position) for key_file in key_files]
-        keys = lists.read_numbered(placed, schema, _HIDDEN_BEFORE).select(*aliases, f.col(quoted(_HIDDEN_BEFORE)))
+        keys = lists.read_numbered(placed, only_keys, _HIDDEN_BEFORE).select(*aliases, f.col(quoted(_HIDDEN_BEFORE)))
         is_hidden = is_hidden & (f.col(quoted(_POSITION)) < f.col(quoted(_HIDDEN_BEFORE)))
     if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
         keys = f.broadcast(keys)
     return rows.join(keys, is_hidden, "left_anti")
 
 
-def _without_numbers(lists: FileLists, root_uri: str, state: TableState, scans: Sequence[FileScan]) -> DataFrame:
+def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows whose number in their file nothing names."""
     files = [_listed(scan.file, root_uri, number) for number, scan in enumerate(scans)]
-    rows = lists.read_numbered(files, spark_schema(state.schema), _FILE, _ROW)
+    rows = lists.read_numbered(files, spark_schema(schema), _FILE, _ROW)
     saying = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
     said = lists.read(listed(saying, root_uri), spark_schema(Schema((FILE_PATH, ROW_NUMBER))))
     names = lists.session.createDataFrame(

@@ -34,7 +34,7 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["FIELD_ID", "column_type", "spark_schema", "spark_type"]
+__all__ = ["FIELD_ID", "column_type", "columns_of", "spark_schema", "spark_type"]
 
 FIELD_ID: Final = "parquet.field.id"
 _PLAIN: Final[dict[type, spark.DataType]] = {
@@ -83,7 +83,7 @@ def column_type(given: spark.DataType, path: str) -> DataType | None:
         case spark.DecimalType():
             return Decimal(given.precision, given.scale)
         case spark.StructType():
-            return Struct(tuple(_inner(field.name, field.dataType, path) for field in given.fields))
+            return Struct(tuple(_field_of(field, path) for field in given.fields))
         case spark.ArrayType():
             return List(_inner(ELEMENT_NAME, given.elementType, path))
         case spark.MapType():
@@ -95,6 +95,11 @@ def column_type(given: spark.DataType, path: str) -> DataType | None:
             raise InvalidInputError(
                 f"column {path!r} has Spark's type {given.simpleString()}, which no column can hold: cast it first"
             )
+
+
+def columns_of(schema: spark.StructType) -> tuple[Column, ...]:
+    """Return the columns that `spark_schema` was made from, as far as reading them needs."""
+    return tuple(_field_of(field, "") for field in schema.fields)
 
 
 def spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
@@ -122,6 +127,10 @@ def _inner(name: str, given: spark.DataType, path: str) -> Column:
     if inner is None:
         raise InvalidInputError(f"{f'{path}.{name}'!r} holds nulls alone, so its type is not known: cast it first")
     return Column(0, name, inner)
+
+
+def _field_of(field: spark.StructField, path: str) -> Column:
+    return replace(_inner(field.name, field.dataType, path), id=(field.metadata or {}).get(FIELD_ID, 0))
 
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:

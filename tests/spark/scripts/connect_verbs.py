@@ -1,0 +1,52 @@
+"""The main verbs over Spark Connect, in a process of their own: a process speaks to one kind of Spark only.
+
+python connect_verbs.py FOLDER
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove.spark.java import java_home
+
+
+def main(folder: Path) -> None:
+    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.remote("local[2]")
+    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    try:
+        assert type(session).__module__.startswith("pyspark.sql.connect"), type(session)
+        verbs(session, folder)
+    finally:
+        session.stop()
+
+
+def verbs(session: SparkSession, folder: Path) -> None:
+    lake = mangrove.create(folder)
+    assert lake.spark() is session or type(lake.spark()) is type(session)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint not null, name string", keys=["id"])
+    lists = lake.create_table("s.lists", "id bigint, l array<int>", partition_by=["bucket(2, id)"])
+    table.append(session.range(0, 100, 1, 2).selectExpr("id", "concat('n', id) as name"))
+    lists.append(session.sql("select id, array(int(id)) as l from range(10)"))
+    table.upsert(session.sql("select 7L as id, 'new' as name union all select 200L, 'more'"))
+    table.delete(session.sql("select 8L as id"))
+    assert table.to_spark().count() == 100
+    assert table.to_spark(["name"], "id = 7").collect()[0][0] == "new"
+    assert lists.to_spark().selectExpr("sum(l[0])").collect()[0][0] == 45
+    table.compact(engine="spark")
+    assert len(list(table.deltas())) == 1
+    assert table.to_arrow().num_rows == table.to_spark().count() == 100
+    with pytest.raises(mangrove.InvalidInputError, match="more than once"):
+        table.upsert(session.sql("select 1L as id, 'a' as name union all select 1L, 'b'"))
+    print("all verbs done")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
