@@ -1,8 +1,11 @@
 """Real DeltaCAT reads what we write in its format revision, appends to it, and we read that in turn."""
 
 import json
+import queue
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import mangrove
 from mangrove.effects import Effects, real_effects
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
 from mangrove.layouts.deltacat.revision import DELTACAT_2
+from mangrove.maintenance.check import check
+from mangrove.maintenance.maintained import Maintained
 from mangrove.metastore import Changes, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
@@ -38,6 +44,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 _REQUIREMENT = "deltacat==2.0.0.post4"
 _REPOSITORY = Path(__file__).parents[2]
 _ENVIRONMENT = _REPOSITORY / ".build" / "deltacat"
+_FIXTURE = Path(__file__).with_name("fixtures") / "deltacat-2"
 _PEER = Path(__file__).with_name("deltacat_peer.py")
 
 
@@ -55,9 +62,51 @@ def _works(*command: str) -> bool:
         return False
 
 
+class Peer:
+    """A process in which DeltaCAT runs."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        command = [python, str(_PEER)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                self._lines.put(line[1:])
+
+    def ask(self, root: Path, table: TableLocator, appended: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Append a row if there is one, and return what DeltaCAT sees then."""
+        assert self._process.stdin is not None
+        question = {"root": str(root), "namespace": table.namespace, "table": table.name, "appended": appended}
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        said: dict[str, Any] = json.loads(self._lines.get(timeout=300))
+        assert "failed" not in said, said["failed"][-3000:]
+        found: dict[str, Any] = said["answer"]
+        return found
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._listener.join()
+        self._process.communicate()
+
+
 @pytest.fixture(scope="module")
-def peer() -> str:
-    """Return a Python that has DeltaCAT, made once in an environment of its own."""
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """Yield a process that has DeltaCAT, which is installed once in an environment of its own."""
+    peer = Peer(_python_with_deltacat(), tmp_path_factory.mktemp("peer"))
+    yield peer
+    peer.stop()
+
+
+def _python_with_deltacat() -> str:
     installed = str(_ENVIRONMENT / "bin" / "python")
     if _works(installed, "-c", "import deltacat"):
         return installed
@@ -72,15 +121,6 @@ def peer() -> str:
     if done.returncode:
         pytest.skip(f"{_REQUIREMENT} does not install here: {done.stderr.strip()[-300:]}")
     return installed
-
-
-def _asked(peer: str, root: Path, table: TableLocator, appended: dict[str, Any] | None = None) -> dict[str, Any]:
-    row = json.dumps(appended) if appended else ""
-    command = [peer, str(_PEER), str(root), table.namespace, table.name, row]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=root.parent)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 class Lake:
@@ -126,13 +166,13 @@ class Lake:
         return found
 
 
-def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: str) -> None:
+def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
     lake = Lake(tmp_path / "catalog")
     lake.append(1, (1, "a"), (2, "b"))
     lake.append(2, (3, "c"))
     orders = TableLocator("sales", "orders")
     expected = [{"id": 1, "item": "a"}, {"id": 2, "item": "b"}, {"id": 3, "item": "c"}]
-    found = _asked(peer, lake.root, orders)
+    found = peer.ask(lake.root, orders)
     assert sorted(found["rows"], key=lambda row: row["id"]) == expected
     assert found["positions"] == [1, 2]
 
@@ -147,23 +187,56 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: str) -> None:
     shop = (NamespaceLocator("shop"), Namespace(lake.ids[0], "shop"))
     put(lake.catalog, lake.catalog.latest(), shop, deletes=frozenset([NamespaceLocator("sales")]))
     renamed = TableLocator("shop", "purchases")
-    found = _asked(peer, lake.root, renamed, {"id": 4, "item": "of DeltaCAT"})
+    found = peer.ask(lake.root, renamed, {"id": 4, "item": "of DeltaCAT"})
     assert (found["namespaces"], found["tables"]) == (["default", "shop"], ["purchases"])
     assert found["positions"] == [1, 2, 3]
     assert {"id": 4, "item": "of DeltaCAT"} in found["rows"]
 
     before = lake.catalog.latest()
-    absorbed = lake.catalog.absorb()
-    assert before.version < lake.catalog.latest().version == before.version + len(absorbed)
+    repaired = check(Maintained(lake.effects, lake.catalog, lake.catalog), repair=True)
+    assert any("of DeltaCAT" in line or "DeltaCAT committed" in line for line in repaired.repaired)
+    assert before.version < lake.catalog.latest().version
+    assert list(repaired) == []
     assert lake.rows(lake.catalog.latest()) == [*expected, {"id": 4, "item": "of DeltaCAT"}]
     lake.append(4, (5, "e"))
-    found = _asked(peer, lake.root, renamed)
+    found = peer.ask(lake.root, renamed)
     assert found["positions"] == [1, 2, 3, 4]
     assert sorted(row["id"] for row in found["rows"]) == [1, 2, 3, 4, 5]
     assert lake.rows(lake.catalog.at_version(before.version)) == expected
 
 
-def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: str) -> None:
+def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_path: Path, peer: Peer) -> None:
+    root = tmp_path / "catalog"
+    shutil.copytree(_FIXTURE, root)
+    mangrove.open(root).table("sales2.purchases").append([{"id": 101, "item": "ours", "qty": 2, "city": "V"}])
+    purchases = TableLocator("sales2", "purchases")
+    found = peer.ask(root, purchases, {"id": 102, "item": "theirs", "qty": 3, "city": "U"})
+    assert sorted(row["id"] for row in found["rows"]) == [100, 101, 102]
+
+    lake = mangrove.open(root)
+    lake.table("sales2.purchases").append([{"id": 103, "item": "ours", "qty": 4, "city": "T"}])
+    rows = lake.table("sales2.purchases").to_arrow().to_pylist()
+    assert sorted(row["id"] for row in rows) == [100, 101, 102, 103]
+    found = peer.ask(root, purchases)
+    assert sorted(row["id"] for row in found["rows"]) == [100, 101, 102, 103]
+    assert found["positions"] == [1, 2, 3, 4]
+    assert list(lake.check()) == []
+
+
+def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, peer: Peer) -> None:
+    root = tmp_path / "lake"
+    lake = mangrove.create(root, layout="deltacat-2", properties={"deltacat.readable": "true"})
+    lake.create_namespace("sales")
+    orders = lake.create_table("sales.orders", schema="id bigint not null, item string", keys=["id"])
+    orders.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}])
+    with pytest.raises(mangrove.InvalidInputError, match="DeltaCAT could not read"):
+        orders.upsert([{"id": 1, "item": "z"}])
+    lake.table("sales.orders").append([{"id": 3, "item": "c"}])
+    found = peer.ask(root, TableLocator("sales", "orders"))
+    assert sorted((row["id"], row["item"]) for row in found["rows"]) == [(1, "a"), (2, None), (3, "c")]
+
+
+def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> None:
     lake = Lake(tmp_path / "catalog")
     lake.append(1, (1, "a"))
     other = Table(lake.effects.new_id(), lake.ids[0], "other")
@@ -177,6 +250,6 @@ def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: str) -> Non
         (lake.partition.parent, Stream(lake.ids[2], previous_id="gone")),
         deletes=frozenset([stream]),
     )
-    found = _asked(peer, lake.root, TableLocator("sales", "orders"))
+    found = peer.ask(lake.root, TableLocator("sales", "orders"))
     assert found["tables"] == ["orders"]
     assert found["rows"] == [{"id": 1, "item": "a"}]
