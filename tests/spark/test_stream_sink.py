@@ -186,27 +186,32 @@ def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_com
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_streams_append_side_by_side_while_others_keep_totals_by_upsert_and_by_overwriting(
+def test_streams_write_side_by_side_by_appending_upserting_and_overwriting(
     spark: SparkSession, lake: Lakehouse, tmp_path: Path
 ) -> None:
     table = lake.create_table("s.t", "id bigint, name string")
-    upserted = lake.create_table("s.upserted", "name string not null, count bigint", keys=["name"])
+    upserted = lake.create_table("s.upserted", "id bigint not null, name string", keys=["name"])
     complete = lake.create_table("s.complete", "name string, count bigint")
     given = Input(spark, tmp_path / "in")
     given.add(1, 2)
     given.add(3)
-    counts = given.stream().groupBy("name").count()
     queries = [
         into(given.stream(), lake, tmp_path / "one").start("s.t"),
         into(given.stream().where("id > 1"), lake, tmp_path / "two").start("s.t"),
-        into(counts, lake, tmp_path / "three", operation="upsert").outputMode("update").start("s.upserted"),
-        into(counts, lake, tmp_path / "four").outputMode("complete").start("s.complete"),
+        into(given.stream(), lake, tmp_path / "three", operation="upsert").start("s.upserted"),
+        into(given.stream().groupBy("name").count(), lake, tmp_path / "four")
+        .outputMode("complete")
+        .start("s.complete"),
     ]
-    for query in queries:
-        query.awaitTermination()
+    try:
+        for query in queries:
+            query.awaitTermination()
+    finally:
+        for query in queries:
+            query.stop()
     assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 2, 3, 3]
-    for totals in (upserted, complete):
-        assert {row["name"]: row["count"] for row in totals.to_arrow().to_pylist()} == {"name0": 1, "name1": 2}
+    assert {row["name"]: row["id"] for row in upserted.to_arrow().to_pylist()} == {"name0": 2, "name1": 3}
+    assert {row["name"]: row["count"] for row in complete.to_arrow().to_pylist()} == {"name0": 1, "name1": 2}
     assert len(lake.queries()) == 4
 
 

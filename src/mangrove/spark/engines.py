@@ -40,8 +40,11 @@ class BothEngines:
     @cached_property
     def _spark(self) -> "SparkEngine":
         from mangrove.spark.engine import SparkEngine
+        from mangrove.spark.surface import register
 
-        return SparkEngine(self._effects.store, self._effects.new_id, storage_options=self._storage_options)
+        engine = SparkEngine(self._effects.store, self._effects.new_id, storage_options=self._storage_options)
+        register(engine.session)
+        return engine
 
     def local(self) -> "LocalEngine":
         """Return the engine in this process."""

@@ -165,7 +165,8 @@ def checkpoint_query(options: SourceOptions) -> str:
     if location.startswith("file:/"):
         location = f"file:///{location.removeprefix('file:').lstrip('/')}"
     try:
-        store = open_store(location, options.storage if options.storage and "://" in location else None)
+        is_cloud = "://" in location and not location.startswith("file:")
+        store = open_store(location, options.storage if is_cloud and options.storage else None)
         return str(json.loads(store.read(_METADATA))["id"])
     except (MangroveError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(

@@ -31,6 +31,7 @@ class TableHistory:
         self._table: Table = open_table(lake.metastore.latest(), name).table
         self._fails_on_data_loss = fails_on_data_loss
         self._states: OrderedDict[int, TableState] = OrderedDict()
+        self._first: Step | None = None
 
     @property
     def table_id(self) -> str:
@@ -55,7 +56,9 @@ class TableHistory:
         """Yield what came after a place in the history, version by version up to one."""
         base = self._base(start)
         if start.is_first:
-            yield first_step(self.state(base), base)
+            if self._first is None or self._first.version != base:
+                self._first = first_step(self.state(base), base)
+            yield self._first
         for version in changed_versions(base, upto, lambda one: self.state(one).logs):
             yield step_between(self.state(version - 1), self.state(version), version)
 

@@ -10,7 +10,7 @@ an attached table is looked up in every query.
 """
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +22,8 @@ from mangrove.spark.source_options import parse_options
 
 __all__ = ["attach", "register"]
 
+_IS_REGISTERED: Final = "spark.mangrove.is-registered"
+
 
 def register(spark: SparkSession) -> SparkSession:
     """Make the format known to a session, classic or Connect, and return it; a second time changes nothing.
@@ -29,7 +31,10 @@ def register(spark: SparkSession) -> SparkSession:
     The workers of Spark import this package: it is installed there, or shipped with
     `spark.addArtifacts(…, pyfile=True)`.
     """
-    spark.dataSource.register(MangroveSource)
+    # Spark would replace the source, and warn.
+    if spark.conf.get(_IS_REGISTERED, None) is None:
+        spark.dataSource.register(MangroveSource)
+        spark.conf.set(_IS_REGISTERED, "true")
     return spark
 
 

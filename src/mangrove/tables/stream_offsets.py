@@ -1,6 +1,6 @@
 """How far a stream has read a table: a place in its history, and the next place under a limit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,12 +44,12 @@ class BatchLimit:
     rows: int | None = None
     size_bytes: int | None = None
 
-    def holds(self, units: Sequence[Unit]) -> bool:
-        """Return whether a batch of these units is small enough."""
+    def holds(self, total: Unit, files: int) -> bool:
+        """Return whether a batch of so many files, with the rows and bytes of `total`, is small enough."""
         return (
-            (self.files is None or len(units) <= self.files)
-            and (self.rows is None or sum(unit.row_count for unit in units) <= self.rows)
-            and (self.size_bytes is None or sum(unit.size_bytes for unit in units) <= self.size_bytes)
+            (self.files is None or files <= self.files)
+            and (self.rows is None or total.row_count <= self.rows)
+            and (self.size_bytes is None or total.size_bytes <= self.size_bytes)
         )
 
 
@@ -71,20 +71,21 @@ def advanced(start: StreamOffset, steps: Iterable[Step], limit: BatchLimit) -> S
 
     It is `start` itself where there is nothing new.
     """
-    taken: list[Unit] = []
+    total, files = Unit(0, 0), 0
     end = start
     for step in steps:
         skipped = start.files if end is start else 0
         for place, unit in enumerate(step.units[skipped:], skipped):
-            if taken and not limit.holds([*taken, unit]):
+            total = Unit(total.row_count + unit.row_count, total.size_bytes + unit.size_bytes)
+            if files and not limit.holds(total, files + 1):
                 return _inside(start, step, place)
-            taken.append(unit)
-        if taken:
+            files += 1
+        if files:
             end = StreamOffset(start.table_id, step.version)
-        elif step.units or step.is_first:
-            # The first step may be empty, or left by a batch that took all of it under another limit.
+        elif step.is_first:
+            # There was nothing in the table yet, so what comes next is what the versions after it add.
             end = replace(start, version=step.version, files=0, is_first=False)
-    return end if taken else start
+    return end if files else start
 
 
 def units_between(start: StreamOffset, end: StreamOffset, steps: Iterable[Step]) -> list[tuple[Step, tuple[Unit, ...]]]:

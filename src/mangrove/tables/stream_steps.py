@@ -51,10 +51,12 @@ def step_between(before: TableState, after: TableState, version: int) -> Step:
     """
     was = {log.values: log for log in before.logs}
     units: list[Unit] = []
-    is_change = any(log.deltas and log.values not in {one.values for one in after.logs} for log in before.logs)
+    remaining = {log.values for log in after.logs}
+    is_change = any(log.deltas and log.values not in remaining for log in before.logs)
     for log in after.logs:
         there = was.get(log.values, Log(log.values))
-        new = [delta for delta in log.deltas if delta not in there.deltas]
+        known = {delta.position: delta for delta in there.deltas}
+        new = [delta for delta in log.deltas if known.get(delta.position) != delta]
         is_change = is_change or not _is_explained(there, log, new)
         for delta in new:
             if delta.type in _ADDING:
@@ -63,9 +65,9 @@ def step_between(before: TableState, after: TableState, version: int) -> Step:
                 is_change = True
     if not is_change:
         return Step(version, tuple(units))
-    known = {file.location for log in before.logs for delta in log.deltas for file in delta.manifest.entries}
+    old = {file.location for log in before.logs for delta in log.deltas for file in delta.manifest.entries}
     entries = [file for log in after.logs for delta in log.deltas for file in delta.manifest.entries]
-    new_files = [file for file in entries if file.location not in known]
+    new_files = [file for file in entries if file.location not in old]
     rows, size_bytes = sum(file.row_count for file in new_files), sum(file.size_bytes for file in new_files)
     return Step(version, (Unit(max(1, rows), max(1, size_bytes)),))
 
@@ -100,7 +102,8 @@ def fingerprint(state: TableState) -> str:
 def _is_explained(before: Log, after: Log, new: list[Delta]) -> bool:
     """Return whether every delta that is gone was compacted away; a rollback takes deltas away too."""
     through = max((delta.replaces_through or 0 for delta in new if _is_compaction(before, delta)), default=0)
-    return all((delta.position or 0) <= through for delta in before.deltas if delta not in after.deltas)
+    left = {delta.position: delta for delta in after.deltas}
+    return all((delta.position or 0) <= through for delta in before.deltas if left.get(delta.position) != delta)
 
 
 def _is_compaction(before: Log, delta: Delta) -> bool:
