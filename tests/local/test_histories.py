@@ -192,14 +192,15 @@ class History(RuleBasedStateMachine):
             new, gone = Counter[str](), Counter[str]()
             for change in changes:
                 word = change.pop("_change_type")
-                (gone if word == "delete" else new).update(counted([change]))
+                (gone if word in ("delete", "update_before") else new).update(counted([change]))
             before = counted([{name: row.get(name) for name in self.state.schema.names} for row in rows])
             now = counted(self.engine.read(self.state).to_pylist())
             unchanged = now - new
             assert unchanged + new == now
             assert gone <= before
             assert unchanged <= before - gone
-            assert unchanged.total() == before.total() - gone.total() - words["update"]
+            assert unchanged == before - gone
+            assert words["update_before"] == words["update_after"]
 
     @invariant()
     def rows_are_those_of_the_model(self) -> None:

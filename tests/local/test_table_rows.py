@@ -10,7 +10,7 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.row_engines import Engine, LocalRows
+from mangrove.lakehouse.row_engines import LocalRows, SparkRows
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.memory import MemoryStore
 from mangrove.tables.row_counts import RowCounts
@@ -29,7 +29,7 @@ class OnlyLocal:
     def local(self) -> LocalRows:
         return self._engine
 
-    def spark(self) -> Engine:
+    def spark(self) -> SparkRows:
         raise AssertionError("no test here needs Spark")
 
 
@@ -201,7 +201,7 @@ def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
     table.upsert(orders(2, 4, day=1, customer="new"))
     table.upsert(orders(3))
     table.delete([{"order_id": 1}])
-    wanted = [("delete", 1, "x"), ("insert", 4, "new"), ("update", 2, "new")]
+    wanted = [("delete", 1, "x"), ("insert", 4, "new"), ("update_after", 2, "new"), ("update_before", 2, "x")]
     assert changes(table, full) == wanted
     table.compact()
     assert changes(table, full) == wanted

@@ -162,3 +162,20 @@ def test_changes_of_rows_belong_to_their_transaction_and_contest_what_came_meanw
     with pytest.raises(ConflictError):
         late.commit()
     assert rows_of(table) == [(1, "x", 1.0), (2, "x", 2.0), (4, "x", 4.0)]
+
+
+@pytest.mark.interop
+def test_changes_on_spark_are_those_that_this_process_finds(spark: Any, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.orders", ORDERS, keys=["id"])
+    table.append([order(1), order(2), order(3)])
+    since = lake.version
+    table.upsert([order(2, "new"), order(4)])
+    table.delete([{"id": 1}])
+    lake.compact("s.orders")
+    here = table.changes(since)
+    there = table.changes(since, engine="spark").toArrow().select(here.column_names).cast(here.schema)
+    assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
+    assert here.num_rows == 4
+    assert spark.version

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.new_tables import FEDERATED_CATALOG, FEDERATED_TABLE
-from mangrove.lakehouse.table_constraints import TableConstraints
+from mangrove.lakehouse.table_outputs import TableOutputs
 from mangrove.model.locators import DeltaLocator, NamespaceLocator, PartitionLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Delta, Namespace, Partition, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
@@ -85,7 +85,7 @@ class LakeNamespace:
         self.catalog.drop_namespace(self.locator, cascade=cascade)
 
 
-class LakeTable(TableConstraints):
+class LakeTable(TableOutputs):
     """A table. Its entry is as it was when it was looked up; its columns, partitions and deltas are as they are now."""
 
     def __init__(self, catalog: "Catalog", locator: TableLocator, value: Table) -> None:

@@ -59,6 +59,10 @@ class Engine(Protocol):
         """Do with each row of the source and of the table what the first clause says that applies."""
         ...
 
+    def changes(self, before: TableState, after: TableState) -> Any:
+        """Return the rows that differ, with what became of each beside it."""
+        ...
+
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that a condition means."""
         ...
@@ -75,12 +79,16 @@ class Engine(Protocol):
 class LocalRows(Engine, Protocol):
     """An engine that can also tell two states of a table apart, and look into single files."""
 
-    def count_rows(self, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
+    def polars_frame(self, rows: Any) -> Any:
+        """Return rows that were read as a polars DataFrame."""
         ...
 
-    def changes(self, before: TableState, after: TableState) -> Any:
-        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
+    def duckdb_relation(self, rows: Any, connection: Any | None = None) -> Any:
+        """Return rows that were read as a relation of DuckDB."""
+        ...
+
+    def count_rows(self, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
         ...
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mangrove.errors import ConflictError, InvalidInputError
@@ -85,19 +84,6 @@ class TableRows:
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         return self._engines().spark().read(self.state(), columns, where)
-
-    def changes(self, from_version: int | str | datetime) -> Any:
-        """Return the rows that differ from those of an earlier moment, as a pyarrow Table.
-
-        The column `_change_type` says what happened: `insert`, `update` (the new row)
-        or `delete` (the old row).
-        """
-        if not isinstance(self.catalog, Dated):
-            raise InvalidInputError(
-                f"changes of {self.locator} are asked of the lakehouse itself: lake.table(…).changes"
-            )
-        before = table_state(self.catalog.at(from_version).reading(), self.locator)
-        return self._engines().local().changes(before, self.state())
 
     def scan(self, where: str | Predicate | None = None) -> ScanPlan:
         """Return what would be read, and why the rest is skipped."""

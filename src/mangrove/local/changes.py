@@ -1,37 +1,29 @@
 """What happened to a table's rows between two states: which came, which changed, which went."""
 
 from collections import Counter
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from mangrove.errors import InvalidInputError
 from mangrove.local.scanning import scanned
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.storage.port import Store
-from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
+from mangrove.tables.changes import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, differing
 from mangrove.tables.table_state import TableState
 
 __all__ = ["CHANGE_TYPE", "changed_rows"]
 
-CHANGE_TYPE: Final = "_change_type"
-
 
 def changed_rows(store: Store, before: TableState, after: TableState) -> pa.Table:
-    """Return the rows that differ, as of the later state, with `insert`, `update` or `delete` beside each.
+    """Return the rows that differ, as of the later state, with a word beside each.
 
-    An update is the new row, a delete the old one. Files that both states read in
-    the same way are not opened, and a compaction changes no row.
+    `insert` and `delete` are rows that came and went; `update_before` and, right behind
+    it, `update_after` are a row with the same keys that changed. Files that both states
+    read in the same way are not opened, and a compaction changes no row.
     """
-    if before.table_id != after.table_id:
-        raise InvalidInputError(f"{after.name} was another table then: there is no way from its rows to these")
-    # Old rows are shown with the columns of today, which ids lead to.
-    was = replace(before, version=after.version)
-    plan_before, plan_after = plan_scan(was), plan_scan(after)
-    common = {_identity(scan) for scan in plan_before.scans} & {_identity(scan) for scan in plan_after.scans}
-    old = scanned(store, was, _without(plan_before, common), after.schema.columns).to_pylist()
-    new = scanned(store, after, _without(plan_after, common), after.schema.columns).to_pylist()
+    was, plan_before, plan_after = differing(before, after)
+    old = scanned(store, was, plan_before, after.schema.columns).to_pylist()
+    new = scanned(store, after, plan_after, after.schema.columns).to_pylist()
     gone, came = _surplus(old, new), _surplus(new, old)
     found = _paired(gone, came, [column.name for column in after.key_columns])
     arrow = schema_to_arrow(after.schema)
@@ -49,10 +41,11 @@ def _paired(
     found = []
     for row in came:
         old = waiting.get(tuple(row[key] for key in keys)) if keys else None
-        found.append(("update" if old else "insert", row))
         if old:
-            old.pop()
-    return [*(("delete", row) for rows in waiting.values() for row in rows), *found]
+            found += [(UPDATE_BEFORE, old.pop()), (UPDATE_AFTER, row)]
+        else:
+            found.append((INSERT, row))
+    return [*((DELETE, row) for rows in waiting.values() for row in rows), *found]
 
 
 def _surplus(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -66,12 +59,3 @@ def _surplus(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[d
         else:
             found.append(row)
     return found
-
-
-def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
-    hiding = [key_file.file.location for key_file in scan.hidden_by]
-    return scan.file.location, (*hiding, *(file.location for file in scan.position_deletes))
-
-
-def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPlan:
-    return replace(plan, scans=tuple(scan for scan in plan.scans if _identity(scan) not in common))

@@ -18,6 +18,7 @@ from mangrove.local.constraining import check_rows, with_defaults
 from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
 from mangrove.local.merging import merged
+from mangrove.local.other_frames import duckdb_relation, polars_frame
 from mangrove.local.parquet import count_rows
 from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
@@ -69,8 +70,16 @@ class LocalEngine:
         return scanned(self._files.store, state, plan, chosen_columns(state, columns), predicate)
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
-        """Return the rows that differ, with `insert`, `update` or `delete` beside each."""
+        """Return the rows that differ, with what became of each beside it."""
         return changed_rows(self._files.store, before, after)
+
+    def polars_frame(self, rows: pa.Table) -> Any:
+        """Return rows that were read as a polars DataFrame."""
+        return polars_frame(rows)
+
+    def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
+        """Return rows that were read as a relation of DuckDB."""
+        return duckdb_relation(rows, connection)
 
     def count_rows(self, file: DataFile) -> int:
         """Return how many rows a data file really has, having read all of them."""

@@ -14,6 +14,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
+from mangrove.spark.changes import changed_rows
 from mangrove.spark.changing import SparkFiles
 from mangrove.spark.checking import refusals
 from mangrove.spark.clouds import can_reach, hadoop_root, hadoop_settings
@@ -155,6 +156,10 @@ class SparkEngine:
         """Do with each row of the source and of the table what the first clause says that applies."""
         with refusals():
             return merged(self._files, state, self._frame(state, source), plan)
+
+    def changes(self, before: TableState, after: TableState) -> DataFrame:
+        """Return the rows that differ, with what became of each beside it."""
+        return changed_rows(self._lists, self._root_uri, before, after)
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that a condition means."""

@@ -1,0 +1,68 @@
+"""A table's rows in other tools, its own history, and what became of rows between two versions."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import mangrove
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(tmp_path / "lake", layout=request.param)
+    lake.create_namespace("s")
+    return lake
+
+
+def test_rows_go_to_polars_and_duckdb(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", as_=[{"id": 1, "tags": ["a", None]}, {"id": 2, "tags": None}])
+    assert table.to_polars(where="id = 1").to_dicts() == [{"id": 1, "tags": ["a", None]}]
+    assert table.to_duckdb(columns=["id"]).aggregate("sum(id)").fetchall() == [(3,)]
+    with duckdb.connect() as connection:
+        assert table.to_duckdb(connection).filter("tags is null").fetchall() == [(2, None)]
+
+
+def test_the_history_of_a_table_names_the_versions_that_changed_it(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id int", keys=["id"])
+    other = lake.create_table("s.other", "id int")
+    table.append([{"id": 1}])
+    other.append([{"id": 1}])
+    lake.rename_table("s.t", "s.renamed")
+    renamed = lake.table("s.renamed")
+    with lake.transaction(message="both") as transaction:
+        transaction.table("s.renamed").append([{"id": 2}])
+        transaction.table("s.other").append([{"id": 2}])
+    renamed.add_column("name", "string")
+    lines = [line.message for line in renamed.history()]
+    assert lines == [
+        "add column name to s.renamed",
+        "both",
+        "rename table s.t to s.renamed",
+        "append to s.t",
+        "create table s.t",
+    ]
+    assert [line.message for line in renamed.history(limit=1)] == lines[:1]
+    with pytest.raises(InvalidInputError, match="lakehouse itself"), lake.transaction() as transaction:
+        transaction.table("s.renamed").history()
+
+
+def test_changes_between_two_versions_have_rows_as_they_were_and_as_they_became(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id int not null, n int", keys=["id"])
+    table.append([{"id": number, "n": 0} for number in range(3)])
+    first = lake.version
+    table.update({"n": "id + 1"}, "id < 2")
+    second = lake.version
+    table.delete("id = 0")
+    found = table.changes(first, second).sort_by([("id", "ascending")]).to_pylist()
+    assert [(row["id"], row["n"], row["_change_type"]) for row in found] == [
+        (0, 0, "update_before"),
+        (0, 1, "update_after"),
+        (1, 0, "update_before"),
+        (1, 2, "update_after"),
+    ]
+    lake.compact("s.t")
+    assert table.changes(second).to_pylist() == [{"id": 0, "n": 1, "_change_type": "delete"}]
+    assert table.changes(first, first).num_rows == 0
