@@ -1,5 +1,6 @@
 """The scan plan: which files a read opens, which keys hide rows of each, and why the rest is skipped."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -66,6 +67,31 @@ class ScanPlan:
         opened = [scan.file for scan in self.scans] + [key_file.file for key_file in self.key_files]
         opened += [file for scan in self.scans for file in scan.position_deletes]
         return list({file.location: file for file in opened}.values())
+
+    def explain(self) -> str:
+        """Return in words for people what is read, what is compared, and why the rest is not opened."""
+        rows, total_rows = _rows(self.scans), _rows(self.scans) + _rows(self.skipped)
+        size = sum(scan.file.size_bytes for scan in self.scans)
+        total = len(self.scans) + len(self.skipped)
+        lines = [f"opens {len(self.scans):,} of {total:,} files: {rows:,} of {total_rows:,} rows, {size:,} bytes"]
+        keyed = [scan for scan in self.scans if scan.hidden_by]
+        if keyed:
+            keys = sum(key_file.file.row_count for key_file in self.key_files)
+            lines.append(
+                f"compares the rows of {len(keyed):,} of them with {keys:,} newer keys in {len(self.key_files):,} files"
+            )
+        numbered = sum(1 for scan in self.scans if scan.position_deletes)
+        if numbered:
+            lines.append(f"leaves out single rows of {numbered:,} of them, by their numbers")
+        lines += [
+            f"skips {count:,} because {reason}"
+            for reason, count in Counter(skipped.reason for skipped in self.skipped).most_common()
+        ]
+        return "\n".join(lines)
+
+
+def _rows(entries: Iterable[FileScan | SkippedFile]) -> int:
+    return sum(entry.file.row_count for entry in entries)
 
 
 def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan:
