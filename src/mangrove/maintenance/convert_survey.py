@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 from mangrove.maintenance.convert_carrying import Carrying, notes_on_settings
@@ -10,6 +11,7 @@ from mangrove.maintenance.copying import sizes_of
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import paths_below
 from mangrove.maintenance.progress import Progress, Watch
+from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Delta, Object, Table
 from mangrove.model.settings import LakehouseSettings
@@ -21,6 +23,13 @@ _NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
 _NOTES_MAX = 100
 
 
+@runtime_checkable
+class _LeavesBehind(Protocol):
+    """A layout whose files can say more of an object than the object itself."""
+
+    def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]: ...
+
+
 @dataclass
 class Survey:
     """What a walk over the versions met."""
@@ -29,11 +38,25 @@ class Survey:
     """The data files, as manifests name them."""
     elsewhere: int = 0
     notes: dict[str, None] = field(default_factory=dict)
+    changed: list[Locator] = field(default_factory=list)
+    """What the version that is looked at has put."""
+    _left_behind: set[tuple[Kind, str]] = field(default_factory=set)
 
     def note(self, what: str) -> None:
         """Keep a note once, and of very many only the first."""
         if len(self.notes) < _NOTES_MAX:
             self.notes[what] = None
+
+    def note_left_behind(self, lake: Maintained, snapshot: Snapshot) -> None:
+        """Note what of the objects that this version changed only their own layout can hold, each sort of it once."""
+        changed, self.changed = self.changed, []
+        if not isinstance(lake.upkeep, _LeavesBehind):
+            return
+        for locator, found in zip(changed, lake.upkeep.left_behind(snapshot, changed), strict=True):
+            for what in found:
+                if (locator.kind, what) not in self._left_behind:
+                    self._left_behind.add((locator.kind, what))
+                    self.note(f"{what} has no place there and stays behind, as of the {locator.kind.word} {locator}")
 
     def paths(self, source: Store) -> dict[str, str]:
         """Return where in the source's root each data file lies that lies there at all, by its location.
@@ -65,6 +88,7 @@ def surveyed(
         for note in notes_on_settings(step.after.settings, carrying):
             survey.note(note)
         _look_at(lake, step, settings, carrying, survey, ids_without_dots=ids_without_dots)
+        survey.note_left_behind(lake, step.after)
         watch(Progress("looking through versions", number, len(versions)))
     return survey
 
@@ -82,6 +106,7 @@ def _look_at(
         value = one.after
         if value is None:
             continue
+        survey.changed.append(one.locator)
         where = f"{one.locator.kind.word} {one.locator} in version {step.after.version}"
         try:
             _check(one.locator, value, settings, ids_without_dots=ids_without_dots)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mangrove.layouts.deltacat.bodies import decode_body
+from mangrove.layouts.deltacat.left_behind import left_behind
 from mangrove.layouts.deltacat.packed import pack
 from mangrove.layouts.deltacat.table_bodies import table_version_fields
 from mangrove.layouts.deltacat.version_words import version_number
@@ -109,3 +110,16 @@ def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
     again = table_version_fields(WAY, changed, _body(theirs))
     assert again["partitionScheme"]["keys"][0]["key"] == ["id"]
     assert again["partitionSchemes"][0] == theirs
+
+
+def test_what_only_the_body_says_is_named() -> None:
+    theirs = _scheme((["ts"], _transform("day")))
+    fields = _body(theirs) | {"nativeObject": b"x", "properties": {"size": 7}}
+    found = list(left_behind(decode_body(Kind.TABLE_VERSION, pack(fields), "n/t/beta.1", "here")))
+    assert found == [
+        "the field nativeObject",
+        "the type of properties that are no text",
+        "what DeltaCAT divides or orders rows by in partitionSchemes",
+    ]
+    ours = _body(_scheme((["id"], None)))
+    assert list(left_behind(decode_body(Kind.TABLE_VERSION, pack(ours), "n/t/beta.1", "here"))) == []

@@ -1,7 +1,7 @@
 """The metastore of the DeltaCAT layout: all versions of a catalog under one root URI."""
 
 import threading
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from mangrove.effects import Effects
@@ -12,6 +12,7 @@ from mangrove.layouts.deltacat.commit import commit, commit_first
 from mangrove.layouts.deltacat.files import CatalogFiles
 from mangrove.layouts.deltacat.foreign import foreign_revision
 from mangrove.layouts.deltacat.guard import Guard
+from mangrove.layouts.deltacat.left_behind import left_behind
 from mangrove.layouts.deltacat.object_history import ObjectRevision, revisions_of
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import SEED, Revision
@@ -161,6 +162,11 @@ class CatalogMetastore:
     def revisions_of(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
         """Return the history of one object up to a version, oldest first."""
         return revisions_of(self._own(snapshot), locator)
+
+    def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+        """Return for each object what its body says that the object does not, and that a conversion loses."""
+        bodies = self._own(snapshot).bodies(locators)
+        return [() if body is None else tuple(left_behind(body)) for body in bodies]
 
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""

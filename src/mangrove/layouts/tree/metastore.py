@@ -1,7 +1,7 @@
 """The metastore of the tree layout: all versions of a lakehouse under one root URI."""
 
 import threading
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from mangrove.betree.build import stored
@@ -168,6 +168,12 @@ class TreeMetastore:
         entries = entries_in(revision, base)
         root = replace(like, node=built(self._effects, self._files, like, base.settings, entries))
         return self._seen(TreeSnapshot(self._files, root)) if publish(self._effects, root, base.settings) else None
+
+    def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+        """Return for each object what its definition says that the object does not, and that a conversion loses."""
+        own = self._own(snapshot)
+        own.get_many(locators)
+        return [("fields that this release does not know",) if own.carried(one) else () for one in locators]
 
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""
