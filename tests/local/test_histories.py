@@ -15,7 +15,10 @@ from mangrove.model.objects import TableVersion
 from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_column, parse_schema
 from mangrove.storage.memory import MemoryStore
+from mangrove.tables.merging import MergeClause, MergeKind, MergePlan
+from mangrove.tables.partial import partial_upsert
 from mangrove.tables.predicate_text import parse_predicate
+from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import PlannedWrite
 from mangrove.testing.effects import repeatable_effects
@@ -31,6 +34,7 @@ class Design:
     partition_by: tuple[str, ...] = ()
     is_one_log: bool = True
     sort_by: tuple[str, ...] = ()
+    delete_mode: str = "auto"
 
 
 DESIGNS = [
@@ -39,7 +43,37 @@ DESIGNS = [
     Design(("id", "day"), ("months(day)", "bucket(2, id)"), is_one_log=False, sort_by=("name desc", "id")),
     Design(()),
     Design((), ("day", "truncate(1, name)"), is_one_log=False),
+    Design((), ("day",), is_one_log=False, delete_mode="position"),
+    Design(("id",), delete_mode="position"),
+    Design(("id", "day"), ("months(day)",), delete_mode="position"),
 ]
+UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
+    ({"name": "'u' || id"}, lambda row: {"name": f"u{row['id']}"}),
+    ({"weight": "coalesce(weight, 0.5) * 2", "place": None}, lambda row: {"weight": _doubled(row), "place": None}),
+    ({"day": "case when id > 2 then date '2026-02-01' else day end"}, lambda row: {"day": _moved(row)}),
+]
+MERGE = MergePlan(
+    "t.id = s.id",
+    (
+        MergeClause(MergeKind.MATCHED_DELETE, "s.weight is null"),
+        MergeClause(MergeKind.MATCHED_UPDATE, None, {"name": "s.name", "weight": "s.weight"}),
+        MergeClause(MergeKind.INSERT),
+    ),
+)
+
+
+def _doubled(row: Row) -> float:
+    return float((0.5 if row["weight"] is None else row["weight"]) * 2)
+
+
+def _moved(row: Row) -> datetime.date:
+    return datetime.date(2026, 2, 1) if row["id"] > 2 else row["day"]
+
+
+def _merged(_: Any, source: Any) -> Row | None:
+    return None if source["weight"] is None else {"name": source["name"], "weight": source["weight"]}
+
+
 IDS = st.integers(0, 5)
 DAYS = st.sampled_from([datetime.date(2026, 1, 1), datetime.date(2026, 2, 1), datetime.date(1969, 12, 31)])
 NAMES = st.none() | st.sampled_from(["", "a", "ab", "b"])
@@ -87,7 +121,9 @@ class History(RuleBasedStateMachine):
         self.design = design
         effects = repeatable_effects(MemoryStore())
         self.engine = LocalEngine(effects.store, effects.new_id, file_size_bytes)
-        self.state = TableState("s.t", "table-id", version, UNPARTITIONED if design.is_one_log else scheme)
+        log_scheme = UNPARTITIONED if design.is_one_log else scheme
+        properties = {"write.delete-mode": design.delete_mode}
+        self.state = TableState("s.t", "table-id", version, log_scheme, properties=properties)
         self.model = TableModel(schema, design.keys)
         self.past: list[tuple[TableState, list[Row]]] = []
 
@@ -122,8 +158,11 @@ class History(RuleBasedStateMachine):
 
     @rule(where=WHERE)
     def delete_where(self, where: str) -> None:
-        self.commit(self.engine.delete(self.state, where))
+        write = self.engine.delete(self.state, where)
+        self.commit(write)
+        before = len(self.model.rows)
         self.model.delete(parse_predicate(where, self.model.schema))
+        assert write.counts == RowCounts(deleted=before - len(self.model.rows))
 
     @rule(rows=st.lists(ROW, max_size=3), where=st.none() | WHERE)
     def overwrite(self, rows: list[Row], where: str | None) -> None:
@@ -132,6 +171,35 @@ class History(RuleBasedStateMachine):
         chosen = self.one_for_each_key(inside) if self.design.keys and where else inside
         self.commit(self.engine.overwrite(self.state, chosen, where))
         self.model.overwrite(chosen, predicate)
+
+    @rule(update=st.sampled_from(UPDATES), where=WHERE)
+    def update(self, update: tuple[dict[str, Any], Callable[[Row], Row]], where: str) -> None:
+        values, change = update
+        if "day" in values and "day" in self.design.keys:
+            return
+        write = self.engine.update(self.state, values, where)
+        self.commit(write)
+        count = self.model.update(change, parse_predicate(where, self.model.schema))
+        assert write.counts == RowCounts(updated=count)
+
+    @rule(rows=st.lists(ROW, max_size=4))
+    def merge(self, rows: list[Row]) -> None:
+        source = list({row["id"]: row for row in rows}.values())
+        if not source:
+            return
+        write = self.engine.merge(self.state, source, MERGE)
+        self.commit(write)
+        counts = self.model.merge(source, lambda row, one: bool(row["id"] == one["id"]), _merged)
+        assert write.counts == RowCounts(*counts)
+
+    @rule(rows=st.lists(ROW, min_size=1, max_size=4))
+    def upsert_some_columns(self, rows: list[Row]) -> None:
+        if self.design.keys:
+            names = ["id", "day", "name"]
+            some = [{name: row[name] for name in names} for row in self.one_for_each_key(rows)]
+            write = self.engine.merge(self.state, some, partial_upsert(self.state, names))
+            self.commit(write)
+            assert write.counts == RowCounts(*self.model.upsert_some(some), 0)
 
     @rule(first=st.lists(ROW, max_size=4), second=st.lists(ROW, max_size=4))
     def two_writers_at_once(self, first: list[Row], second: list[Row]) -> None:

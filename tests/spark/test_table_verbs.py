@@ -19,7 +19,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "keyed": {"keys": ["id"]},
     "bare": {},
     "by position": {"properties": {"write.delete-mode": "position"}},
-    "copied": {"keys": ["id"], "properties": {"write.delete-mode": "copy"}, "partition_by": ["day"]},
+    "copied": {"properties": {"write.delete-mode": "copy"}, "partition_by": ["day"]},
 }
 # Spark takes its time, so each design meets it in one of the layouts.
 ON_SPARK = [("spark", "tree", "keyed"), ("spark", "deltacat", "bare"), ("spark", "deltacat", "by position")]
@@ -131,6 +131,16 @@ def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Ben
         table.merge([], "t.id = s.id").execute()
     assert keyed.lake.version == version
     assert twice.when_not_matched_insert().execute() == RowCounts()
+
+
+def test_a_mode_of_deleting_that_would_bring_rows_back_is_refused(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    for number, (keys, mode) in enumerate([(["id"], "copy"), ([], "keys"), ([], "magic")]):
+        table = lake.create_table(f"s.t{number}", ORDERS, keys=keys, properties={"write.delete-mode": mode})
+        table.append([order(1)])
+        with pytest.raises(InvalidInputError, match=r"write\.delete-mode"):
+            table.delete("id = 1")
 
 
 def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:

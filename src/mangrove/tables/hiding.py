@@ -32,6 +32,12 @@ def hiding_of(state: TableState) -> Hiding:
         return Hiding.KEYS if state.version.keys else Hiding.COPIES
     if asked == Hiding.KEYS.value and not state.version.keys:
         raise InvalidInputError(f"{state.name} has no keys, and {DELETE_MODE} is {asked!r}: set it to 'auto'")
+    if asked == Hiding.COPIES.value and state.version.keys:
+        # A file of an upsert also hides older rows, which would come back if it were replaced.
+        raise InvalidInputError(
+            f"{state.name} has keys, and {DELETE_MODE} is {asked!r}, which only tables without them can have: "
+            "set it to 'auto' or 'position'"
+        )
     try:
         return Hiding(asked)
     except ValueError:

@@ -112,6 +112,50 @@ class TableModel:
             self.delete_keys(rows)
         self.append(rows)
 
+    def update(self, change: Callable[[dict[str, Any]], Mapping[str, Any]], predicate: Predicate) -> int:
+        """Change the rows that are meant; return how many they are."""
+        meant = [row for row in self.rows if truth(predicate, row, self.schema) is True]
+        for row in meant:
+            row.update(change(dict(row)))
+        return len(meant)
+
+    def upsert_some(self, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+        """Set the columns that are given of the rows with the same keys, add the others; return how many of each."""
+        inserted = updated = 0
+        for row in rows:
+            alike = [old for old in self.rows if self._key(old) == self._key(row)]
+            for old in alike:
+                old.update(row)
+            if not alike:
+                self.rows.append(dict(row))
+            inserted, updated = inserted + (not alike), updated + len(alike)
+        return inserted, updated
+
+    def merge(
+        self,
+        source: Sequence[Mapping[str, Any]],
+        matches: Callable[[Mapping[str, Any], Mapping[str, Any]], bool],
+        change: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any] | None],
+    ) -> tuple[int, int, int]:
+        """Change each row that a row of the source matches, or delete it where the change is None; add the rest.
+
+        Return how many rows came, changed and went.
+        """
+        left, updated, deleted = [], 0, 0
+        met: list[Mapping[str, Any]] = []
+        for row in self.rows:
+            beside = next((one for one in source if matches(row, one)), None)
+            if beside is None:
+                left.append(row)
+                continue
+            met.append(beside)
+            new = change(row, beside)
+            deleted, updated = deleted + (new is None), updated + (new is not None)
+            left += [] if new is None else [{**row, **new}]
+        came = [dict(one) for one in source if one not in met]
+        self.rows = [*left, *came]
+        return len(came), updated, deleted
+
     def read(self, predicate: Predicate | None = None) -> list[dict[str, Any]]:
         """Return the rows that are meant, with null for columns that a row was written without."""
         meant = [row for row in self.rows if predicate is None or truth(predicate, row, self.schema) is True]
