@@ -27,6 +27,8 @@ def test_a_converted_lakehouse_has_the_same_history_and_rows(run: Any, lake: str
     assert run("log", copy, "--json").json == run("log", lake, "--json").json
     assert run("read", copy, "sales.orders", "--json").json == run("read", lake, "sales.orders", "--json").json
     assert run("check", copy).code == 0
+    record = run("inspect", f"{copy}/_mangrove_conversion.json", "--json")
+    assert (record.code, "record of a conversion" in record.out) == (0, True)
 
 
 def test_a_layout_and_its_format_revision_can_be_asked_for(run: Any, lake: str, tmp_path: Path) -> None:

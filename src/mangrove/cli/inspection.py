@@ -7,7 +7,7 @@ DeltaCAT layout in `.mpk` or in a transaction's id.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mangrove.betree.node import Node
@@ -27,6 +27,7 @@ from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.layouts.tree.seal import unsealed
+from mangrove.maintenance.convert_record import CONVERSION_PATH, decode_conversion
 from mangrove.maintenance.export_record import RECORD_PATH, decode_record
 from mangrove.model.json_form import Json, to_json
 from mangrove.model.locators import Kind
@@ -174,6 +175,10 @@ def _record(path: str, data: bytes) -> Inspected:
     return Inspected(path, "record of an export", len(data), fields)
 
 
+def _conversion(path: str, data: bytes) -> Inspected:
+    return Inspected(path, "record of a conversion", len(data), asdict(decode_conversion(data, path)))
+
+
 def _mapping(path: str) -> Inspected:
     try:
         file = numbered_file(path)
@@ -204,6 +209,7 @@ def _plain(value: Any) -> Json:
 _READERS: tuple[tuple[Callable[[str, str], bool], Callable[[str, bytes], Inspected]], ...] = (
     (lambda path, _: _HINT.fullmatch(path) is not None, _hint),
     (lambda _, name: name == RECORD_PATH, _record),
+    (lambda _, name: name == CONVERSION_PATH, _conversion),
     (lambda path, name: name.endswith(".ipc") or _ROOT.fullmatch(path) is not None, _node),
     (lambda path, name: name.endswith(".binpb") or "/def/" in path, _definition),
     (lambda _, name: name.endswith(".mpk"), _packed),

@@ -75,7 +75,7 @@ def copy_files(
                 there = "is gone" if data is None else f"has {len(data)} bytes now"
                 raise StorageError(
                     f"{path} in {source.uri} had {sizes[path]} bytes and {there}: it changed while it was copied. "
-                    "What was copied stays; export again"
+                    "What was copied stays; do the same again to go on"
                 )
             contents[path] = data
         destination.put_many(contents)
