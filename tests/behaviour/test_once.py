@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -128,6 +129,19 @@ def test_an_export_carries_the_record(tmp_path: Path) -> None:
     commit_batch(lake, "q", 3, "a")
     lake.export(tmp_path / "copy", name="now")
     assert not commit_batch(mangrove.open(tmp_path / "copy"), "q", 3)
+
+
+@pytest.mark.parametrize("source", ["tree", "deltacat"])
+@pytest.mark.parametrize("history", ["all", "latest"])
+def test_a_conversion_carries_the_record(tmp_path: Path, source: str, history: Literal["all", "latest"]) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=source)
+    commit_batch(lake, "q", 3, "a")
+    lake.create_namespace("b")
+    lake.convert(tmp_path / "copy", history=history)
+    copy = mangrove.open(tmp_path / "copy")
+    assert copy.layout != source
+    assert not commit_batch(copy, "q", 3)
+    assert commit_batch(copy, "q", 4, "c")
 
 
 @pytest.mark.parametrize(("query", "batch_id"), [("", 0), ("  ", 0), ("q", -1), ("q", True), ("q", 2**70)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from mangrove.errors import FormatError
 from mangrove.maintenance.exported import export_named, location_of
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta, Object, SharedTransaction
+from mangrove.model.objects import Delta, Object, SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["Carrying", "Relocate", "notes_on_settings"]
@@ -36,6 +36,9 @@ class Carrying:
         match value:
             case Delta():
                 return self._delta(value)
+            case SharedTransaction(state=SharedTransactionState.PUBLISHED):
+                # It notes how far a stream has come, and stands on no version.
+                return value
             case SharedTransaction():
                 base = self.numbers.get(value.base_version)
                 return replace(value, base_version=base) if self.keeps_shared and base is not None else None

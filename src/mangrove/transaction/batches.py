@@ -57,8 +57,7 @@ def note_batch(workspace: Workspace, batch: QueryBatch) -> None:
     payload = json.dumps({"query": batch.query, "batch": batch.batch_id}, sort_keys=True).encode()
     at_millis = batch.noted_at_millis
     published = SharedTransactionState.PUBLISHED
-    version = workspace.snapshot.version
-    workspace.put(locator, SharedTransaction(locator.name, version, at_millis, at_millis, published, payload))
+    workspace.put(locator, SharedTransaction(locator.name, 0, at_millis, at_millis, published, payload))
 
 
 def query_batches(reading: Reading) -> Iterator[QueryBatch]:
