@@ -83,7 +83,7 @@ def column_type(given: spark.DataType, path: str) -> DataType | None:
         case spark.DecimalType():
             return Decimal(given.precision, given.scale)
         case spark.StructType():
-            return Struct(tuple(_field_of(field, path) for field in given.fields))
+            return Struct(tuple(_inner(field.name, field.dataType, path) for field in given.fields))
         case spark.ArrayType():
             return List(_inner(ELEMENT_NAME, given.elementType, path))
         case spark.MapType():
@@ -130,7 +130,11 @@ def _inner(name: str, given: spark.DataType, path: str) -> Column:
 
 
 def _field_of(field: spark.StructField, path: str) -> Column:
-    return replace(_inner(field.name, field.dataType, path), id=(field.metadata or {}).get(FIELD_ID, 0))
+    """Return the column of a field, with the ids that the field and those inside it keep."""
+    column = _inner(field.name, field.dataType, path)
+    if isinstance(field.dataType, spark.StructType):
+        column = replace(column, type=Struct(tuple(_field_of(inner, path) for inner in field.dataType.fields)))
+    return replace(column, id=(field.metadata or {}).get(FIELD_ID, 0))
 
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:

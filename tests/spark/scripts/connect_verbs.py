@@ -18,6 +18,8 @@ def main(folder: Path) -> None:
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # The server then takes any free port, so that another may run beside it.
+    os.environ["SPARK_TESTING"] = "1"
     builder = SparkSession.builder.remote("local[2]")
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
