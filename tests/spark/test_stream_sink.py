@@ -1,6 +1,7 @@
 """A stream is written into a table: each batch in one version, and each batch once, whatever crashes in between."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,10 @@ class Input:
 
     def add(self, *ids: int) -> None:
         lines = [json.dumps({"id": one, "name": f"name{one % 2}"}) for one in ids]
-        (self.folder / f"{self.count:04}.json").write_text("\n".join(lines), "utf-8")
+        path = self.folder / f"{self.count:04}.json"
+        path.write_text("\n".join(lines), "utf-8")
+        # Spark takes the older file first, and two that are written in one go may be equally old.
+        os.utime(path, (1_700_000_000 + self.count,) * 2)
         self.count += 1
 
     def stream(self) -> DataFrame:
