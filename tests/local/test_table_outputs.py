@@ -1,13 +1,16 @@
 """A table's rows in other tools, its own history, and what became of rows between two versions."""
 
+import decimal
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.tables.row_counts import RowCounts
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -66,3 +69,33 @@ def test_changes_between_two_versions_have_rows_as_they_were_and_as_they_became(
     lake.compact("s.t")
     assert table.changes(second).to_pylist() == [{"id": 0, "n": 1, "_change_type": "delete"}]
     assert table.changes(first, first).num_rows == 0
+
+
+def test_a_thousand_columns_and_nested_ones_are_updated_and_merged(lake: Lakehouse) -> None:
+    columns = ", ".join(f"c{number} int" for number in range(1000))
+    schema = f"id int not null, place struct<city: string, at: array<struct<x: decimal(4,1)>>>, {columns}"
+    table = lake.create_table("s.wide", schema, keys=["id"])
+    place = {"city": "a", "at": [{"x": decimal.Decimal("1.5")}, None]}
+    table.append([{"id": 1, "place": place, "c0": 1, "c999": 9}, {"id": 2, "place": None}])
+    assert table.update({"c999": "c0 + 1", "c500": 5}, "place.city = 'a'") == RowCounts(updated=1)
+    merge = table.merge([{"id": 2, "place": place}, {"id": 3, "place": {"city": None, "at": []}}], "t.id = s.id")
+    assert merge.when_matched_update().when_not_matched_insert().execute() == RowCounts(1, 1, 0)
+    found = table.to_arrow(["id", "place", "c500", "c999"]).sort_by("id").to_pylist()
+    assert found == [
+        {"id": 1, "place": place, "c500": 5, "c999": 2},
+        {"id": 2, "place": place, "c500": None, "c999": None},
+        {"id": 3, "place": {"city": None, "at": []}, "c500": None, "c999": None},
+    ]
+
+
+def test_empty_frames_change_nothing(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id int not null, n int", keys=["id"])
+    table.append([{"id": 1, "n": 1}])
+    empty = pa.table({"id": pa.array([], pa.int32()), "n": pa.array([], pa.int32())})
+    version = lake.version
+    assert table.append(empty) == table.add(empty) == RowCounts()
+    assert table.upsert(empty) == RowCounts(None, None, 0)
+    assert table.merge(empty, "t.id = s.id").when_matched_delete().execute() == RowCounts()
+    assert lake.version == version
+    merge = table.merge(empty, "t.id = s.id").when_not_matched_by_source_update({"n": 2})
+    assert merge.execute() == RowCounts(updated=1)
