@@ -3,7 +3,7 @@
     ```python     with >>> a doctest, else run as a module would be
     ```console    lines after "$ " are commands of a shell, the others what they print; "..." stands for anything
     ```sh         a script that must end well
-    ```sql        statements that the page's lakehouse runs, one after another
+    ```sql        statements that the page's lakehouse runs as one script
     ```json, ```toml    must be readable
     ```pyi        signatures, must be readable
     ```text       is no code
@@ -136,9 +136,7 @@ class Reader:
     def _statements(self, block: Block) -> None:
         lake = self.names.get("lake")
         assert lake is not None, f"{self._place(block)}: a page with SQL opens `lake` first"
-        for statement in block.code.split(";"):
-            if statement.strip():
-                lake.sql(statement)  # type: ignore[attr-defined]
+        lake.sql(block.code)  # type: ignore[attr-defined]
 
 
 def _read_toml(block: Block) -> None:
