@@ -4,6 +4,7 @@ import pytest
 
 from mangrove.errors import InvalidInputError
 from mangrove.sql.grammar import parse_statement
+from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Update
 from mangrove.sql.statements import (
     AddColumns,
     AlterColumn,
@@ -12,16 +13,11 @@ from mangrove.sql.statements import (
     Call,
     Commit,
     CreateTable,
-    Delete,
     Explain,
-    Insert,
-    Merge,
-    Query,
     Rollback,
     Savepoint,
     Show,
     TemporaryView,
-    Update,
 )
 
 

@@ -4,7 +4,6 @@ Frames are handed over as Spark itself proposes (`spark.sql("… {t} …", t=fra
 because that works in a session of this process and over Connect alike.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -30,6 +30,8 @@ __all__ = [
     "drop_temporary_view",
     "has_temporary_view",
     "literal_rows",
+    "one_row",
+    "quiet",
     "read_elsewhere",
     "refused",
     "rows_frame",
@@ -86,7 +88,7 @@ def run_text(session: SparkSession, pieces: Sequence[Text | Frame], arguments: A
         ]
     given_arguments = list(arguments) if isinstance(arguments, list | tuple) else arguments
     try:
-        with _quiet():
+        with quiet():
             return session.sql("".join(template), given_arguments, **frames)  # type: ignore[arg-type]
     except spark_errors as error:
         return refused(error, pieces, is_remote=_is_remote(session))
@@ -97,6 +99,21 @@ def refused(error: PySparkException, pieces: Sequence[Text | Frame] = (), *, is_
     start, end = _span(error, pieces, is_remote=is_remote)
     message = " ".join(_NOISE.sub("", error.getMessage() if error.getCondition() else str(error)).split())
     return Refused(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Spark from printing an error that is told to the user in our words."""
+    # Spark's own class, which must be the first to make it.
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 def has_temporary_view(session: SparkSession, name: str) -> bool:
@@ -126,6 +143,11 @@ def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_globa
 def drop_temporary_view(session: SparkSession, name: str) -> bool:
     """Drop a temporary view of the session, and return whether there was one."""
     return bool(session.catalog.dropTempView(name))
+
+
+def one_row(session: SparkSession, name: str) -> Frame:
+    """Return one row with one column of that name."""
+    return session.range(1).toDF(name)
 
 
 def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
@@ -190,14 +212,3 @@ def _original(position: int, pieces: Sequence[Text | Frame], lengths: Sequence[i
             return piece.start + position if isinstance(piece, Text) and piece.start is not None else None
         position -= length
     return None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Spark from printing an error that is told to the user in our words."""
-    logger = logging.getLogger("SQLQueryContextLogger")
-    was_disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was_disabled

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import LakeTable
-from mangrove.model.names import joined_name
+from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.model.names import joined_name, split_name
 from mangrove.model.objects import Table
 from mangrove.model.schema import Schema
+from mangrove.model.sql_text import parse_schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.cursor import SqlName
 from mangrove.sql.queries import VIEW_NAMESPACE, BoundQuery
+from mangrove.sql.row_statements import Query
 from mangrove.sql.sight import Sight
 from mangrove.sql.statements import (
     AddCheck,
@@ -28,7 +30,6 @@ from mangrove.sql.statements import (
     DropCheck,
     DropColumns,
     DropObject,
-    Query,
     RenameColumn,
     RenameTo,
     SetClusterBy,
@@ -36,13 +37,15 @@ from mangrove.sql.statements import (
     SetProperties,
     UnsetProperties,
 )
+from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["Definition", "define"]
 
+Bound: TypeAlias = Callable[[Query], BoundQuery]
 Definition = CreateNamespace | AlterNamespace | CreateTable | AlterTable | CreateView | AlterView | DropObject
 
 
-def define(statement: Definition, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+def define(statement: Definition, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
     """Change the catalog as the statement asks, and return what was done; `bound` gives the rows of a query."""
     match statement:
         case CreateNamespace():
@@ -70,7 +73,7 @@ def define(statement: Definition, catalog: Catalog, sight: Sight, bound: Callabl
             assert_never(statement)
 
 
-def _alter_namespace(statement: AlterNamespace, catalog: Catalog, sight: Sight) -> str:
+def _alter_namespace(statement: AlterNamespace, catalog: LakeTransaction, sight: Sight) -> str:
     namespace = sight.namespace_of(statement.name)
     match statement.action:
         case RenameTo(name):
@@ -88,7 +91,7 @@ def _alter_namespace(statement: AlterNamespace, catalog: Catalog, sight: Sight) 
     return f"namespace {namespace} is altered"
 
 
-def _create_table(statement: CreateTable, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+def _create_table(statement: CreateTable, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
     locator = sight.table(statement.name)
     there = catalog.reading().get(locator)
     if isinstance(there, Table) and statement.if_not_exists:
@@ -98,21 +101,14 @@ def _create_table(statement: CreateTable, catalog: Catalog, sight: Sight, bound:
     said = _said_of(statement, catalog, sight)
     rows: Frame | None = None
     if statement.query is not None:
-        rows = bound(statement.query).frame
-        if statement.columns is None:
-            said["schema"] = rows.schema
-        else:
+        if statement.columns is not None:
             raise InvalidInputError(f"{locator} is made of a query, which says its columns: leave them out")
-    if isinstance(there, Table) and statement.or_replace:
-        catalog.drop_table(locator)
-    table = catalog.create_table(locator, **said)
-    if rows is not None:
-        counts = table.append(rows)
-        return f"table {locator} is there with {counts.inserted} rows"
+        rows = bound(statement.query).frame
+    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **said)
     return f"table {locator} is there"
 
 
-def _said_of(statement: CreateTable, catalog: Catalog, sight: Sight) -> dict[str, Any]:
+def _said_of(statement: CreateTable, catalog: LakeTransaction, sight: Sight) -> dict[str, Any]:
     """Return what `create_table` is told."""
     said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
@@ -122,10 +118,12 @@ def _said_of(statement: CreateTable, catalog: Catalog, sight: Sight) -> dict[str
     for name, value in {
         "keys": statement.keys,
         "partition_by": statement.partition_by,
-        "sort_by": statement.cluster_by,
     }.items():
         if value:
             said[name] = list(value)
+    if statement.cluster_by:
+        schema = None if statement.columns is None else parse_schema(statement.columns)
+        said["properties"] = {**statement.properties, CLUSTER_BY: _clustering(statement.cluster_by, schema)}
     if statement.checks:
         said["checks"] = _named_checks(statement.checks)
     if statement.is_external or statement.location is not None:
@@ -158,7 +156,7 @@ def _named_checks(checks: tuple[CheckRule, ...]) -> dict[str, str]:
     return named
 
 
-def _alter_table(statement: AlterTable, catalog: Catalog, sight: Sight) -> str:
+def _alter_table(statement: AlterTable, catalog: LakeTransaction, sight: Sight) -> str:
     table = catalog.table(sight.table(statement.name))
     match statement.action:
         case RenameTo(name):
@@ -175,7 +173,7 @@ def _alter_table(statement: AlterTable, catalog: Catalog, sight: Sight) -> str:
             for column in columns:
                 table.add_column(joined_name(*column.path), column.type_words)
                 if column.is_first or column.after is not None:
-                    raise InvalidInputError("columns are added at the end: leave FIRST and AFTER out")
+                    table.move_column(joined_name(*column.path), after=column.after)
         case RenameColumn(path, to):
             table.rename_column(joined_name(*path), to)
         case DropColumns(paths, if_exists):
@@ -184,8 +182,16 @@ def _alter_table(statement: AlterTable, catalog: Catalog, sight: Sight) -> str:
                     table.drop_column(joined_name(*path))
         case AlterColumn():
             _alter_column(table, statement.action)
-        case AddCheck() | DropCheck() | SetClusterBy():
-            raise InvalidInputError(f"tables cannot be altered in that way: create {table} anew")
+        case AddCheck(check):
+            table.add_check(check.name or _free_check(table), check.condition)
+        case DropCheck(name, if_exists):
+            if not if_exists or name in table.checks:
+                table.drop_check(name)
+        case SetClusterBy(columns):
+            if columns:
+                table.alter({CLUSTER_BY: _clustering(columns, table.schema)})
+            elif CLUSTER_BY in table.properties:
+                table.alter(remove=(CLUSTER_BY,))
         case _:
             assert_never(statement.action)
     return f"table {table} is altered"
@@ -196,11 +202,37 @@ def _alter_column(table: LakeTable, action: AlterColumn) -> None:
     match action.what:
         case "type":
             table.widen(name, action.value)
+        case "comment":
+            table.set_comment(name, action.value)
+        case "first":
+            table.move_column(name)
+        case "after":
+            table.move_column(name, after=action.value)
+        case "default":
+            table.set_default(name, action.value)
+        case "drop default":
+            table.set_default(name, None)
+        case "not null":
+            table.set_not_null(name)
+        case "null":
+            table.drop_not_null(name)
         case other:
-            raise InvalidInputError(f"only the type of a column can be altered, and not its {other}")
+            raise AssertionError(other)
 
 
-def _create_view(statement: CreateView, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+def _free_check(table: LakeTable) -> str:
+    return next(name for number in count(1) if (name := f"check_{number}") not in table.checks)
+
+
+def _clustering(columns: tuple[str, ...], schema: Schema | None) -> str:
+    """Return the columns of CLUSTER BY as the table's property names them; refuse those that are not there."""
+    for name in columns:
+        if schema is not None:
+            schema.column(*split_name(name))
+    return ", ".join(columns)
+
+
+def _create_view(statement: CreateView, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
     locator = sight.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
         return f"view {locator} was there already"
@@ -234,7 +266,7 @@ def _pinned_text(query: Query) -> str:
     return query.piece.text
 
 
-def _alter_view(statement: AlterView, catalog: Catalog, sight: Sight, bound: Callable[[Query], BoundQuery]) -> str:
+def _alter_view(statement: AlterView, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
     locator = sight.view(statement.name)
     view = catalog.view(locator)
     match statement.action:
@@ -263,7 +295,7 @@ def _alter_view(statement: AlterView, catalog: Catalog, sight: Sight, bound: Cal
     return f"view {locator} is altered"
 
 
-def _drop(statement: DropObject, catalog: Catalog, sight: Sight) -> str:
+def _drop(statement: DropObject, catalog: LakeTransaction, sight: Sight) -> str:
     if statement.kind == "namespace":
         namespace = sight.namespace_of(statement.name)
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)

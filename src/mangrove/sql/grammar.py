@@ -15,17 +15,7 @@ from mangrove.sql.grammar_definitions import (
 )
 from mangrove.sql.grammar_queries import parse_query
 from mangrove.sql.splitting import begins_transaction
-from mangrove.sql.statements import (
-    Begin,
-    Call,
-    Commit,
-    Explain,
-    Literal,
-    Rollback,
-    Savepoint,
-    Statement,
-    Use,
-)
+from mangrove.sql.statements import Begin, Call, Commit, Explain, Literal, Rollback, Savepoint, Statement, Use
 from mangrove.sql.tokens import TokenKind
 
 __all__ = ["parse_statement"]

@@ -5,7 +5,7 @@ from typing import Final
 
 from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.grammar_queries import parse_query
-from mangrove.sql.statements import Assignment, Delete, Insert, Merge, MergeClause, Truncate, Update
+from mangrove.sql.row_statements import Assignment, Delete, Insert, Merge, MergeClause, Truncate, Update
 
 __all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_truncate", "parse_update"]
 

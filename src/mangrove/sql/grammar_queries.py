@@ -1,7 +1,7 @@
 """The grammar of what is left to Spark: only the moment for the whole statement is ours."""
 
 from mangrove.sql.cursor import Cursor, Piece
-from mangrove.sql.statements import Query
+from mangrove.sql.row_statements import Query
 from mangrove.sql.tokens import TokenKind
 
 __all__ = ["parse_query"]

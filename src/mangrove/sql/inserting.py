@@ -13,15 +13,15 @@ from mangrove.model.transforms import Identity
 from mangrove.spark.assigning import assigned
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, distinct_rows, literal_rows
-from mangrove.sql.cursor import Piece
+from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.queries import BoundQuery
+from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
-from mangrove.sql.statements import Insert, Query, Truncate
 from mangrove.sql.tokens import tokenize
 from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsNull, Operator, Predicate
 from mangrove.tables.row_counts import NO_ROWS, RowCounts
 
-__all__ = ["insert", "managed_table", "truncate"]
+__all__ = ["columns_of", "insert", "managed_table", "truncate"]
 
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 _PARTITIONS_MAX: Final = 10_000
@@ -36,8 +36,8 @@ def insert(
     engine: SparkEngine,
 ) -> RowCounts:
     """Add the rows of the query to the table, or put them in the place of others."""
-    table = managed_table(transaction, sight, statement)
-    schema = _columns_of(table)
+    table = managed_table(transaction, sight, statement.table)
+    schema = columns_of(table)
     fixed = {name: value for name, value in statement.partition if value is not None}
     rows = bound(with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
     fitted = _fitted(statement, table, schema, rows, fixed)
@@ -50,12 +50,12 @@ def insert(
 
 def truncate(statement: Truncate, transaction: LakeTransaction, sight: Sight) -> RowCounts:
     """Take all rows away."""
-    return managed_table(transaction, sight, statement).overwrite([])
+    return managed_table(transaction, sight, statement.table).overwrite([])
 
 
-def managed_table(transaction: LakeTransaction, sight: Sight, statement: Insert | Truncate) -> LakeTable:
+def managed_table(transaction: LakeTransaction, sight: Sight, name: SqlName) -> LakeTable:
     """Return the table that rows are written to; refuse one whose data others keep."""
-    locator = sight.table(statement.table)
+    locator = sight.table(name)
     if transaction.reading().get(sight.view_at(locator)) is not None:
         raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
     table = transaction.table(locator)
@@ -153,7 +153,8 @@ def _touched(table: LakeTable, schema: Schema, rows: Frame) -> Predicate | None:
     return AnyOf(tuple(parts)) if parts else None
 
 
-def _columns_of(table: LakeTable) -> Schema:
+def columns_of(table: LakeTable) -> Schema:
+    """Return the columns of a table; refuse one that has none yet."""
     schema = table.schema
     if schema is None:
         raise InvalidInputError(

@@ -13,9 +13,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mangrove.sql.tokens import Token, TokenKind, text_value
+from mangrove.sql.tokens import Token, TokenKind, text_value, tokenize
 
-__all__ = ["Mention", "Parsed", "after_mention", "mentions", "parsed_query"]
+__all__ = ["Mention", "Parsed", "after_mention", "mentions", "parsed_query", "parsed_tree"]
 
 _NO_ALIAS: Final = frozenset(
     {"AND", "ANTI", "CLUSTER", "CROSS", "DISTRIBUTE", "DO", "ELSE", "END", "EXCEPT", "EXCLUDE", "FOR", "FULL", "GROUP"}
@@ -48,6 +48,8 @@ class Parsed:
     """Names of columns that begin with a namespace: their parts, and where the first two stand."""
     is_prunable: bool = True
     """Whether sqlglot understands conditions just as Spark does."""
+    is_known: bool = True
+    """Whether sqlglot understood the text at all."""
 
 
 def parsed_query(text: str, tokens: list[Token]) -> Parsed:
@@ -55,13 +57,21 @@ def parsed_query(text: str, tokens: list[Token]) -> Parsed:
     try:
         tree: Any = sqlglot.parse_one(text, dialect="spark")
     except (SqlglotError, RecursionError):
-        return Parsed({}, is_prunable=False)
+        return Parsed({}, is_prunable=False, is_known=False)
     tables = {}
     for table in tree.find_all(exp.Table):
         place = _place(table.parts[0]) if table.parts else None
         if place is not None and isinstance(table.this, exp.Identifier) and not _is_common(table):
             tables[place] = table
     return Parsed(tables, tuple(_qualified(tree)), is_prunable=_is_plain(tokens))
+
+
+def parsed_tree(text: str) -> Any | None:
+    """Return what sqlglot made of a query, or None where it does not understand all of it just as Spark does."""
+    try:
+        return sqlglot.parse_one(text, dialect="spark") if _is_plain(tokenize(text)) else None
+    except (SqlglotError, RecursionError):
+        return None
 
 
 def mentions(parsed: Parsed, tokens: list[Token]) -> list[Mention]:

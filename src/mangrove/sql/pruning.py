@@ -10,7 +10,7 @@ does not fulfil says something about the table.
 import datetime
 import decimal
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from sqlglot import exp
@@ -30,6 +30,7 @@ from mangrove.model.types import (
     TimestampTz,
     Varchar,
 )
+from mangrove.sql.mentions import parsed_tree
 from mangrove.tables.literals import comparison
 from mangrove.tables.predicates import (
     AllOf,
@@ -43,7 +44,7 @@ from mangrove.tables.predicates import (
     negation,
 )
 
-__all__ = ["certain_predicate"]
+__all__ = ["certain_predicate", "exact_predicate"]
 
 _OPERATORS: Final[dict[type, Operator]] = {
     exp.EQ: Operator.EQUAL,
@@ -91,6 +92,18 @@ def certain_predicate(table: exp.Table, schema: Schema, time_zone: Callable[[], 
         # What the join itself asks of its right side, no row that fails it is ever joined.
         found += [predicate for one in _parts(own_join.args.get("on")) if (predicate := reader.predicate(one))]
     return AllOf(tuple(found)) if len(found) > 1 else next(iter(found), None)
+
+
+def exact_predicate(
+    condition: str, names: Collection[str], schema: Schema, time_zone: Callable[[], str]
+) -> Predicate | None:
+    """Return the predicate that a condition on one table is, or None where it says more than predicates do."""
+    tree = parsed_tree(f"SELECT * FROM t WHERE {condition}")  # noqa: S608 - it is only parsed
+    if tree is None:
+        return None
+    where = tree.args.get("where")
+    found = [_Reader(name, schema, time_zone).predicate(where.this) for name in names] if where is not None else []
+    return next((predicate for predicate in found if predicate is not None), None)
 
 
 def _has_only(node: Any, *allowed: str) -> bool:

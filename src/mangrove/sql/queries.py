@@ -85,6 +85,10 @@ class QueryBinder:
             splices.append(self._missed(outcome, tokens, piece, whole, splices))
         raise AssertionError("each round finds a name at another place")
 
+    def frame_at(self, mention: Mention, whole: str, start: int) -> Frame | None:
+        """Return the rows of what is named in a part of the statement that begins at `start`."""
+        return self._located(mention, Piece("", start - mention.start), whole, lambda _: None)
+
     def frame_of(self, name: tuple[str, ...], moment: int | str | None = None) -> Frame | None:
         """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
         return self._frame(Mention(name, 0, 0, moment, None), lambda _: None)
@@ -104,7 +108,7 @@ class QueryBinder:
             def predicate_on(state: TableState, start: int = mention.start) -> Predicate | None:
                 if not (self.prunes and parsed.is_prunable):
                     return None
-                return certain_predicate(parsed.tables[start], state.schema, self._time_zone)
+                return certain_predicate(parsed.tables[start], state.schema, self.time_zone)
 
             frame = self._located(mention, piece, whole, predicate_on)
             if frame is not None:
@@ -230,7 +234,8 @@ class QueryBinder:
     def _is_of_session(self, name: str) -> bool:
         return self.sees_session and has_temporary_view(self.engine.session, name)
 
-    def _time_zone(self) -> str:
+    def time_zone(self) -> str:
+        """Return where the session is, which says what a time without a zone means."""
         return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
 
 

@@ -19,20 +19,24 @@ from mangrove.spark.statements import (
     Frame,
     create_temporary_view,
     drop_temporary_view,
+    quiet,
     refused,
     rows_frame,
     spark_errors,
 )
 from mangrove.sql.answers import Answer, count_rows
 from mangrove.sql.calling import call
+from mangrove.sql.changing import change
 from mangrove.sql.cursor import SqlName
 from mangrove.sql.defining import define
+from mangrove.sql.expressions import Expressions
 from mangrove.sql.grammar import parse_statement
 from mangrove.sql.inserting import insert, truncate
 from mangrove.sql.places import line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.refusals import raised
 from mangrove.sql.results import Result
+from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Truncate, Update
 from mangrove.sql.showing import describe, show
 from mangrove.sql.sight import Sight, Source
 from mangrove.sql.splitting import split_script
@@ -49,14 +53,11 @@ from mangrove.sql.statements import (
     Describe,
     DropObject,
     Explain,
-    Insert,
-    Query,
     Rollback,
     Savepoint,
     Show,
     Statement,
     TemporaryView,
-    Truncate,
     Use,
 )
 from mangrove.sql.suggestions import known_names
@@ -67,7 +68,7 @@ from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
 __all__ = ["SqlSession"]
 
 T = TypeVar("T")
-Change: TypeAlias = Insert | Truncate
+Change: TypeAlias = Insert | Update | Delete | Merge | Truncate
 _FIRST_NAMESPACE: Final = "default"
 _DEFINITIONS: Final = (
     CreateNamespace,
@@ -191,10 +192,8 @@ class SqlSession:
                 if self._open is not None:
                     raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
                 return Result("procedure", answer=call(statement, self.lake, self.namespace))
-            case Insert() | Truncate():
-                return self._rows_changed(statement, source)
             case _:
-                raise InvalidInputError("rows are changed in Python for now: table.update, table.delete, table.merge")
+                return self._rows_changed(statement, source)
 
     # Transactions
 
@@ -304,12 +303,20 @@ class SqlSession:
             sight = self._sight(transaction)
             if isinstance(statement, Truncate):
                 return truncate(statement, transaction, sight)
-            return insert(
-                statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
-            )
+            if isinstance(statement, Insert):
+                return insert(
+                    statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
+                )
+            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
+            expressions = Expressions(binder, source, statement.common)
+            try:
+                return change(statement, transaction, expressions)
+            finally:
+                expressions.close()
 
         try:
-            counts, version = self._changed(work, source)
+            with quiet():
+                counts, version = self._changed(work, source)
         except spark_errors as error:
             raise raised(refused(error), source.text) from error
         answer = count_rows(counts)

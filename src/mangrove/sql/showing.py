@@ -17,6 +17,7 @@ from mangrove.sql.answers import Answer, Row, history_rows, partition_rows
 from mangrove.sql.sight import Sight
 from mangrove.sql.statements import Describe, Show
 from mangrove.sql.suggestions import did_you_mean
+from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["create_text", "describe", "show"]
 
@@ -108,17 +109,20 @@ def create_text(found: LakeTable | LakeView) -> str:
     if found.keys:
         columns.append(f"  PRIMARY KEY ({', '.join(map(quoted_name, found.keys))})")
     is_managed = found.table_type is TableType.MANAGED
+    if is_managed:
+        columns += [f"  CONSTRAINT {quoted_name(name)} CHECK ({text})" for name, text in found.checks.items()]
     lines = [f"CREATE {'' if is_managed else 'EXTERNAL '}TABLE {found} (", ",\n".join(columns), ")"]
     if is_managed and found.partition_by:
         lines.append(f"PARTITIONED BY ({', '.join(found.partition_by)})")
-    if is_managed and found.sort_by:
-        lines.append(f"CLUSTER BY ({', '.join(found.sort_by)})")
+    if CLUSTER_BY in found.properties:
+        lines.append(f"CLUSTER BY ({found.properties[CLUSTER_BY]})")
     if not is_managed:
         lines += [f"USING {found.value.table_format}", f"LOCATION {quoted_text(found.location or '')}"]
     if found.description is not None:
         lines.append(f"COMMENT {quoted_text(found.description)}")
-    if found.properties:
-        pairs = (f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(found.properties.items()))
+    shown = {key: value for key, value in sorted(found.properties.items()) if key != CLUSTER_BY}
+    if shown:
+        pairs = (f"{quoted_text(key)} = {quoted_text(value)}" for key, value in shown.items())
         lines.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return "\n".join(lines)
 
@@ -130,7 +134,8 @@ def _details(found: LakeTable | LakeView) -> list[Row]:
     else:
         rows += [("Type", found.table_type.value, None), ("Primary Key", ", ".join(found.keys), None)]
         if found.table_type is TableType.MANAGED:
-            rows += [("Cluster By", ", ".join(found.sort_by), None)]
+            rows += [("Sorted By", ", ".join(found.sort_by), None)]
+            rows += [(f"Constraint {name}", f"CHECK ({text})", None) for name, text in found.checks.items()]
         else:
             rows += [("Location", found.location or "", None), ("Provider", found.value.table_format, None)]
     rows += [(f"Property {key}", value, None) for key, value in sorted(found.properties.items())]

@@ -1,11 +1,12 @@
-"""The statements that are not left to Spark, as values: what was asked for, taken apart and not yet looked up."""
+"""The statements that define, tell or control something, as values: taken apart and not yet looked up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.sql.cursor import Piece, SqlName
+from mangrove.sql.cursor import SqlName
+from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Truncate, Update
 
 __all__ = [
     "AddCheck",
@@ -14,7 +15,6 @@ __all__ = [
     "AlterNamespace",
     "AlterTable",
     "AlterView",
-    "Assignment",
     "Begin",
     "Call",
     "CheckRule",
@@ -22,18 +22,13 @@ __all__ = [
     "CreateNamespace",
     "CreateTable",
     "CreateView",
-    "Delete",
     "Describe",
     "DropCheck",
     "DropColumns",
     "DropObject",
     "Explain",
-    "Insert",
     "Literal",
-    "Merge",
-    "MergeClause",
     "NewColumn",
-    "Query",
     "RenameColumn",
     "RenameTo",
     "Rollback",
@@ -45,9 +40,7 @@ __all__ = [
     "Statement",
     "TableAction",
     "TemporaryView",
-    "Truncate",
     "UnsetProperties",
-    "Update",
     "Use",
 ]
 
@@ -88,15 +81,6 @@ class Savepoint:
 
 
 # Queries
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What Spark understands once our tables are put in it."""
-
-    piece: Piece
-    at: str | int | None = None
-    """The version, time or export at which every table is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,86 +330,7 @@ class Show:
     limit: int | None = None
 
 
-# Rows
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A column and what it becomes."""
-
-    column: tuple[str, ...]
-    value: Piece
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """Add the rows of a query."""
-
-    table: SqlName
-    query: Query
-    columns: tuple[str, ...] = ()
-    by_name: bool = False
-    overwrite: bool = False
-    partition: tuple[tuple[str, Piece | None], ...] = ()
-    """The partition columns with their values; without one, the query says it."""
-    if_not_exists: bool = False
-    replace_where: Piece | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Change rows."""
-
-    table: SqlName
-    alias: str | None
-    assignments: tuple[Assignment, ...]
-    condition: Piece | None = None
-    common: Piece | None = None
-    """The WITH clause in front of the statement."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete rows."""
-
-    table: SqlName
-    alias: str | None
-    condition: Piece | None = None
-    common: Piece | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MergeClause:
-    """What happens to rows that a merge found, or did not find."""
-
-    group: str
-    """One of matched, not matched, not matched by source."""
-    action: str
-    """One of update, update all, delete, insert, insert all."""
-    condition: Piece | None = None
-    assignments: tuple[Assignment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Change a table by what another has."""
-
-    table: SqlName
-    alias: str | None
-    source: Piece
-    """A table's name or a query between brackets, with its alias."""
-    source_alias: str | None
-    condition: Piece
-    clauses: tuple[MergeClause, ...] = field(default=())
-    common: Piece | None = None
-    with_schema_evolution: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Delete all rows."""
-
-    table: SqlName
+# Procedures
 
 
 @dataclass(frozen=True, slots=True)

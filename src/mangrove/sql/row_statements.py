@@ -1,0 +1,95 @@
+"""The statements that change rows, as values: INSERT, UPDATE, DELETE, MERGE and TRUNCATE, and the queries in them."""
+
+from dataclasses import dataclass
+
+from mangrove.sql.cursor import Piece, SqlName
+
+__all__ = ["Assignment", "Delete", "Insert", "Merge", "MergeClause", "Query", "Truncate", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What Spark understands once our tables are put in it."""
+
+    piece: Piece
+    at: str | int | None = None
+    """The version, time or export at which every table is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column and what it becomes."""
+
+    column: tuple[str, ...]
+    value: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Add the rows of a query."""
+
+    table: SqlName
+    query: Query
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+    overwrite: bool = False
+    partition: tuple[tuple[str, Piece | None], ...] = ()
+    """The partition columns with their values; without one, the query says it."""
+    if_not_exists: bool = False
+    replace_where: Piece | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change rows."""
+
+    table: SqlName
+    alias: str | None
+    assignments: tuple[Assignment, ...]
+    condition: Piece | None = None
+    common: Piece | None = None
+    """The WITH clause in front of the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete rows."""
+
+    table: SqlName
+    alias: str | None
+    condition: Piece | None = None
+    common: Piece | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """What happens to rows that a merge found, or did not find."""
+
+    group: str
+    """One of matched, not matched, not matched by source."""
+    action: str
+    """One of update, update all, delete, insert, insert all."""
+    condition: Piece | None = None
+    assignments: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Change a table by what another has."""
+
+    table: SqlName
+    alias: str | None
+    source: Piece
+    """A table's name or a query between brackets, with its alias."""
+    source_alias: str | None
+    condition: Piece
+    clauses: tuple[MergeClause, ...] = ()
+    common: Piece | None = None
+    with_schema_evolution: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Delete all rows."""
+
+    table: SqlName
