@@ -30,6 +30,13 @@ class _LeavesBehind(Protocol):
     def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]: ...
 
 
+@runtime_checkable
+class _WorksBeside(Protocol):
+    """A layout into which another program commits what becomes a version only when somebody looks."""
+
+    def unabsorbed(self) -> list[str]: ...
+
+
 @dataclass
 class Survey:
     """What a walk over the versions met."""
@@ -83,6 +90,11 @@ def surveyed(
 ) -> Survey:
     """Return what the versions hold that conversion must know, or refuse what has no place in the destination."""
     survey = Survey()
+    for transaction in lake.upkeep.unabsorbed() if isinstance(lake.upkeep, _WorksBeside) else []:
+        survey.note(
+            f"transaction {transaction} of DeltaCAT is in no version yet, so it is not converted: "
+            f"check {lake.store.uri} with repair first"
+        )
     for number, step in enumerate(steps(lake, versions), start=1):
         settings = carrying.settings(step.after.settings)
         for note in notes_on_settings(step.after.settings, carrying):

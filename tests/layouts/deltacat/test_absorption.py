@@ -6,6 +6,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
+from mangrove.lakehouse.converting import place_at
 from mangrove.layouts.deltacat.log import log_map
 from mangrove.layouts.deltacat.log_paths import minute_log_path, transaction_id
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
@@ -14,6 +15,7 @@ from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.maintenance.check import check
+from mangrove.maintenance.convert import convert
 from mangrove.maintenance.maintained import Maintained
 from mangrove.metastore import Changes, Snapshot
 from mangrove.model.locators import (
@@ -39,7 +41,7 @@ VERSION = TableVersionLocator("n", "t", 1)
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return repeatable_effects(MemoryStore("memory://catalog/"))
 
 
 @pytest.fixture
@@ -138,6 +140,16 @@ def test_a_check_that_repairs_makes_versions_of_what_deltacat_committed(effects:
     assert _positions(catalog.latest()) == []
     assert any(transaction in line for line in check(lake, repair=True).repaired)
     assert _positions(catalog.latest()) == [1]
+
+
+def test_a_conversion_names_what_deltacat_committed_and_no_version_has(effects: Effects) -> None:
+    catalog = _with_a_table(effects)
+    transaction = _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
+    lake = Maintained(effects, catalog, catalog)
+    report = convert(lake, place_at(MemoryStore("memory://one/"), "tree"))
+    assert [transaction in note for note in report.notes] == [True]
+    catalog.absorb()
+    assert convert(lake, place_at(MemoryStore("memory://two/"), "tree")).notes == ()
 
 
 def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore, effects: Effects) -> None:

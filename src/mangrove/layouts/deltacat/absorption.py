@@ -20,7 +20,7 @@ from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.versions import read_adopted, read_guard
 from mangrove.metastore import Commit
 
-__all__ = ["absorb"]
+__all__ = ["absorb", "unabsorbed"]
 
 _WINDOW_MILLIS: Final = 60 * 60 * 1000
 """How much longer than our newest version a transaction of DeltaCAT may have been on its way."""
@@ -66,6 +66,13 @@ def absorb(effects: Effects, newest: CatalogSnapshot) -> list[CatalogSnapshot]:
                 "version. Nothing is lost; try again when fewer writers are at work"
             )
     return made
+
+
+def unabsorbed(newest: CatalogSnapshot) -> list[str]:
+    """Return the transactions of DeltaCAT that are in no version yet, in the order in which they ended."""
+    if not newest.files.revision.start_offset:
+        return []
+    return [one.id for one in _pending(newest.files, newest.guard) if one.id not in newest.guard.absorbed]
 
 
 def _pending(files: CatalogFiles, guard: Guard) -> list[_Pending]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.absorption import absorb
+from mangrove.layouts.deltacat.absorption import absorb, unabsorbed
 from mangrove.layouts.deltacat.adoption import ForeignCatalog
 from mangrove.layouts.deltacat.commit import commit, commit_first
 from mangrove.layouts.deltacat.files import CatalogFiles
@@ -158,6 +158,11 @@ class CatalogMetastore:
         for snapshot in absorbed:
             self._seen(snapshot)
         return absorbed
+
+    def unabsorbed(self) -> list[str]:
+        """Return the transactions that DeltaCAT committed beside us and that are in no version yet."""
+        newest = self.latest()
+        return [] if newest.guard.is_foreign else unabsorbed(newest)
 
     def revisions_of(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
         """Return the history of one object up to a version, oldest first."""
