@@ -25,6 +25,8 @@ COMMANDS = {
     "create": ("catalog_commands", "Make a namespace, a table (its name has a dot) or a view."),
     "ingest": ("row_commands", "Write the rows of files into a table."),
     "read": ("row_commands", "Show rows of a table."),
+    "sql": ("sql_command", "Run SQL on Spark: statements separated by semicolons, until the first error."),
+    "shell": ("shell_command", "Talk SQL with a lakehouse."),
     "delete": ("change_commands", "Delete the rows of a table for which a predicate holds."),
     "update": ("change_commands", "Set columns of the rows of a table."),
     "rename": ("catalog_commands", "Give a namespace, a table or a view another name."),
@@ -48,7 +50,7 @@ COMMANDS = {
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
-_WITH_FRAMES = frozenset({"demo"})
+_WITH_FRAMES = frozenset({"demo", "shell", "sql"})
 """The commands that use Spark or pandas, and so numpy."""
 
 

@@ -1,23 +1,18 @@
 """The commands about rows: read, ingest."""
 
-import datetime
-import decimal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from mangrove.cli.catalog_views import list_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.engines import LocalEngines
+from mangrove.cli.row_views import plain, rows_view
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.local.row_files import rows_of_file
 from mangrove.maintenance.progress import Progress
-from mangrove.model.json_form import Json
 
 __all__ = ["ingest_command", "read_command"]
 
@@ -41,9 +36,11 @@ def read_command(
         rows = catalog.table(table).to_arrow(chosen, where)
     shown = limit if limit is not None else rows.num_rows if session.as_json else _ROWS_SHOWN
     found: list[dict[str, Any]] = rows.slice(0, shown).to_pylist()
+    total = rows.num_rows
+    footer = f"{total:,} rows" if len(found) == total else f"{len(found):,} of {total:,} rows: --limit shows more"
     session.answer(
-        [{name: _plain(value) for name, value in row.items()} for row in found],
-        lambda: _rows_view(rows.column_names, found, rows.num_rows),
+        [{name: plain(value) for name, value in row.items()} for row in found],
+        lambda: rows_view(rows.column_names, [tuple(row.values()) for row in found], footer),
     )
 
 
@@ -81,31 +78,3 @@ def ingest_command(session: Session, lake: str, table: str, files: Sequence[str]
             f"as of version {version}"
         ),
     )
-
-
-def _rows_view(names: Iterable[str], rows: Sequence[dict[str, Any]], total: int) -> RenderableType:
-    table = list_table(*names)
-    for row in rows:
-        table.add_row(*(Text("null", style="dim") if value is None else str(_plain(value)) for value in row.values()))
-    left = total - len(rows)
-    footer = f"{total:,} rows" if not left else f"{len(rows):,} of {total:,} rows: --limit shows more"
-    return Group(table, Text(footer, style="dim"))
-
-
-def _plain(value: Any) -> Json:
-    """Return a value of a row as JSON has it; what JSON does not know is text."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case decimal.Decimal():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case dict():
-            return {str(key): _plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case _:
-            return str(value)

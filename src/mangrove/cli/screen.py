@@ -2,11 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-__all__ = ["console_on", "draw", "speaks_unicode"]
+__all__ = ["console_on", "draw", "speaks_unicode", "waiting"]
 
 _UNBOUNDED_COLUMNS = 10_000
 """A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
@@ -36,3 +38,13 @@ def draw(drawing: RenderableType) -> None:
     """Show an answer to a person."""
     # A sentence is left to the terminal to break, so that a path in it can be copied whole.
     console_on(sys.stdout).print(drawing, soft_wrap=isinstance(drawing, str))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while and cannot say how long; nothing of it stays."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console_on(sys.stderr).status(what):
+        yield

@@ -5,12 +5,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from mangrove.cli.extras import check_installed
+from mangrove.cli.screen import waiting
 from mangrove.errors import StorageError
+from mangrove.spark.engines import BothEngines
 
-__all__ = ["SPARK_MODULES", "quiet_session"]
+if TYPE_CHECKING:
+    from mangrove.spark.engine import SparkEngine
+
+__all__ = ["SPARK_MODULES", "QuietEngines", "quiet_session"]
 
 SPARK_MODULES = ("pyspark", "pandas")
 
@@ -34,6 +40,20 @@ def quiet_session(what: str) -> Any:
             raise StorageError(f"Spark's Java could not be started ({error}): {_tail(said.fileno())}") from error
         except RuntimeError as error:
             raise StorageError(f"Spark did not start ({error}): {_tail(said.fileno())}") from error
+
+
+class QuietEngines(BothEngines):
+    """Both engines, of which Spark starts without a word when the first statement needs it."""
+
+    @cached_property
+    def _started(self) -> "SparkEngine":
+        with waiting("starting Spark"):
+            quiet_session("SQL")
+        return super().spark()
+
+    def spark(self) -> "SparkEngine":
+        """Return the engine on Spark."""
+        return self._started
 
 
 @contextmanager

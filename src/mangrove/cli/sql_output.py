@@ -1,0 +1,80 @@
+"""How the results of SQL statements are given: as tables, as a JSON object on each line, or as CSV."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from mangrove.cli.row_views import cell_text, plain, rows_view
+from mangrove.cli.screen import draw, speaks_unicode
+
+if TYPE_CHECKING:
+    from mangrove.sql.results import Result
+
+__all__ = ["ROWS_SHOWN", "show_result", "stats_line", "write_csv", "write_json"]
+
+ROWS_SHOWN = 100
+"""So many rows of a query are shown to a person who did not say how many."""
+
+
+def show_result(result: "Result", limit: int | None = ROWS_SHOWN) -> int:
+    """Draw the rows of a result, or say what was done; return how many rows there are to see."""
+    if result.frame is None and (result.answer is None or result.kind == "change"):
+        draw(_said(result))
+        return 0
+    # One more than is shown, to know whether there are more.
+    rows = list(_rows(result, None if limit is None else limit + 1))
+    shown = rows if limit is None else rows[:limit]
+    plural = "" if len(shown) == 1 else "s"
+    more = ", and there are more: --limit shows them" if len(rows) > len(shown) else ""
+    draw(rows_view(result.columns, shown, f"{len(shown):,} row{plural}{more}"))
+    return len(shown)
+
+
+def write_json(result: "Result", limit: int | None = None) -> int:
+    """Write a result as one line of JSON; return how many rows it has."""
+    names = result.columns
+    rows = [dict(zip(names, map(plain, row), strict=True)) for row in _rows(result, limit)]
+    told = {
+        "line": result.line, "kind": result.kind, "message": result.message, "version": result.version,
+        "columns": list(names), "rows": rows,
+    }  # fmt: skip
+    sys.stdout.write(json.dumps(told, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
+    return len(rows)
+
+
+def write_csv(result: "Result", limit: int | None = None) -> int:
+    """Write the rows of a result as CSV with a heading; what has no rows is said on the error stream."""
+    if result.frame is None and (result.answer is None or result.kind == "change"):
+        sys.stderr.write(_said(result) + "\n")
+        return 0
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(result.columns)
+    count = 0
+    for row in _rows(result, limit):
+        writer.writerow(["" if value is None else cell_text(value) for value in row])
+        count += 1
+    return count
+
+
+def stats_line(result: "Result", rows: int, seconds: float) -> str:
+    """Return in one line what a statement took, and which files a query reads."""
+    files = [f"{name}: {read:,} files read, {skipped:,} skipped" for name, read, skipped in result.files()]
+    return "; ".join([f"line {result.line}: {rows:,} rows in {seconds:.1f} s", *files])
+
+
+def _rows(result: "Result", limit: int | None) -> Iterator[tuple[Any, ...]]:
+    if result.frame is not None:
+        # Row by row, so that a long answer need not fit into memory.
+        frame = result.frame if limit is None else result.frame.limit(limit)
+        yield from (tuple(row) for row in frame.toLocalIterator())
+    else:
+        yield from islice(result.rows(), limit)
+
+
+def _said(result: "Result") -> str:
+    committed = "" if result.version is None else f" (version {result.version})"
+    is_said = str(result.version) in result.message
+    return result.message + ("" if is_said else committed) if result.message else f"done{committed}"

@@ -1,0 +1,127 @@
+"""The SQL shell, without a terminal and without Spark: what its lines mean, and what it answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangrove.cli.session import Session
+from mangrove.cli.shell import Shell
+from mangrove.cli.shell_words import is_whole, prompt_text, short_command, suggestions
+from mangrove.cli.spark_start import QuietEngines
+from mangrove.errors import InvalidInputError
+from mangrove.sql.session import SqlSession
+
+COLUMNS: Callable[[str], list[str]] = {"sales.orders": ["id", "customer"]}.get  # type: ignore[assignment]
+
+
+@pytest.fixture
+def shell(lake: str) -> Shell:
+    talk = SqlSession(Session().open(lake, QuietEngines))
+    return Shell(talk, lambda file: Path(file).read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("", True),
+        ("select 1", False),
+        ("select 1;", True),
+        ("select ';", False),
+        ("select 1; -- more", True),
+        ("select 1; select 2", False),
+        ("\\d", True),
+        ("quit", True),
+        ("begin select 1;", False),
+        ("begin select 1; end;", True),
+        ("begin;", True),
+        ("/* open", False),
+    ],
+)
+def test_return_ends_the_input_only_where_a_statement_ends(text: str, whole: bool) -> None:
+    assert is_whole(text) is whole
+
+
+def test_a_short_command_that_is_none_is_refused_with_the_way_to_the_list() -> None:
+    with pytest.raises(InvalidInputError, match=r"\\\? lists"):
+        short_command("\\nosuch")
+
+
+def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:
+    names = ["sales", "sales.orders"]
+
+    def offered(text: str) -> list[str]:
+        return [one for one, _ in suggestions(text, lambda: names, lambda name: COLUMNS(name) or [])]
+
+    assert offered("select * from sal") == ["sales", "sales.orders"]
+    assert "customer" in offered("select * from sales.orders where cust")
+    assert "customer" not in offered("select cust")
+    assert offered("SEL") == ["SELECT"]
+    assert offered("sel") == ["select"]
+    assert offered("\\l") == ["\\log"]
+    assert offered("") == []
+
+
+def test_the_prompt_shows_an_open_transaction(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default> "
+    assert shell.answer("begin isolation level serializable;")
+    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default*serializable> "
+    assert shell.answer("create namespace more;")
+    assert shell.answer("rollback;")
+    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default> "
+    assert shell.answer("\\t")
+    told = capsys.readouterr()
+    assert "sales.orders" in told.out
+    assert "more" not in {one.name for one in shell.talk.lake.namespaces()}
+
+
+def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "make.sql").write_text("create namespace made;\ncreate table made.t (id bigint);\n")
+    for line in (
+        "\\d",
+        "\\d sales.orders",
+        "\\t sales",
+        "\\log",
+        "\\use sales",
+        "\\?",
+        "\\timing",
+        f"\\i {tmp_path}/make.sql",
+    ):
+        assert shell.answer(line)
+    told = capsys.readouterr()
+    for wanted in ("customer", "sales.daily", "create table sales.orders", "timing is on", "list the tables"):
+        assert wanted in told.out
+    assert shell.talk.namespace == "sales"
+    assert "made.t" in shell.names()
+    assert shell.columns("made.t") == ("id",)
+    assert shell.columns("sales.daily") == ()
+    assert not shell.answer("\\q")
+
+
+@pytest.mark.parametrize(
+    "line", ["\\nosuch", "\\use", "\\use nosuch", "\\t nosuch", "\\d nosuch.x", "drop table nosuch.x;"]
+)
+def test_the_conversation_goes_on_after_an_error(shell: Shell, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert shell.answer(line)
+    told = capsys.readouterr()
+    assert (told.out, bool(told.err)) == ("", True)
+
+
+def test_a_cancelled_statement_leaves_nothing_behind(
+    shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    before = shell.talk.lake.version
+    monkeypatch.setattr("mangrove.cli.shell.show_result", interrupted)
+    assert shell.answer("begin; create namespace more;")
+    assert "cancelled" in capsys.readouterr().err
+    assert shell.talk.lake.version == before
+
+
+def test_the_shell_wants_a_terminal_and_programs_are_sent_to_sql(run: Any, lake: str) -> None:
+    done = run("shell", lake)
+    assert (done.code, "mangrove sql" in done.err) == (2, True)
+    assert run("shell", lake, "--json").code == 2

@@ -1,0 +1,94 @@
+"""SQL from the command line, on Spark: one statement, a script, a file, in every form of output."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove.cli.main import main
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> str:
+    """Make a lakehouse with a table of three rows."""
+    made = mangrove.create(tmp_path / "lake")
+    made.create_namespace("shop")
+    table = made.create_table("shop.people", "id bigint not null, name string, city string", keys=["id"])
+    table.append([{"id": 1, "name": "Ana", "city": "Oslo"}, {"id": 2, "name": "Bo", "city": None}])
+    table.append([{"id": 3, "name": "Çem", "city": "Oslo"}])
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def ran(*words: str, given: str | None = None) -> tuple[int, str, str]:
+        if given is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    return ran
+
+
+def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
+    query = "select id, name, city from shop.people order by id"
+    code, shown, _ = run("sql", lake, query)
+    assert (code, shown.splitlines()[0].split()) == (0, ["id", "name", "city"])
+    assert shown.splitlines()[-1] == "3 rows"
+    code, told, _ = run("sql", lake, query, "--json")
+    assert json.loads(told)["rows"][1] == {"id": 2, "name": "Bo", "city": None}
+    code, rows, _ = run("sql", lake, query, "--csv")
+    assert rows == "id,name,city\n1,Ana,Oslo\n2,Bo,\n3,Çem,Oslo\n"
+
+
+def test_a_limit_says_that_there_is_more(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
+    _, shown, _ = run("sql", lake, "select id from shop.people", "--limit", "2")
+    assert "2 rows, and there are more" in shown
+
+
+def test_a_script_from_a_file_or_the_input_commits_together_and_tells_line_by_line(
+    run: Callable[..., tuple[int, str, str]], lake: str, tmp_path: Path
+) -> None:
+    script = (
+        "begin;\ninsert into shop.people values (4, 'Di', 'Lima');\ncommit;\nselect count(*) as n from shop.people;\n"
+    )
+    (tmp_path / "load.sql").write_text(script)
+    code, told, _ = run("sql", lake, "--file", str(tmp_path / "load.sql"), "--json")
+    answers = [json.loads(line) for line in told.splitlines()]
+    assert (code, [one["line"] for one in answers], answers[-1]["rows"]) == (0, [1, 2, 3, 4], [{"n": 4}])
+    code, shown, said = run("sql", lake, "--stats", given="select count(*) as n from shop.people")
+    assert (code, "4" in shown.split()) == (0, True)
+    assert "shop.people: 3 files read, 0 skipped" in said
+
+
+def test_a_script_stops_at_the_first_error_with_its_line_and_an_open_transaction_is_rolled_back(
+    run: Callable[..., tuple[int, str, str]], lake: str
+) -> None:
+    before = mangrove.open(lake).version
+    code, shown, said = run("sql", lake, "select 1 as one;\nselect * from shop.nosuch;\ndrop table shop.people")
+    assert (code, "one" in shown, "line 2" in said) == (1, True, True)
+    code, _, said = run("sql", lake, "begin; insert into shop.people values (9, 'x', 'y')")
+    assert (code, "rolled back" in said) == (2, True)
+    assert mangrove.open(lake).version == before
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [(("",), None), (("select 1", "--file", "x.sql"), None), (("select 1", "--csv", "--json"), None), ((), "  \n")],
+)
+def test_no_statement_or_two_kinds_of_them_are_refused(
+    run: Callable[..., tuple[int, str, str]], lake: str, words: tuple[str, ...], given: str | None
+) -> None:
+    code, shown, said = run("sql", lake, *words, given=given)
+    assert (code, shown, said.count("\n")) == (2, "", 1)
