@@ -25,6 +25,15 @@ __all__ = ["change"]
 def change(statement: Update | Delete | Merge, transaction: LakeTransaction, expressions: Expressions) -> RowCounts:
     """Change the rows of the table as the statement says."""
     table = managed_table(transaction, expressions.binder.sight, statement.table)
+    try:
+        return _changed(statement, table, expressions)
+    except InvalidInputError as error:
+        # Spark saw pieces of the statement only. A look at each finds the place that it means.
+        _find_refusal(statement, table, expressions)
+        raise error from error.__cause__
+
+
+def _changed(statement: Update | Delete | Merge, table: LakeTable, expressions: Expressions) -> RowCounts:
     match statement:
         case Delete():
             return _delete(statement, table, expressions)
@@ -34,6 +43,24 @@ def change(statement: Update | Delete | Merge, transaction: LakeTransaction, exp
             return _merge(statement, table, expressions)
         case _:
             assert_never(statement)
+
+
+def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressions: Expressions) -> None:
+    """Raise what Spark refuses about a condition or a value, at its place in the statement."""
+    quoted = quoted_name(statement.alias or statement.table.parts[-1])
+    tables = f"{joined_name(table.locator.namespace, table.name)} AS {quoted}"
+    pieces = [statement.condition] if statement.condition is not None else []
+    if isinstance(statement, Update):
+        pieces += [assignment.value for assignment in statement.assignments]
+    elif isinstance(statement, Merge):
+        alias = "" if statement.source_alias is None else f" AS {quoted_name(statement.source_alias)}"
+        tables += f", {statement.source.text}{alias}"
+        for clause in statement.clauses:
+            pieces += [clause.condition] if clause.condition is not None else []
+            pieces += [assignment.value for assignment in clause.assignments]
+    for piece in pieces:
+        if piece.text.strip().upper() != "DEFAULT":
+            expressions.try_out(piece, tables)
 
 
 def _delete(statement: Delete, table: LakeTable, expressions: Expressions) -> RowCounts:

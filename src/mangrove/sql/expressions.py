@@ -85,6 +85,13 @@ class Expressions:
         head = f"{common}SELECT * FROM "  # noqa: S608 - the user's own query
         return self.binder.query(Piece(head + piece.text, piece.start - len(head)), self.source.text).frame
 
+    def try_out(self, piece: Piece, tables: str) -> None:
+        """Have Spark look at a condition or a value over some tables, without running it."""
+        common = "" if self.common is None else f"{self.common.text} "
+        head = f"{common}SELECT ("
+        looked_at = f"{head}{piece.text}) FROM {tables}"
+        self.binder.query(Piece(looked_at, piece.start - len(head)), self.source.text)
+
     def close(self) -> None:
         """Drop the temporary views."""
         for name in self._views:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.model.names import joined_name, quoted_name
@@ -17,6 +17,7 @@ from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.queries import BoundQuery
 from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
+from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.tokens import tokenize
 from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsNull, Operator, Predicate
 from mangrove.tables.row_counts import NO_ROWS, RowCounts
@@ -58,7 +59,11 @@ def managed_table(transaction: LakeTransaction, sight: Sight, name: SqlName) -> 
     locator = sight.table(name)
     if transaction.reading().get(sight.view_at(locator)) is not None:
         raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
-    table = transaction.table(locator)
+    try:
+        table = transaction.table(locator)
+    except NotFoundError:
+        hint = did_you_mean(transaction, sight.namespace, (locator.namespace, locator.name))
+        raise NotFoundError(f"there is no table {locator}{hint}") from None
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
     return table

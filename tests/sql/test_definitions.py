@@ -1,0 +1,204 @@
+"""Definitions, information and transactions in SQL, none of which needs Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse, NotFoundError
+from mangrove.sql.session import SqlSession
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    return mangrove.create(tmp_path / "lake", layout=request.param)
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> SqlSession:
+    return SqlSession(lake)
+
+
+def run(session: SqlSession, text: str) -> list[Any]:
+    """Run a script, and return the rows of its last statement."""
+    return list(session.script(text))[-1].rows()
+
+
+def test_a_table_is_made_as_it_is_said_and_says_so_again(session: SqlSession, lake: Lakehouse) -> None:
+    text = (
+        "create table sales.orders (id bigint not null, note string default 'x', amount decimal(10,2) comment 'net',"
+        " ts timestamp, primary key (id), constraint positive check (amount > 0))"
+        " partitioned by (days(ts)) cluster by (amount) comment 'what was sold' tblproperties (owner = 'ana')"
+    )
+    run(session, f"create namespace sales comment 'of sales' with properties (region = 'eu'); {text}")
+    table = lake.table("sales.orders")
+    assert (table.keys, table.partition_by, table.checks) == (("id",), ("days(ts)",), {"positive": "amount > 0"})
+    assert table.properties == {"owner": "ana", "write.cluster-by": "amount"}
+    assert lake.namespace("sales").properties == {"region": "eu"}
+    said = run(session, "show create table sales.orders")[0][0]
+    run(session, f"drop table sales.orders; {said}")
+    assert run(session, "show create table sales.orders")[0][0] == said
+    run(session, "create table sales.copy like sales.orders")
+    assert lake.table("sales.copy").schema == lake.table("sales.orders").schema
+
+
+def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_that_is_said(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    run(session, "create namespace if not exists s; create namespace if not exists s; use s; create table t (a int)")
+    with pytest.raises(AlreadyExistsError, match="line 1, column 14"):
+        run(session, "create table t (b int)")
+    run(session, "create table if not exists t (b int)")
+    first = lake.table("s.t")
+    assert run(session, "show columns in t") == [("a",)]
+    run(session, "create or replace table t (b int)")
+    assert run(session, "show columns in t") == [("b",)]
+    assert lake.table("s.t").id != first.id
+    with pytest.raises(NotFoundError, match="to replace"):
+        run(session, "replace table u (a int)")
+    run(session, "drop table t; drop table if exists t")
+    with pytest.raises(NotFoundError):
+        run(session, "drop table t")
+    with pytest.raises(InvalidInputError, match="empty"):
+        run(session, "create table t (a int); drop namespace s")
+    run(session, "drop namespace s cascade")
+    assert run(session, "show namespaces") == []
+
+
+def test_columns_are_added_moved_renamed_widened_and_dropped(session: SqlSession) -> None:
+    run(session, "create namespace s; use s; create table t (a int, b struct<c: int>)")
+    run(
+        session,
+        "alter table t add columns (d string comment 'new' first, e decimal(4,1) after a);"
+        "alter table t add column b.f string; alter table t rename column e to g;"
+        "alter table t drop column if exists x;"
+        "alter table t alter column a type bigint; alter table t alter column a comment 'wide';"
+        "alter table t alter column a set default 5; alter table t alter column d after b;"
+        "alter table t alter column g set not null; alter table t alter column g first",
+    )
+    assert run(session, "describe t") == [
+        ("g", "decimal(4,1)", None),
+        ("a", "bigint", "wide"),
+        ("b", "struct<c: int, f: string>", None),
+        ("d", "string", "new"),
+    ]
+    assert ("default", "5") in run(session, "describe t a")
+    assert ("nullable", "false") in run(session, "describe t g")
+    run(session, "alter table t alter column a drop default; alter table t alter column g drop not null")
+    run(session, "alter table t drop columns (b, d)")
+    assert run(session, "show columns from t") == [("g",), ("a",)]
+    with pytest.raises(InvalidInputError, match="not wider"):
+        run(session, "alter table t alter column a type int")
+
+
+def test_constraints_properties_and_comments_change(session: SqlSession, lake: Lakehouse) -> None:
+    run(session, "create namespace s; use s; create table t (a int)")
+    run(session, "alter table t add constraint small check (a < 10); alter table t add check (a > 0)")
+    assert lake.table("s.t").checks == {"small": "a < 10", "check_1": "a > 0"}
+    run(session, "alter table t drop constraint small; alter table t drop constraint if exists small")
+    run(session, "alter table t set tblproperties (x = '1', y.z = '2'); alter table t unset tblproperties (x)")
+    assert run(session, "show tblproperties t") == [("y.z", "2")]
+    with pytest.raises(NotFoundError, match="IF EXISTS"):
+        run(session, "alter table t unset tblproperties (x)")
+    run(session, "comment on table t is 'about t'; comment on namespace s is 'about s'; alter table t cluster by (a)")
+    assert (lake.table("s.t").description, lake.namespace("s").description) == ("about t", "about s")
+    run(session, "alter table t cluster by none; alter table t rename to u; alter namespace s rename to r")
+    assert run(session, "show tables in r") == [("r", "u")]
+    details = dict(row[:2] for row in run(session, "describe extended r.u"))
+    assert (details["Comment"], details["Constraint check_1"]) == ("about t", "CHECK (a > 0)")
+
+
+def test_external_tables_say_where_their_rows_lie(session: SqlSession, lake: Lakehouse) -> None:
+    run(
+        session,
+        "create namespace s; create external table s.x (a int) using csv location 's3://b/x/' options (sep ';')",
+    )
+    table = lake.table("s.x")
+    assert (table.location, table.value.table_format, dict(table.value.format_properties)) == (
+        "s3://b/x/",
+        "csv",
+        {"sep": ";"},
+    )
+    with pytest.raises(InvalidInputError, match="not ours to write"):
+        run(session, "truncate table s.x")
+
+
+def test_lists_are_filtered_as_in_spark(session: SqlSession) -> None:
+    run(session, "create namespace s; use s; create table ab (x int); create table ac (x int); create table b (x int)")
+    assert run(session, "show tables like 'a*'") == [("s", "ab"), ("s", "ac")]
+    assert run(session, "show tables in s like 'ab|B'") == [("s", "ab"), ("s", "b")]
+    assert run(session, "show history limit 1")[0][2] == "create table b (x int)"
+    assert run(session, "show current namespace") == [("s",)]
+
+
+def test_transactions_keep_definitions_until_they_commit(session: SqlSession, lake: Lakehouse) -> None:
+    run(session, "create namespace s; use s")
+    before = lake.version
+    run(session, "begin transaction message 'two'; create table t (a int); savepoint one; create table u (a int)")
+    assert run(session, "show tables") == [("s", "t"), ("s", "u")]
+    assert list(lake.tables("s")) == []
+    run(session, "savepoint two; drop table t; rollback to one")
+    with pytest.raises(NotFoundError, match="there are: one"):
+        run(session, "rollback to two")
+    with pytest.raises(AlreadyExistsError):
+        run(session, "create table t (b int)")
+    assert (session.in_transaction, session.isolation) == (True, "snapshot")
+    assert next(iter(session.script("commit"))).version == before + 1
+    assert run(session, "show tables") == [("s", "t")]
+    assert next(lake.history()).message == "two"
+    with pytest.raises(InvalidInputError, match="no transaction is open"):
+        run(session, "commit")
+    with pytest.raises(InvalidInputError, match="do not nest"):
+        run(session, "begin; begin")
+    with pytest.raises(InvalidInputError, match="COMMIT or ROLLBACK first"):
+        run(session, "call check()")
+    session.close()
+    assert not session.in_transaction
+
+
+def test_a_statement_of_several_steps_that_fails_leaves_none_of_them_behind(session: SqlSession) -> None:
+    run(session, "create namespace s; use s; create table t (a int)")
+    text = "alter table t add columns (b int, a string)"
+    with pytest.raises(InvalidInputError, match="a"):
+        run(session, text)
+    assert run(session, "show columns in t") == [("a",)]
+    run(session, "begin")
+    with pytest.raises(InvalidInputError, match="a"):
+        run(session, text)
+    assert run(session, "show columns in t") == [("a",)]
+
+
+def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -> None:
+    run(session, "create namespace s; create table s.t (a int)")
+    lake.table("s.t").append([{"a": 1}])
+    lake.table("s.t").append([{"a": 2}])
+    assert run(session, "call compact('s.t')") == [("s.t", 2, 1)]
+    assert run(session, "use s; call compact(table => 't')") == [("s.t", 1, 1)]
+    assert run(session, "call check()") == []
+    version = lake.version
+    assert run(session, "call rollback(to => 2, message => 'back')") == [(version, version + 1)]
+    assert run(session, "call expire(dry_run => true)")[0][0] == 0
+    assert run(session, "call vacuum(true)")[0][0] == 0
+    for text, message in {
+        "call nothing()": "there are: check, compact",
+        "call compact()": "needs table",
+        "call compact('s.t', 5, 6, 7, 8, 9)": "it takes",
+        "call check(depth => 4)": "no argument depth",
+        "call vacuum(true, dry_run => true)": "leave one out",
+    }.items():
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            run(session, text)
+
+
+def test_names_for_completion_are_those_that_are_there(session: SqlSession) -> None:
+    run(session, "create namespace s; create namespace r; create table s.t (a int); create table r.u (a int)")
+    assert session.names("s") == ["s", "s.t"]
+
+
+def test_names_of_too_many_parts_and_names_that_are_near_are_told(session: SqlSession) -> None:
+    run(session, "create namespace sales; create table sales.orders (a int)")
+    with pytest.raises(InvalidInputError, match="has 3 parts"):
+        run(session, "describe a.b.c")
+    with pytest.raises(NotFoundError, match=r"line 2, column 10: .*did you mean sales.orders\?"):
+        run(session, "show namespaces;\ndescribe sales.ordres")
