@@ -68,24 +68,18 @@ def new_table(
     """Return the table with all that it starts with, or say what does not fit together."""
     kind = _table_type(table_type)
     columns, key_ids = _with_keys(None if schema is None else schema_of(schema), keys, locator)
-    if kind is not TableType.MANAGED and (checks or defaults):
-        raise InvalidInputError(f"{locator} is {kind.value}: others write its rows, so leave checks and defaults out")
     if kind is not TableType.MANAGED:
-        if partition_by or sort_by:
-            raise InvalidInputError(f"{locator} is {kind.value}: how its rows lie is not ours to say; leave it out")
+        if partition_by or sort_by or checks or defaults:
+            raise InvalidInputError(
+                f"{locator} is {kind.value}: what its rows are and how they lie is not ours to say; leave it out"
+            )
         _check_kept_elsewhere(locator, kind, location, table_format, format_properties)
         table = Table(
             new_id(), namespace_id, locator.name, kind, table_format or kind.name, description, properties,
             format_properties, location, schema=columns, keys=key_ids,
         )  # fmt: skip
         return NewTable(table)
-    if location is not None:
-        raise InvalidInputError(
-            f"{locator} is managed, so its data lies inside the lakehouse and not at {location!r}: leave the location "
-            "out, or make the table external"
-        )
-    if columns is None:
-        raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
+    columns = _checked_managed(locator, location, columns)
     scheme, log_scheme = _schemes(parse_partition_scheme(partition_by, columns), key_ids)
     stream = Stream(new_id(), partition_scheme_id=log_scheme.id)
     version = TableVersion(
@@ -101,11 +95,26 @@ def new_table(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
         format_properties, latest_table_version=1, latest_active_table_version=1,
     )  # fmt: skip
+    return NewTable(table, _constrained(version, defaults, checks), stream)
+
+
+def _checked_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:
+    if location is not None:
+        raise InvalidInputError(
+            f"{locator} is managed, so its data lies inside the lakehouse and not at {location!r}: leave the location "
+            "out, or make the table external"
+        )
+    if columns is None:
+        raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
+    return columns
+
+
+def _constrained(version: TableVersion, defaults: Mapping[str, str], checks: Mapping[str, str]) -> TableVersion:
     for name, default in defaults.items():
         version = with_default(version, split_name(name), default, is_new=True)
     for name, condition in checks.items():
         version = with_check(version, name, condition)
-    return NewTable(table, version, stream)
+    return version
 
 
 def schema_of_columns(columns: Mapping[str, DataType | None]) -> Schema:

@@ -127,7 +127,7 @@ class TableModel:
             for old in alike:
                 old.update(row)
             if not alike:
-                self.rows.append(dict(row))
+                self.rows.append({**dict.fromkeys(self.schema.names), **row})
             inserted, updated = inserted + (not alike), updated + len(alike)
         return inserted, updated
 
