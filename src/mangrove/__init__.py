@@ -66,6 +66,13 @@ def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str
     return run_sql(lake, transaction, text, arguments)
 
 
+def load_ipython_extension(ipython: object) -> None:
+    """Teach a notebook `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
+    from mangrove.sql.notebook import register
+
+    register(ipython, open)
+
+
 def create(
     uri: "str | os.PathLike[str]",
     *,

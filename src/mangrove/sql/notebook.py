@@ -1,0 +1,106 @@
+"""SQL in the cells of a notebook: `%load_ext mangrove`, `%mangrove file:///data/lake`, then `%%mangrove` above SQL.
+
+One session lasts as long as the notebook, so BEGIN in one cell and COMMIT in
+another work. Parameters such as `:day` take the notebook's variables.
+"""
+
+import html
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.sql.answers import Row
+from mangrove.sql.results import Result
+from mangrove.sql.session import SqlSession
+from mangrove.sql.tokens import tokenize
+
+__all__ = ["NotebookSql", "ShownRows", "register"]
+
+_ROWS_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """What a cell shows: the first rows of its last statement, or what that did."""
+
+    message: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    has_more: bool = False
+
+    def __repr__(self) -> str:
+        lines = [" | ".join(self.columns), *(" | ".join(map(_cell, row)) for row in self.rows)] if self.columns else []
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+    @property
+    def note(self) -> str:
+        """What is said below the rows."""
+        more = f"the first {len(self.rows)} rows are shown" if self.has_more else ""
+        return "; ".join(text for text in (self.message, more) if text)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) + "</tr>" for row in self.rows
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if self.columns else ""
+        return f"{table}<p>{html.escape(self.note)}</p>" if self.note else table
+
+
+class NotebookSql:
+    """The magic's state: the lakehouse that is in use, and the session on it."""
+
+    def __init__(self, open_lake: Callable[[str], Lakehouse], variables: Mapping[str, Any]) -> None:
+        self._open_lake = open_lake
+        self._variables = variables
+        self._session: SqlSession | None = None
+
+    def magic(self, line: str, cell: str | None = None) -> ShownRows | None:
+        """Open the lakehouse that the line names, as a URI or as a variable, and run the cell."""
+        where = line.strip()
+        if where:
+            self._use(where)
+        if cell is None:
+            return None
+        if self._session is None:
+            raise InvalidInputError("no lakehouse is open: write %mangrove with its URI or a variable first")
+        last: Result | None = None
+        for result in self._session.script(cell, self._arguments(cell)):
+            last = result
+        return None if last is None else shown(last)
+
+    def _use(self, where: str) -> None:
+        found = self._variables.get(where)
+        lake = found if isinstance(found, Lakehouse) else self._open_lake(where)
+        if self._session is not None:
+            self._session.close()
+        self._session = SqlSession(lake)
+
+    def _arguments(self, cell: str) -> dict[str, Any] | None:
+        tokens = tokenize(cell)
+        named = {
+            following.name for token, following in itertools.pairwise(tokens) if token.text == ":" and following.is_name
+        }
+        return {name: self._variables[name] for name in named if name in self._variables} or None
+
+
+def shown(result: Result) -> ShownRows:
+    """Return the beginning of a result; no more rows are computed than are shown."""
+    if result.frame is None:
+        rows = result.rows()
+    else:
+        rows = [tuple(row) for row in result.frame.limit(_ROWS_SHOWN + 1).collect()]
+    return ShownRows(result.message, result.columns, tuple(rows[:_ROWS_SHOWN]), len(rows) > _ROWS_SHOWN)
+
+
+def register(ipython: Any, open_lake: Callable[[str], Lakehouse]) -> None:
+    """Teach IPython the magic."""
+    state = NotebookSql(open_lake, ipython.user_ns)
+    ipython.register_magic_function(state.magic, "line_cell", "mangrove")
+
+
+def _cell(value: object) -> str:
+    return "null" if value is None else str(value)
