@@ -11,7 +11,7 @@ import mangrove
 
 @pytest.fixture
 def shell() -> Any:
-    shell: Any = InteractiveShell()
+    shell: Any = InteractiveShell()  # type: ignore[no-untyped-call]
     shell.run_line_magic("load_ext", "mangrove")
     return shell
 
