@@ -17,7 +17,7 @@ from mangrove.model.sql_text import type_text
 from mangrove.model.types import Char, Column, DataType, Decimal, List, Map, Struct, Varchar, inner_columns
 from mangrove.tables.conversion import check_columns
 
-__all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed", "given_types"]
+__all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed", "given_types", "with_told_types"]
 
 FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
@@ -50,6 +50,16 @@ def check_fit(table: str, schema: Schema, rows: pa.Table) -> None:
         bare: Any = pa.field(field.name, _told(field.type, None if column is None else column.type))
         given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
     check_columns(table, schema, given)
+
+
+def with_told_types(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Return rows with the types of the table's columns in each place of which only nulls were seen."""
+    fields: list[Any] = []
+    for field in rows.schema:
+        column = next((column for column in schema.columns if by_name(field, column)), None)
+        fields.append(field if column is None else pa.field(field.name, _told(field.type, column.type)))
+    told = pa.schema(fields)
+    return rows if told.equals(rows.schema) else rows.cast(told)
 
 
 def given_types(rows: pa.Table) -> dict[str, DataType | None]:

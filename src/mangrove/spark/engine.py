@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from mangrove.errors import InvalidInputError
 from mangrove.local.frames import arrow_table
 from mangrove.local.scanning import chosen_columns
+from mangrove.maintenance.copying import Copier
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
+from mangrove.spark.arrow_rows import arrow_frame
 from mangrove.spark.changes import changed_rows
 from mangrove.spark.changing import SparkFiles
 from mangrove.spark.checking import refusals
@@ -27,6 +29,7 @@ from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where,
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
 from mangrove.spark.types import column_type
+from mangrove.spark.upkeep import SparkUpkeep
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import written
 from mangrove.storage.port import Store
@@ -182,6 +185,10 @@ class SparkEngine:
                 deltas[log.values] = compaction.delta(files)
         return planned(deltas)
 
+    def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
+        """Return what copies files on executors, from this lakehouse to a place that these options open."""
+        return SparkUpkeep(self.session, self._storage_options, destination_options).copy_files
+
     def _merged(self, rows: DataFrame, state: TableState) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write merged rows; ranges are of unequal size, and none shall be cut into a large file and a tiny one."""
         return written(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)
@@ -200,7 +207,7 @@ class SparkEngine:
         """Return the rows as a DataFrame of this session."""
         if isinstance(rows, DataFrame):
             return rows
-        return self.session.createDataFrame(arrow_table(rows, None if state is None else state.schema))
+        return arrow_frame(self.session, arrow_table(rows, None if state is None else state.schema), state)
 
     def _count_visible(self, state: TableState) -> int:
         plan = plan_scan(state)
