@@ -1,4 +1,4 @@
-"""The main verbs work over Spark Connect as they do in a session of this process."""
+"""The main verbs and SQL statements work over Spark Connect as they do in a session of this process."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 SCRIPT = Path(__file__).parent / "scripts" / "connect_verbs.py"
 
 
-def test_the_main_verbs_work_over_connect(tmp_path: Path) -> None:
+def test_the_main_verbs_and_statements_work_over_connect(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path / "lake")],
         capture_output=True,
@@ -21,3 +21,4 @@ def test_the_main_verbs_work_over_connect(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-5000:]
     assert "all verbs done" in done.stdout
+    assert "all statements done" in done.stdout

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.spark.java import java_home
+from mangrove.sql.session import SqlSession
 
 
 def main(folder: Path) -> None:
@@ -25,6 +26,7 @@ def main(folder: Path) -> None:
     try:
         assert type(session).__module__.startswith("pyspark.sql.connect"), type(session)
         verbs(session, folder)
+        statements(folder.with_name("sql"))
     finally:
         session.stop()
 
@@ -48,6 +50,24 @@ def verbs(session: SparkSession, folder: Path) -> None:
     with pytest.raises(mangrove.InvalidInputError, match="more than once"):
         table.upsert(session.sql("select 1L as id, 'a' as name union all select 1L, 'b'"))
     print("all verbs done")
+
+
+def statements(folder: Path) -> None:
+    session = SqlSession(mangrove.create(folder))
+    list(session.script("create namespace s; use s; create table t (id int, name string); begin"))
+    session.run("insert into t values (1, 'a'), (2, 'b'), (:id, 'c')", {"id": 3})
+    session.run("create view v as select id + 1 as k from t")
+    session.run("update t x set name = upper(name) where x.id in (select k from v)")
+    session.run("merge into t using (select 1 as id) u on t.id = u.id when matched then delete")
+    assert sorted(session.run("select t.id, name from t join v on k = t.id").rows()) == [(3, "C")]
+    session.run("commit")
+    found = session.run("select count(*) from s.t where id > 2")
+    assert (found.rows(), session.in_transaction) == ([(1,)], False)
+    with pytest.raises(mangrove.InvalidInputError, match=r"line 2, column 2: there is no column `nope`"):
+        session.run("select id from s.t where\n nope = 1")
+    with pytest.raises(mangrove.NotFoundError, match=r"did you mean s.t\?"):
+        session.run("select x:a from s.tt")
+    print("all statements done")
 
 
 if __name__ == "__main__":
