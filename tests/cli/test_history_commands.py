@@ -8,13 +8,13 @@ import pytest
 
 import mangrove
 from mangrove.cli.changed import column_changes
-from mangrove.cli.timeline import ROLLED_BACK_TO, graph_rows
+from mangrove.cli.timeline import graph_rows
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import parse_column, parse_schema
 from mangrove.model.transaction_record import TransactionRecord
-from mangrove.transaction.history import HistoryLine
+from mangrove.transaction.history import ROLLED_BACK_TO, HistoryLine
 
 
 def line(version: int, to: int | None = None) -> HistoryLine:

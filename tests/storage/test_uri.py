@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.storage.uri import RootUri, parse_root
+from mangrove.storage.opening import open_store
+from mangrove.storage.uri import RootUri, in_full, parse_root
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,18 @@ def test_a_relative_folder_is_taken_from_the_current_one(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert parse_root("some/lake").path == f"{tmp_path}/some/lake/"
     assert parse_root(Path("some/lake")) == parse_root(tmp_path / "some" / "lake")
+
+
+def test_a_folder_is_opened_as_a_shell_means_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for location in ("lake", "./lake", f"../{tmp_path.name}/lake", "~/lake", Path("./lake"), f"{tmp_path}//lake/"):
+        assert open_store(location).uri == f"file://{tmp_path}/lake/"
+
+
+def test_a_user_who_is_not_known_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="nosuchuser"):
+        in_full("~nosuchuser/lake", "/data")
 
 
 def test_the_parts_are_decoded() -> None:

@@ -14,7 +14,6 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.demo_stage import Stage
 from mangrove.cli.demo_tour import Tour
 from mangrove.cli.extras import check_installed
-from mangrove.cli.places import resolved
 from mangrove.cli.session import Session
 from mangrove.cli.spark_start import SPARK_MODULES, quiet_session
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError
@@ -22,6 +21,7 @@ from mangrove.lakehouse.opening import create_on
 from mangrove.model.json_form import Json
 from mangrove.model.settings import LakehouseSettings
 from mangrove.spark.engines import BothEngines
+from mangrove.storage.uri import in_full
 
 __all__ = ["demo_command"]
 
@@ -39,7 +39,7 @@ def demo_command(session: Session, folder: str, replace: bool) -> None:
     rollback, an export and upkeep, and leaves the lakehouse for you to explore.
     """
     check_installed("the demo", SPARK_MODULES, "spark")
-    place = Path(resolved(folder, os.getcwd()))
+    place = Path(in_full(folder, os.getcwd()))
     if "://" in folder:
         raise InvalidInputError(f"the demo looks at files on disk, and {folder} is elsewhere: name a folder")
     copy = place.with_name(f"{place.name}-year-end")

@@ -10,19 +10,16 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.facts import time_text
 from mangrove.cli.history_views import changed_view, graph_view, log_view
 from mangrove.cli.session import Session
-from mangrove.cli.timeline import ROLLED_BACK_TO, target_of
 from mangrove.cli.upkeep import maintained
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.diff import Change
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.maintenance.export import ExportMode, drop_export, export, pin
-from mangrove.metastore import Changes
 from mangrove.model.json_form import Json
 from mangrove.model.locators import Kind
 from mangrove.model.schema import Schema
 from mangrove.transaction.history import HistoryLine
-from mangrove.transaction.time_limit import latest_commit_millis
 
 __all__ = ["diff_command", "export_command", "log_command", "rollback_command"]
 
@@ -70,19 +67,11 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
         return
     if target.version == newest.version:
         raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")
-    changes = Changes(
-        opened.new_id(),
-        message=message or f"roll back to version {target.version}",
-        properties={ROLLED_BACK_TO: str(target.version)},
-        commit_before_millis=latest_commit_millis(newest.settings, opened.effects.now_millis()),
-    )
-    made = maintained(opened).upkeep.roll_back(target, changes)
+    version = opened.rollback(target.version, message=message or "")
+    taken_back = opened.at(version).line.rolled_back_from
     session.answer(
-        {"version": made.version, "to": target.version, "rolled_back_from": made.commit.rolled_back_from},
-        lambda: (
-            f"version {made.version} holds what version {target.version} held; "
-            f"what was taken back is version {made.commit.rolled_back_from}"
-        ),
+        {"version": version, "to": target.version, "rolled_back_from": taken_back},
+        lambda: f"version {version} holds what version {target.version} held; what was taken back stays in the history",
     )
 
 
@@ -173,7 +162,7 @@ def _line_json(line: HistoryLine) -> Json:
         "message": line.message,
         "author": line.author,
         "rolled_back_from": line.rolled_back_from,
-        "rolled_back_to": target_of(line),
+        "rolled_back_to": line.rolled_back_to,
         "transactions": [
             {"id": one.id, "message": one.message, "author": one.author, "properties": dict(one.properties)}
             for one in line.transactions

@@ -1,17 +1,13 @@
 """What people type for a lakehouse, a file or an option of a store, in the one form that is understood below."""
 
-import os
-import re
 from collections.abc import Iterable
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["LAKE_VARIABLE", "folder_and_name", "is_place", "key_values", "resolved"]
+__all__ = ["LAKE_VARIABLE", "folder_and_name", "is_place", "key_values"]
 
 LAKE_VARIABLE = "MANGROVE_LAKE"
 """The environment variable that stands for LAKE where it is left out."""
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def is_place(word: str) -> bool:
@@ -21,22 +17,6 @@ def is_place(word: str) -> bool:
     (True, True, False)
     """
     return "/" in word or word in {".", ".."}
-
-
-def resolved(location: str, folder: str) -> str:
-    """Return a location in full: a URI as it is, a folder of this machine as seen from `folder`.
-
-    Stores refuse `.` and `..` because a bucket has no such thing; a shell's user means the folder.
-
-    >>> resolved("../lake", "/data/now"), resolved("s3://bucket/lake", "/data")
-    ('/data/lake', 's3://bucket/lake')
-    """
-    if not location or _SCHEME.match(location):
-        return location
-    expanded = os.path.expanduser(location)
-    if expanded.startswith("~"):
-        raise InvalidInputError(f"{location} begins with a user who is not known here: write the folder in full")
-    return os.path.normpath(os.path.join(folder, expanded))
 
 
 def folder_and_name(location: str) -> tuple[str, str]:

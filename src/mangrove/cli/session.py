@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from rich.console import RenderableType
 
-from mangrove.cli.places import folder_and_name, resolved
+from mangrove.cli.places import folder_and_name
 from mangrove.cli.screen import draw, speaks_unicode
 from mangrove.effects import Effects, real_effects, settle
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -22,7 +22,7 @@ from mangrove.storage.counting import CountingStore, Requests
 from mangrove.storage.local import LocalStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import in_full, parse_root
 
 __all__ = ["Session", "stats_text"]
 
@@ -53,7 +53,7 @@ class Session:
 
     def store(self, location: str) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
-        store = open_store(resolved(location, os.getcwd()), self.storage_options)
+        store = open_store(location, self.storage_options)
         if isinstance(store, LocalStore) and os.path.isfile(parse_root(store.uri).path.rstrip("/")):
             raise InvalidInputError(f"{location} is a file: name the folder of a lakehouse")
         if not self.with_stats:
@@ -64,7 +64,7 @@ class Session:
 
     def file(self, location: str) -> tuple[str, bytes]:
         """Return the path and the bytes of a file, at a URI or as seen from here."""
-        folder, name = folder_and_name(resolved(location, os.getcwd()))
+        folder, name = folder_and_name(in_full(location, os.getcwd()))
         store = self.store(folder)
         try:
             return f"{folder}/{name}", store.read(name)

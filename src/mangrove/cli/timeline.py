@@ -1,19 +1,11 @@
 """The history as a graph: versions on the line that counts now, and beside it those that a rollback took back."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mangrove.transaction.history import HistoryLine
 
-__all__ = ["ROLLED_BACK_TO", "GraphRow", "graph_rows", "target_of"]
-
-ROLLED_BACK_TO = "mangrove.rolled-back-to"
-"""The property of a rollback's commit that says to which version it went."""
-
-
-_SAID = re.compile(r"roll back to version ([0-9]+)")
-"""What the library says of a rollback, unless it is told to say something else."""
+__all__ = ["GraphRow", "graph_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +14,6 @@ class GraphRow:
 
     marks: str
     line: HistoryLine | None = None
-
-
-def target_of(line: HistoryLine) -> int | None:
-    """Return the version whose content a rollback brought back; None where it is none or does not say."""
-    if line.rolled_back_from is None:
-        return None
-    said = _SAID.fullmatch(line.message)
-    text = line.properties.get(ROLLED_BACK_TO, "" if said is None else said[1])
-    is_earlier = text.isascii() and text.isdecimal() and int(text) < line.version
-    return int(text) if is_earlier else None
 
 
 def graph_rows(lines: Iterable[HistoryLine]) -> list[GraphRow]:
@@ -47,7 +29,7 @@ def graph_rows(lines: Iterable[HistoryLine]) -> list[GraphRow]:
             targets.pop()
             rows.append(GraphRow("│ " * len(targets) + "├─╯"))
         rows.append(GraphRow("│ " * len(targets) + "●", line))
-        target = target_of(line)
+        target = line.rolled_back_to
         if target is not None and target < line.version - 1:
             rows.append(GraphRow("│ " * len(targets) + "├─╮"))
             # A lane cannot outlast the one it left: the older lane's end brings both back to the line.

@@ -8,6 +8,7 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Isolation, Metastore, Snapshot
 from mangrove.transaction.comparing import RollsBack, differences_of, restoring
+from mangrove.transaction.history import ROLLED_BACK_TO
 from mangrove.transaction.time_limit import latest_commit_millis
 from mangrove.transaction.undo import check_undoable, taken_back
 
@@ -33,7 +34,13 @@ class TakingBack:
         text = message or f"roll back to version {target.version}"
         until_millis = latest_commit_millis(target.settings, read_at_millis)
         if isinstance(self.metastore, RollsBack):
-            changes = Changes(self.effects.new_id(), message=text, author=author, commit_before_millis=until_millis)
+            changes = Changes(
+                self.effects.new_id(),
+                message=text,
+                author=author,
+                properties=_went_to(target),
+                commit_before_millis=until_millis,
+            )
             return self.metastore.roll_back(target, changes).version
         return self._repeated(lambda: self._restored(target, text, author, until_millis))
 
@@ -61,7 +68,8 @@ class TakingBack:
     def _restored(self, target: Snapshot, message: str, author: str, until_millis: int) -> int:
         newest = self.metastore.latest()
         found = differences_of(self.metastore, target, newest)
-        return self._committed(newest, restoring(found, self.effects.new_id(), message), author, until_millis)
+        changes = replace(restoring(found, self.effects.new_id(), message), properties=_went_to(target))
+        return self._committed(newest, changes, author, until_millis)
 
     def _committed(self, newest: Snapshot, changes: Changes, author: str, until_millis: int) -> int:
         timed = replace(changes, author=author, commit_before_millis=until_millis)
@@ -77,3 +85,7 @@ class TakingBack:
                 if not tries_left or self.metastore.latest().version == newest:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+
+def _went_to(target: Snapshot) -> dict[str, str]:
+    return {ROLLED_BACK_TO: str(target.version)}

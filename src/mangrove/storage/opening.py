@@ -7,13 +7,13 @@ from mangrove.errors import InvalidInputError
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import memory_store
 from mangrove.storage.port import Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import in_full, parse_root
 
 __all__ = ["open_store"]
 
 
 def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """Return the store at a URI or a bare folder; nothing is read, written or sent yet.
+    """Return the store at a URI or a folder as seen from here; nothing is read, written or sent yet.
 
     `options` are for clouds only: see `mangrove.storage.cloud_client`.
     """
@@ -23,6 +23,9 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
     ):
         # What they are is not said: there may be secrets among them.
         raise InvalidInputError("the options of a store are no mapping from text to text: give one")
+    if isinstance(location, str | os.PathLike):
+        text = os.fspath(location)
+        location = in_full(text, os.getcwd()) if isinstance(text, str) else location
     root = parse_root(location)
     if root.scheme in {"file", "memory"}:
         if options:

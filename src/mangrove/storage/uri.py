@@ -20,10 +20,11 @@ from urllib.parse import quote, unquote
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["RootUri", "parse_root"]
+__all__ = ["RootUri", "in_full", "parse_root"]
 
 _SCHEMES = ("file", "s3", "gs", "az", "abfss", "memory")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(/[^?#]*)?([?#].*)?", re.DOTALL)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _SCHEME_ONLY = re.compile(rf"(?:{'|'.join(_SCHEMES)}):/", re.IGNORECASE)
 _AUTHORITY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _AZURE_AUTHORITY = re.compile(
@@ -82,6 +83,22 @@ class RootUri:
         """Azure's account, where the URI names one."""
         match = _AZURE_AUTHORITY.fullmatch(self.authority) if self.scheme == "abfss" else None
         return None if match is None else match[2]
+
+
+def in_full(location: str, folder: str) -> str:
+    """Return a location as people mean it: a URI as it is, a folder of this machine as seen from `folder`.
+
+    A bucket has no `.`, `..` and `~`, but whoever writes them for a folder means what a shell does.
+
+    >>> in_full("../lake", "/data/now"), in_full("s3://bucket/lake", "/data")
+    ('/data/lake', 's3://bucket/lake')
+    """
+    if not location or _SCHEME.match(location) or _CONTROL.search(location):
+        return location
+    expanded = os.path.expanduser(location)
+    if expanded.startswith("~"):
+        raise InvalidInputError(f"{location} begins with a user who is not known here: write the folder in full")
+    return os.path.normpath(os.path.join(folder, expanded))
 
 
 def parse_root(location: str | os.PathLike[str]) -> RootUri:

@@ -13,8 +13,10 @@ from mangrove.metastore import Commit
 from mangrove.model.properties import Properties
 from mangrove.model.transaction_record import TransactionRecord
 
-__all__ = ["HistoryLine", "line_of"]
+__all__ = ["ROLLED_BACK_TO", "HistoryLine", "line_of"]
 
+ROLLED_BACK_TO: Final = "mangrove.rolled-back-to"
+"""The property of a rollback's commit that says to which version it went."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,6 +48,13 @@ class HistoryLine:
     def properties(self) -> Mapping[str, str]:
         """What its transactions were given; a later one's value counts."""
         return Properties({key: value for record in self.transactions for key, value in record.properties.items()})
+
+    @property
+    def rolled_back_to(self) -> int | None:
+        """The version whose content a rollback brought back; None where it is none or does not say."""
+        text = self.properties.get(ROLLED_BACK_TO, "")
+        is_earlier = text.isascii() and text.isdecimal() and int(text) < self.version
+        return int(text) if is_earlier else None
 
 
 def line_of(commit: Commit) -> HistoryLine:
