@@ -92,8 +92,8 @@ def test_names_are_looked_up_in_the_session_first_and_then_in_the_namespace_in_u
         session.run("select * from orders")
     session.run("use sales")
     assert values(session, "select count(*) from orders") == [9]
-    session.run("create temp view orders as select id from sales.orders where id = 10")
-    assert values(session, "select id from orders") == [10]
+    session.run("create temp view orders (number) as select id from sales.orders where id = 10")
+    assert values(session, "select number from orders") == [10]
     assert values(session, "select count(*) from sales.orders") == [9]
     session.run("drop view orders")
     assert values(session, "select count(*) from orders") == [9]
@@ -169,6 +169,7 @@ def test_explain_tells_how_many_files_are_skipped(session: SqlSession) -> None:
 
 def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lakehouse) -> None:
     assert values(session, "select count(*) from history()") == [lake.version + 1]
+    assert values(session, "select count(*) from history('`a.b`.customers')") == [2]
     assert values(session, "select type, rows from deltas('sales.orders')") == [("append", 3)] * 3
     assert values(session, "select sum(rows) from files('sales.orders') f where f.kind = 'data'") == [9]
     assert values(session, "select rows from partitions('sales.orders')") == [9]

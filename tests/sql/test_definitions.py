@@ -175,6 +175,10 @@ def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -
     lake.table("s.t").append([{"a": 2}])
     assert run(session, "call compact('s.t')") == [("s.t", 2, 1)]
     assert run(session, "use s; call compact(table => 't')") == [("s.t", 1, 1)]
+    assert run(session, "call compact('t', full => true, engine => 'local')") == [("s.t", 1, 1)]
+    assert [row[2] for row in run(session, "describe history t")][-2:] == ["append to s.t", "create table s.t (a int)"]
+    assert run(session, "show history for t limit 1") == run(session, "describe history t")[:1]
+    assert run(session, "show exports") == []
     assert run(session, "call check()") == []
     version = lake.version
     assert run(session, "call rollback(to => 2, message => 'back')") == [(version, version + 1)]

@@ -24,7 +24,6 @@ __all__ = [
     "Frame",
     "Refused",
     "Text",
-    "arrow_frame",
     "create_temporary_view",
     "distinct_rows",
     "drop_temporary_view",
@@ -34,6 +33,7 @@ __all__ = [
     "quiet",
     "read_elsewhere",
     "refused",
+    "renamed_columns",
     "rows_frame",
     "run_text",
     "spark_errors",
@@ -145,6 +145,13 @@ def drop_temporary_view(session: SparkSession, name: str) -> bool:
     return bool(session.catalog.dropTempView(name))
 
 
+def renamed_columns(frame: Frame, names: Sequence[str]) -> Frame:
+    """Return the rows with other names for all columns."""
+    if len(names) != len(frame.columns):
+        raise InvalidInputError(f"{len(names)} columns are named, and the query has {len(frame.columns)}: name each")
+    return frame.toDF(*names)
+
+
 def one_row(session: SparkSession, name: str) -> Frame:
     """Return one row with one column of that name."""
     return session.range(1).toDF(name)
@@ -153,11 +160,6 @@ def one_row(session: SparkSession, name: str) -> Frame:
 def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
     """Return rows of this process as Spark's; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
-
-
-def arrow_frame(session: SparkSession, rows: Any) -> Frame:
-    """Return a pyarrow Table as Spark's rows."""
-    return session.createDataFrame(rows)
 
 
 def distinct_rows(frame: Frame, columns: Sequence[str], at_most: int) -> list[tuple[Any, ...]]:

@@ -53,7 +53,8 @@ def _given(name: str, procedure: Procedure, statement: Call) -> dict[str, Litera
 def _compact(lake: Lakehouse, namespace: str, given: Mapping[str, Any]) -> Answer:
     table = lake.table(_full_name(given["table"], namespace))
     before = len(table.scan().files())
-    table.compact()
+    bounds = {name: given[name] for name in ("engine", "bytes_max", "files_max", "full") if name in given}
+    table.compact(**bounds)
     after = len(table.scan().files())
     return Answer("table string, files_before bigint, files_after bigint", ((str(table), before, after),))
 
@@ -100,7 +101,7 @@ def _full_name(name: object, namespace: str) -> str:
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "compact": Procedure(("table",), 1, _compact),
+    "compact": Procedure(("table", "engine", "bytes_max", "files_max", "full"), 1, _compact),
     "expire": Procedure(("dry_run",), 0, _expire),
     "vacuum": Procedure(("dry_run", "grace"), 0, _vacuum),
     "export": Procedure(("destination", "name", "mode", "version", "tables"), 2, _export),

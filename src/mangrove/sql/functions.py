@@ -1,6 +1,6 @@
 """The functions that stand in the place of a table: changes, deltas, files, history and partitions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -9,15 +9,16 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.model.names import joined_name, split_name
 from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Frame, arrow_frame, rows_frame
+from mangrove.spark.statements import Frame, rows_frame
 from mangrove.sql.answers import Answer, delta_rows, file_rows, history_rows, partition_rows
 from mangrove.sql.cursor import Cursor
 from mangrove.sql.sight import Sight
 from mangrove.sql.tokens import Token, TokenKind, text_value
+from mangrove.transaction.history import HistoryLine
 
 __all__ = ["FUNCTIONS", "FunctionCall", "call_at", "function_rows"]
 
-FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 0), "partitions": (1, 1)}
+FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 1), "partitions": (1, 1)}
 """How many arguments each takes at least and at most."""
 _HISTORY_MAX: Final = 10_000
 
@@ -56,15 +57,14 @@ def function_rows(call: FunctionCall, sight: Sight, engine: SparkEngine) -> Fram
     """Return what the function tells, as Spark's rows."""
     session = engine.session
     if call.name == "history":
-        answer = history_rows(islice(sight.history(), _HISTORY_MAX))
+        lines = _lines(sight, str(call.arguments[0])) if call.arguments else sight.history()
+        answer = history_rows(islice(lines, _HISTORY_MAX))
         return rows_frame(session, answer.schema, answer.rows)
     table = _table(sight, str(call.arguments[0]))
     if call.name == "changes":
         before = sight.at(call.arguments[1]).table(table.locator)
         after = table if len(call.arguments) < 3 else sight.at(call.arguments[2]).table(table.locator)
-        engines = sight.catalog.engines
-        assert engines is not None, "Spark was found through them"
-        return arrow_frame(session, engines.local().changes(before.state(), after.state()))
+        return engine.changes(before.state(), after.state())
     answer = _ABOUT_TABLES[call.name](table)
     return rows_frame(session, answer.schema, answer.rows)
 
@@ -75,6 +75,10 @@ def _argument(cursor: Cursor) -> int | str:
         cursor.place += 1
         return text_value(token)
     return cursor.whole_number()
+
+
+def _lines(sight: Sight, name: str) -> Iterator[HistoryLine]:
+    return sight.table_history(_table(sight, name).locator)
 
 
 def _table(sight: Sight, name: str) -> LakeTable:

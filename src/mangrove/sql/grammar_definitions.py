@@ -190,13 +190,13 @@ def _create_namespace(cursor: Cursor) -> CreateNamespace:
 def _temporary_view(cursor: Cursor, *, or_replace: bool, is_global: bool) -> TemporaryView | None:
     if not cursor.took("VIEW"):
         return None
-    if cursor.took("IF", "NOT", "EXISTS"):
-        return None
     name = cursor.name()
-    if not cursor.took("AS"):
-        # With column names or USING it is Spark's own.
+    columns = cursor.listed(cursor.single_name) if cursor.sees("(") and not cursor.sees("(", "SELECT") else ()
+    if not columns and cursor.sees("USING"):
+        # A view of files is Spark's own.
         return None
-    return TemporaryView(name, parse_query(cursor), or_replace, is_global)
+    cursor.expect("AS")
+    return TemporaryView(name, parse_query(cursor), or_replace, is_global, columns)
 
 
 def _create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:

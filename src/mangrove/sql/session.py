@@ -21,6 +21,7 @@ from mangrove.spark.statements import (
     drop_temporary_view,
     quiet,
     refused,
+    renamed_columns,
     rows_frame,
     spark_errors,
 )
@@ -174,12 +175,17 @@ class SqlSession:
                 return self._explained(statement, source)
             case TemporaryView():
                 frame = self._bound(statement.query, source).frame
+                if statement.columns:
+                    frame = renamed_columns(frame, statement.columns)
                 create_temporary_view(
                     frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
                 )
                 return Result("definition", f"temporary view {statement.name.parts[-1]} is there")
             case Use():
                 return self._use(statement)
+            case Show("exports"):
+                made = tuple((one.name, one.version, one.location) for one in self.lake.exports())
+                return Result("information", answer=Answer("name string, version bigint, location string", made))
             case Show():
                 return Result("information", answer=show(statement, self._sight(), self._view_columns))
             case Describe():
@@ -280,7 +286,13 @@ class SqlSession:
         if catalog is None:
             # One version for the whole statement, whatever is committed meanwhile.
             catalog = self._open or PastLakehouse(self.lake.reading(), self.lake.clients, self.lake.engines)
-        return Sight(catalog, self.lake.at, self.lake.history, self.namespace)
+        return Sight(
+            catalog,
+            self.lake.at,
+            self.lake.history,
+            self.namespace,
+            lambda locator: self.lake.table(locator).history(),
+        )
 
     def _bound(self, query: Query, source: Source, catalog: Catalog | None = None, head: str = "") -> BoundQuery:
         sight = self._sight(catalog)

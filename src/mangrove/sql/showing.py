@@ -40,7 +40,8 @@ def show(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
             return _listed(found, sight.namespace_of(statement.name).name, "viewName", statement.pattern)
         case "history":
             limit = _HISTORY_LINES if statement.limit is None else statement.limit
-            return history_rows(islice(sight.history(), limit))
+            lines = sight.history() if statement.name is None else sight.table_history(sight.table(statement.name))
+            return history_rows(islice(lines, limit))
         case "current namespace":
             return Answer("namespace string", ((sight.namespace,),))
         case _:
@@ -72,6 +73,8 @@ def _about(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
 
 def describe(statement: Describe, sight: Sight, view_columns: ViewColumns) -> Answer:
     """Return the rows about a namespace or table: name, what it is, and what people say about it."""
+    if statement.kind == "history":
+        return history_rows(islice(sight.table_history(sight.table(statement.name)), _HISTORY_LINES))
     if statement.kind == "namespace":
         namespace = sight.catalog.namespace(sight.namespace_of(statement.name))
         rows: list[Row] = [("Namespace Name", namespace.name), ("Comment", namespace.description or "")]

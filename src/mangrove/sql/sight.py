@@ -39,6 +39,7 @@ class Sight:
     at: Callable[[int | str], Catalog]
     history: Callable[[], Iterator[HistoryLine]]
     namespace: str
+    table_history: Callable[[TableLocator], Iterator[HistoryLine]]
 
     def pair(self, name: SqlName) -> tuple[str, str]:
         """Return the namespace and the name of a table or view."""

@@ -99,6 +99,7 @@ class TemporaryView:
     query: Query
     or_replace: bool
     is_global: bool
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
