@@ -1,0 +1,121 @@
+"""Upkeep of large lakehouses on Spark's executors: copying files, and counting the rows that they really have.
+
+The driver decides what is to be done, and each task opens the stores for itself,
+so no byte of a data file passes through the driver.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from mangrove.errors import FormatError, StorageError
+from mangrove.local.parquet import count_rows
+from mangrove.maintenance.copying import batches, copy_files
+from mangrove.maintenance.progress import Progress, Watch, unwatched
+from mangrove.model.manifests import DataFile
+from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
+
+__all__ = ["SparkUpkeep"]
+
+_FILES_PER_TASK: Final = 256
+_BYTES_PER_TASK: Final = 256 * 1024 * 1024
+_TASKS_PER_JOB: Final = 256
+"""After so many tasks the driver tells how far the work has come."""
+
+
+class SparkUpkeep:
+    """Upkeep in one Spark session, with the options that open the stores in its workers."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        source_options: Mapping[str, str] | None = None,
+        destination_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._session = session
+        self._source_options = source_options
+        self._destination_options = destination_options
+
+    def copy_files(
+        self, source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch, *, last: str | None = None
+    ) -> None:
+        """Copy the files, each of the size that is said; the one at `last` when all others are there."""
+        first = {path: size for path, size in sizes.items() if path != last}
+        source_uri, destination_uri = source.uri, destination.uri
+        source_options, destination_options = self._source_options, self._destination_options
+
+        def copy(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            here, there = open_store(source_uri, source_options), open_store(destination_uri, destination_options)
+            for task in tasks:
+                wanted = _files(task)
+                copy_files(here, there, wanted, unwatched)
+                yield pa.RecordBatch.from_pydict(
+                    {"path": pa.array(list(wanted), pa.string()), "size": pa.array(list(wanted.values()), pa.int64())}
+                )
+
+        done: dict[str, int] = {}
+        watch(Progress("copying", 0, len(sizes), 0, sum(sizes.values())))
+        waiting = batches(first, _FILES_PER_TASK, _BYTES_PER_TASK)
+        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
+            listed = [[(path, sizes[path]) for path in task] for task in tasks]
+            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
+            copied = rows.repartition(len(listed)).mapInArrow(copy, "path string, size bigint").collect()
+            done |= {row.path: row.size for row in copied}
+            watch(Progress("copying", len(done), len(sizes), sum(done.values()), sum(sizes.values())))
+        if done != first:
+            raise StorageError(
+                f"{len(first) - len(done)} files were not copied to {destination_uri}, and no task said why: copy again"
+            )
+        if last is not None and last in sizes:
+            copy_files(source, destination, {last: sizes[last]}, unwatched)
+            watch(Progress("copying", len(sizes), len(sizes), sum(sizes.values()), sum(sizes.values())))
+
+    def counted_rows(self, store: Store, files: Sequence[DataFile]) -> dict[str, int | str]:
+        """Return for each location how many rows are really there, having read all of them, or why they cannot be read.
+
+        Each page's checksum is compared on the way.
+        """
+        uri, options = store.uri, self._source_options
+
+        def count(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            here = open_store(uri, options)
+            for task in tasks:
+                wanted = _files(task)
+                found = [_counted(here, DataFile(path, size, 0)) for path, size in wanted.items()]
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "path": pa.array(list(wanted), pa.string()),
+                        "rows": pa.array([one if isinstance(one, int) else None for one in found], pa.int64()),
+                        "problem": pa.array([one if isinstance(one, str) else None for one in found], pa.string()),
+                    }
+                )
+
+        sizes = {file.location: file.size_bytes for file in files}
+        answers: dict[str, int | str] = {}
+        waiting = batches(sizes, _FILES_PER_TASK, _BYTES_PER_TASK)
+        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
+            listed = [[(path, sizes[path]) for path in task] for task in tasks]
+            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
+            counted = rows.repartition(len(listed)).mapInArrow(count, "path string, rows bigint, problem string")
+            answers |= {row.path: row.problem if row.rows is None else row.rows for row in counted.collect()}
+        return answers
+
+
+_TASK: Final = "files array<struct<path: string, size: bigint>>"
+
+
+def _files(task: pa.RecordBatch) -> dict[str, int]:
+    """Return the paths and sizes that a task was given."""
+    rows: list[Any] = task.column(0).to_pylist()
+    return {entry["path"]: entry["size"] for row in rows for entry in row}
+
+
+def _counted(store: Store, file: DataFile) -> int | str:
+    try:
+        return count_rows(store, file)
+    except FormatError as error:
+        return str(error)

@@ -1,0 +1,56 @@
+"""Upkeep on executors does what it does in this process."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove.maintenance.progress import Progress
+from mangrove.spark.upkeep import SparkUpkeep
+from mangrove.storage.opening import open_store
+
+pytestmark = pytest.mark.interop
+
+
+def test_files_are_copied_by_executors_and_the_last_one_last(spark: SparkSession, tmp_path: Path) -> None:
+    source, destination = open_store(tmp_path / "from"), open_store(tmp_path / "to")
+    sizes = {f"f{number}": number for number in range(5)}
+    for path, size in sizes.items():
+        source.put(path, b"x" * size)
+    seen: list[Progress] = []
+    SparkUpkeep(spark).copy_files(source, destination, sizes, seen.append, last="f0")
+    assert [destination.read(path) for path in sizes] == [b"x" * size for size in sizes.values()]
+    assert [progress.files_done for progress in seen] == [0, 4, 5]
+
+
+def test_a_file_that_changed_stops_the_copy_before_the_last_one(spark: SparkSession, tmp_path: Path) -> None:
+    source, destination = open_store(tmp_path / "from"), open_store(tmp_path / "to")
+    source.put("a", b"x")
+    source.put("root", b"r")
+    with pytest.raises(Exception, match="it changed while it was copied"):
+        SparkUpkeep(spark).copy_files(source, destination, {"a": 2, "root": 1}, lambda _: None, last="root")
+    assert not destination.exists("root")
+
+
+def test_rows_are_counted_by_executors_and_damage_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint")
+    table.append([{"id": number} for number in range(10)])
+    table.append([{"id": 1}])
+    sound, damaged = table.scan().files()
+    path = tmp_path / damaged.location
+    path.write_bytes(b"P" + path.read_bytes()[1:-4] + b"none")
+    counted = SparkUpkeep(spark).counted_rows(lake.effects.store, [sound, damaged])
+    assert counted[sound.location] == 10
+    assert "cannot be read" in str(counted[damaged.location])
+
+
+def test_an_export_is_copied_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    lake.create_table("s.t", "id bigint").append([{"id": 1}])
+    report = lake.export(tmp_path / "copy", "year-end", engine="spark")
+    assert report.files_copied > 1
+    assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
