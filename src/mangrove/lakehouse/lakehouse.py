@@ -18,7 +18,7 @@ from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.row_engines import Engines
+from mangrove.lakehouse.row_engines import Engines, copier_of
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.lakehouse.taking_back import TakingBack
@@ -286,17 +286,28 @@ class Lakehouse(Catalog):
         version: int | None = None,
         tables: Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
+        engine: str = "local",
         watch: Watch = unwatched,
     ) -> ExportReport:
-        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name."""
+        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
+
+        With the engine "spark" its executors copy the files.
+        """
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
         tables = checked_texts(tables, "the tables to copy")
         if version is not None:
             checked_count(version, "the version to copy")
-        store = open_store(destination, storage_options)
+        copier = copier_of(self.engines, engine, storage_options)
         return export(
-            self.maintained(), store, name, version=version, mode=ExportMode(mode), tables=tables, watch=watch
+            self.maintained(),
+            open_store(destination, storage_options),
+            name,
+            version=version,
+            mode=ExportMode(mode),
+            tables=tables,
+            copier=copier,
+            watch=watch,
         )
 
     def exports(self) -> list[Export]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from mangrove.errors import InvalidInputError
+from mangrove.maintenance.copying import Copier, copy_files
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
 from mangrove.tables.assigning import Assignable
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     # The catalog has the engines and a dated one is a catalog.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Dated", "Engine", "Engines", "LocalRows", "SparkRows"]
+__all__ = ["Dated", "Engine", "Engines", "LocalRows", "SparkRows", "copier_of"]
 
 
 class Engine(Protocol):
@@ -97,6 +99,10 @@ class SparkRows(Engine, Protocol):
 
     session: Any
 
+    def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
+        """Return what copies files on executors."""
+        ...
+
 
 @runtime_checkable
 class Dated(Protocol):
@@ -117,3 +123,12 @@ class Engines(Protocol):
     def spark(self) -> SparkRows:
         """Return the engine on Spark."""
         ...
+
+
+def copier_of(engines: Engines | None, name: str, destination_options: Mapping[str, str] | None) -> Copier:
+    """Return what copies files with the engine of that name."""
+    if name == "local":
+        return copy_files
+    if name != "spark" or engines is None:
+        raise InvalidInputError(f"{name!r} is no engine that copies files here: use local or spark")
+    return engines.spark().copier(destination_options)

@@ -2,16 +2,27 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
+from typing import Protocol
 
 from mangrove.errors import FormatError, StorageError
 from mangrove.maintenance.progress import Progress, Watch
 from mangrove.storage.port import Entry, ObjectInfo, Store
 
-__all__ = ["batches", "copy_files", "missing_copies", "sizes_of"]
+__all__ = ["Copier", "batches", "copy_files", "missing_copies", "sizes_of"]
 
 _FILES_AT_ONCE = 256
 _BYTES_AT_ONCE = 64 * 1024 * 1024
 _ASKED_ONE_BY_ONE_MAX = 16
+
+
+class Copier(Protocol):
+    """What copies files between stores: this process, or many machines."""
+
+    def __call__(
+        self, source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch, *, last: str | None = None
+    ) -> None:
+        """Copy the files, each of the size that is said, the one at `last` when all others are there; or raise."""
+        ...
 
 
 def missing_copies(wanted: Mapping[str, int], there: Iterable[Entry]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
-from mangrove.maintenance.copying import copy_files, missing_copies, sizes_of
+from mangrove.maintenance.copying import Copier, copy_files, missing_copies, sizes_of
 from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, decode_record, encode_record
 from mangrove.maintenance.exported import Export, check_export_name, export_named, location_of
 from mangrove.maintenance.held import held_by
@@ -75,6 +75,7 @@ def export(
     version: int | None = None,
     mode: ExportMode = ExportMode.FULL,
     tables: Sequence[str] = (),
+    copier: Copier = copy_files,
     watch: Watch = unwatched,
 ) -> ExportReport:
     """Copy a version to another place, where it opens as a lakehouse of its own.
@@ -103,7 +104,7 @@ def export(
     wanted = sizes_of(lake.store, _wanted(lake, snapshot, root, mode, chosen))
     missing = missing_copies(wanted, destination.list())
     # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
-    copy_files(lake.store, destination, missing, watch, last=root)
+    copier(lake.store, destination, missing, watch, last=root)
     _check_complete(destination, wanted)
     return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing))
 
