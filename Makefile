@@ -43,6 +43,7 @@ check: $(READY) ## format, lint, import contracts, generated files, types; what 
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python docs/map.py --check
+	$(BIN)/python docs/reference.py --check
 	$(BIN)/lint-imports --no-logo > $(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 	$(BIN)/mypy $(CHECKED)
 

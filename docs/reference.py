@@ -208,7 +208,7 @@ def command_page() -> str:
     """Return the page with the help of every command."""
     cli = importlib.import_module("mangrove.cli.main")
     group: click.Group = cli.mangrove
-    settings = {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH, "color": False}
+    settings = {**group.context_settings, "terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH, "color": False}
     context = click.Context(group, info_name="mangrove", **settings)  # type: ignore[arg-type]
     parts = [
         WRITTEN,
