@@ -209,7 +209,7 @@ def command_page() -> str:
     cli = importlib.import_module("mangrove.cli.main")
     group: click.Group = cli.mangrove
     settings = {**group.context_settings, "terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH, "color": False}
-    context = click.Context(group, info_name="mangrove", **settings)  # type: ignore[arg-type]
+    context = click.Context(group, info_name="mangrove", **settings)
     parts = [
         WRITTEN,
         "# Command line\n",
@@ -220,7 +220,7 @@ def command_page() -> str:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        own = click.Context(command, info_name=name, parent=context, **settings)  # type: ignore[arg-type]
+        own = click.Context(command, info_name=name, parent=context, **settings)
         parts.append(f"## `mangrove {name}`\n\n```text\n{command.get_help(own)}\n```\n")
     return "\n".join(parts)
 
