@@ -278,7 +278,7 @@ def property_page() -> str:
             WRITTEN,
             "# Settings and properties\n",
             "## Settings of a lakehouse\n",
-            "Given to `mangrove.create` as `settings=LakehouseSettings(…)` or as options of `mangrove init`. "
+            "Given to `mangrove.create` as `settings=LakehouseSettings(…)`, from `mangrove.model.settings`. "
             "`maximum_version_age_millis` and `minimum_versions_to_keep` can be changed later, with `lake.alter`; "
             "the sizes cannot.\n",
             f"| setting | default | meaning |\n|---|---|---|\n{_settings_rows()}",
