@@ -5,6 +5,7 @@
     docs/reference/properties.md      settings, properties and environment variables
     docs/reference/errors.md          the six errors
     docs/decisions/index.md           every decision by its title
+    docs/examples.md                  what each of the examples shows
 
 Run by `make docs`; with `--check` nothing is written, and a page that is out of
 date is an error. What has no docstring is an error too: there would be nothing
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command_page", "decision_page", "error_page", "fresh_pages", "property_page", "python_page"]
+__all__ = ["command_page", "decision_page", "error_page", "example_page", "fresh_pages", "property_page", "python_page"]
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -336,6 +337,20 @@ def decision_page() -> str:
     )
 
 
+def example_page() -> str:
+    """Return the list of examples, each in its own words."""
+    entries = []
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        said = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        sentence, _, rest = said.partition("\n")
+        # What is indented is how to run it.
+        shown = re.sub(
+            r"(?m)^((?: {4}.+\n?)+)", lambda run: f"```text\n{textwrap.dedent(run[0]).rstrip()}\n```\n", rest
+        )
+        entries.append(f"## `examples/{path.name}`\n\n{sentence}\n{shown.rstrip()}\n")
+    return "\n".join([WRITTEN, "# Examples\n", "Complete, small, and run by the tests.\n", *entries])
+
+
 def fresh_pages() -> dict[Path, str]:
     """Return every page that is written by this program."""
     return {
@@ -344,6 +359,7 @@ def fresh_pages() -> dict[Path, str]:
         DOCS / "reference" / "properties.md": property_page(),
         DOCS / "reference" / "errors.md": error_page(),
         DOCS / "decisions" / "index.md": decision_page(),
+        DOCS / "examples.md": example_page(),
     }
 
 
