@@ -44,8 +44,12 @@ __all__ = [
 ]
 
 
-_LATE = {"Isolation": "mangrove.metastore", "Lakehouse": "mangrove.lakehouse.lakehouse"}
-"""The public names that are not there until somebody asks for them, each with its module."""
+_LATE = {
+    "Isolation": "mangrove.metastore",
+    "Lakehouse": "mangrove.lakehouse.lakehouse",
+    "load_ipython_extension": "mangrove.sql.notebook",
+}
+"""The names that are not there until somebody asks for them, each with its module; IPython asks for the last one."""
 
 
 def __getattr__(name: str) -> object:
@@ -64,13 +68,6 @@ def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str
     from mangrove.sql.running import run_sql
 
     return run_sql(lake, transaction, text, arguments)
-
-
-def load_ipython_extension(ipython: object) -> None:
-    """Teach a notebook `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
-    from mangrove.sql.notebook import register
-
-    register(ipython, open)
 
 
 def create(

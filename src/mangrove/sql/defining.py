@@ -41,11 +41,11 @@ from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["Definition", "define"]
 
-Bound: TypeAlias = Callable[[Query], BoundQuery]
+_Bound: TypeAlias = Callable[[Query], BoundQuery]
 Definition = CreateNamespace | AlterNamespace | CreateTable | AlterTable | CreateView | AlterView | DropObject
 
 
-def define(statement: Definition, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
+def define(statement: Definition, catalog: LakeTransaction, sight: Sight, bound: _Bound) -> str:
     """Change the catalog as the statement asks, and return what was done; `bound` gives the rows of a query."""
     match statement:
         case CreateNamespace():
@@ -91,7 +91,7 @@ def _alter_namespace(statement: AlterNamespace, catalog: LakeTransaction, sight:
     return f"namespace {namespace} is altered"
 
 
-def _create_table(statement: CreateTable, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
+def _create_table(statement: CreateTable, catalog: LakeTransaction, sight: Sight, bound: _Bound) -> str:
     locator = sight.table(statement.name)
     there = catalog.reading().get(locator)
     if isinstance(there, Table) and statement.if_not_exists:
@@ -232,7 +232,7 @@ def _clustering(columns: tuple[str, ...], schema: Schema | None) -> str:
     return ", ".join(columns)
 
 
-def _create_view(statement: CreateView, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
+def _create_view(statement: CreateView, catalog: LakeTransaction, sight: Sight, bound: _Bound) -> str:
     locator = sight.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
         return f"view {locator} was there already"
@@ -266,7 +266,7 @@ def _pinned_text(query: Query) -> str:
     return query.piece.text
 
 
-def _alter_view(statement: AlterView, catalog: LakeTransaction, sight: Sight, bound: Bound) -> str:
+def _alter_view(statement: AlterView, catalog: LakeTransaction, sight: Sight, bound: _Bound) -> str:
     locator = sight.view(statement.name)
     view = catalog.view(locator)
     match statement.action:

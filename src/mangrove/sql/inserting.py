@@ -40,7 +40,7 @@ def insert(
     table = managed_table(transaction, sight, statement.table)
     schema = columns_of(table)
     fixed = {name: value for name, value in statement.partition if value is not None}
-    rows = bound(with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
+    rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
     fitted = _fitted(statement, table, schema, rows, fixed)
     if statement.replace_where is not None:
         return table.overwrite(fitted, where=statement.replace_where.text)
@@ -69,7 +69,7 @@ def managed_table(transaction: LakeTransaction, sight: Sight, name: SqlName) -> 
     return table
 
 
-def with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
+def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
     """Return the query with the defaults of columns in the place of DEFAULT in a list of values."""
     tokens = tokenize(query.piece.text)
     if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):

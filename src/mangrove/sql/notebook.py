@@ -17,7 +17,7 @@ from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
 from mangrove.sql.tokens import tokenize
 
-__all__ = ["NotebookSql", "ShownRows", "register"]
+__all__ = ["NotebookSql", "ShownRows", "load_ipython_extension"]
 
 _ROWS_SHOWN: Final = 100
 
@@ -70,7 +70,7 @@ class NotebookSql:
         last: Result | None = None
         for result in self._session.script(cell, self._arguments(cell)):
             last = result
-        return None if last is None else shown(last)
+        return None if last is None else _shown(last)
 
     def _use(self, where: str) -> None:
         found = self._variables.get(where)
@@ -87,7 +87,7 @@ class NotebookSql:
         return {name: self._variables[name] for name in named if name in self._variables} or None
 
 
-def shown(result: Result) -> ShownRows:
+def _shown(result: Result) -> ShownRows:
     """Return the beginning of a result; no more rows are computed than are shown."""
     if result.frame is None:
         rows = result.rows()
@@ -96,8 +96,11 @@ def shown(result: Result) -> ShownRows:
     return ShownRows(result.message, result.columns, tuple(rows[:_ROWS_SHOWN]), len(rows) > _ROWS_SHOWN)
 
 
-def register(ipython: Any, open_lake: Callable[[str], Lakehouse]) -> None:
-    """Teach IPython the magic."""
+def load_ipython_extension(ipython: Any) -> None:
+    """Teach a notebook `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
+    # The package itself knows how to open a lakehouse with all its engines, and imports this module when it is asked.
+    from mangrove import open as open_lake  # noqa: PLC0415
+
     state = NotebookSql(open_lake, ipython.user_ns)
     ipython.register_magic_function(state.magic, "line_cell", "mangrove")
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.past import PastLakehouse
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, joined_name, quoted_name
 from mangrove.model.objects import Table, TableType, View
@@ -13,6 +14,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Arguments, Frame, Refused, Text, has_temporary_view, read_elsewhere, run_text
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
+from mangrove.sql.kept import Kept
 from mangrove.sql.mentions import Mention, Parsed, after_mention, mentions, parsed_query
 from mangrove.sql.places import located, pointed
 from mangrove.sql.pruning import certain_predicate
@@ -67,6 +69,8 @@ class QueryBinder:
     prunes: bool = True
     sees_session: bool = True
     """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
+    kept: Kept = field(default_factory=Kept)
+    """What earlier statements of the session made."""
     above: tuple[str, ...] = ()
     """The views inside which this query stands."""
     scans: list[TableScan] = field(default_factory=list)
@@ -196,11 +200,13 @@ class QueryBinder:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
             return read_elsewhere(self.engine.session, value.table_format, str(value.location), value.format_properties)
-        state = handle.state()
+        version = catalog.version if isinstance(catalog, PastLakehouse) else None
+        state = self.kept.got(None if version is None else (version, locator), handle.state)
         predicate = predicate_on(state)
         key = (locator, moment, predicate)
         if key not in self._frames:
-            self._frames[key] = self.engine.read(state, None, predicate)
+            made_of = None if version is None else (version, locator, predicate)
+            self._frames[key] = self.kept.got(made_of, lambda: self.engine.read(state, None, predicate))
             self.scans.append(TableScan(str(locator), state, predicate))
         return self._frames[key]
 

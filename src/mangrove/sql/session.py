@@ -33,6 +33,7 @@ from mangrove.sql.defining import define
 from mangrove.sql.expressions import Expressions
 from mangrove.sql.grammar import parse_statement
 from mangrove.sql.inserting import insert, truncate
+from mangrove.sql.kept import Kept
 from mangrove.sql.places import line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.refusals import raised
@@ -69,7 +70,7 @@ from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
 __all__ = ["SqlSession"]
 
 T = TypeVar("T")
-Change: TypeAlias = Insert | Update | Delete | Merge | Truncate
+_Change: TypeAlias = Insert | Update | Delete | Merge | Truncate
 _FIRST_NAMESPACE: Final = "default"
 _DEFINITIONS: Final = (
     CreateNamespace,
@@ -100,6 +101,7 @@ class SqlSession:
         self._is_ours = transaction is None
         self._savepoints: dict[str, WorkspaceSavepoint] = {}
         self._prunes = prunes
+        self._kept = Kept()
 
     @property
     def in_transaction(self) -> bool:
@@ -298,7 +300,7 @@ class SqlSession:
         sight = self._sight(catalog)
         if query.at is not None:
             sight = replace(sight, catalog=self.lake.at(query.at))
-        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
+        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, kept=self._kept)
         return binder.query(query.piece, source.text, head)
 
     def _explained(self, statement: Explain, source: Source) -> Result:
@@ -310,7 +312,7 @@ class SqlSession:
             lines.append(f"{scan.name}: {len(files.files())} read, {len(files.skipped)} skipped")
         return Result("information", answer=Answer("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
-    def _rows_changed(self, statement: Change, source: Source) -> Result:
+    def _rows_changed(self, statement: _Change, source: Source) -> Result:
         def work(transaction: LakeTransaction) -> RowCounts:
             sight = self._sight(transaction)
             if isinstance(statement, Truncate):
@@ -319,7 +321,7 @@ class SqlSession:
                 return insert(
                     statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
                 )
-            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
+            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, kept=self._kept)
             expressions = Expressions(binder, source, statement.common)
             try:
                 return change(statement, transaction, expressions)

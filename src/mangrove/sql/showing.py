@@ -21,11 +21,11 @@ from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["create_text", "describe", "show"]
 
-ViewColumns: TypeAlias = Callable[[LakeView], Schema]
+_ViewColumns: TypeAlias = Callable[[LakeView], Schema]
 _HISTORY_LINES: Final = 100
 
 
-def show(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
+def show(statement: Show, sight: Sight, view_columns: _ViewColumns) -> Answer:
     """Return what is asked for; `view_columns` tells the columns of a view."""
     catalog = sight.catalog
     match statement.kind:
@@ -49,7 +49,7 @@ def show(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
             return _about(statement, sight, view_columns)
 
 
-def _about(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
+def _about(statement: Show, sight: Sight, view_columns: _ViewColumns) -> Answer:
     assert statement.name is not None
     found = _table_or_view(sight, sight.table(statement.name))
     match statement.kind:
@@ -71,7 +71,7 @@ def _about(statement: Show, sight: Sight, view_columns: ViewColumns) -> Answer:
             raise AssertionError(other)
 
 
-def describe(statement: Describe, sight: Sight, view_columns: ViewColumns) -> Answer:
+def describe(statement: Describe, sight: Sight, view_columns: _ViewColumns) -> Answer:
     """Return the rows about a namespace or table: name, what it is, and what people say about it."""
     if statement.kind == "history":
         return history_rows(islice(sight.table_history(sight.table(statement.name)), _HISTORY_LINES))
@@ -156,7 +156,7 @@ def _table_or_view(sight: Sight, locator: TableLocator) -> LakeTable | LakeView:
         raise NotFoundError(f"there is no table or view {joined_name(locator.namespace, locator.name)}{hint}") from None
 
 
-def _schema(found: LakeTable | LakeView, view_columns: ViewColumns) -> Schema:
+def _schema(found: LakeTable | LakeView, view_columns: _ViewColumns) -> Schema:
     schema = view_columns(found) if isinstance(found, LakeView) else found.schema
     if schema is None:
         raise InvalidInputError(f"{found} does not say its columns: its files do, so read some of its rows")
