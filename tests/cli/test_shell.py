@@ -1,11 +1,14 @@
 """The SQL shell, without a terminal and without Spark: what its lines mean, and what it answers."""
 
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.session import Session
 from mangrove.cli.shell import Shell
 from mangrove.cli.shell_words import is_whole, prompt_text, short_command, suggestions
@@ -19,7 +22,7 @@ COLUMNS: Callable[[str], list[str]] = {"sales.orders": ["id", "customer"]}.get  
 @pytest.fixture
 def shell(lake: str) -> Shell:
     talk = SqlSession(Session().open(lake, QuietEngines))
-    return Shell(talk, lambda file: Path(file).read_text("utf-8"))
+    return Shell(talk, lambda file: Path(file).read_text("utf-8"), Cancelling(lambda: None))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,35 @@ def test_a_cancelled_statement_leaves_nothing_behind(
     assert shell.answer("begin; create namespace more;")
     assert "cancelled" in capsys.readouterr().err
     assert shell.talk.lake.version == before
+
+
+def test_ctrl_c_stops_the_work_before_it_is_reported_and_the_next_work_runs() -> None:
+    started, stopped = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def work() -> None:
+        started.set()
+        signal.raise_signal(signal.SIGINT)
+        stopped.wait(60)
+        seen.append("stopped")
+        raise InvalidInputError("cancelled by Spark")
+
+    cancelling = Cancelling(stopped.set)
+    with pytest.raises(KeyboardInterrupt):
+        cancelling.run(work)
+    assert (started.is_set(), seen) == (True, ["stopped"])
+    assert cancelling.run(lambda: "next") == "next"
+
+
+def test_work_that_was_done_before_it_could_be_stopped_is_reported_as_done() -> None:
+    told = threading.Event()
+
+    def work() -> str:
+        signal.raise_signal(signal.SIGINT)
+        told.wait(60)
+        return "done"
+
+    assert Cancelling(told.set).run(work) == "done"
 
 
 def test_the_shell_wants_a_terminal_and_programs_are_sent_to_sql(run: Any, lake: str) -> None:

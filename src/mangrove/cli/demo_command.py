@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +15,7 @@ from mangrove.cli.demo_tour import Tour
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
 from mangrove.cli.spark_start import SPARK_MODULES, quiet_session
+from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError
 from mangrove.lakehouse.opening import create_on
 from mangrove.model.json_form import Json
@@ -64,15 +64,17 @@ def _walk(tour: Tour) -> None:
     changing.conflict(tour)
     before_the_mistake = looking.time_travel(tour)
     looking.rollback(tour, before_the_mistake)
-    looking.questions(tour)
+    looking.questions(tour, before_the_mistake)
     looking.export(tour)
     looking.compaction(tour)
     looking.check(tour)
     looking.storage(tour)
 
 
-def _engines(effects: Any) -> BothEngines:
-    return BothEngines(effects)
+def _engines(effects: Effects) -> BothEngines:
+    from mangrove.sql.running import run_sql  # noqa: PLC0415 - imports Spark, which may not be installed
+
+    return BothEngines(effects, sql=run_sql)
 
 
 def _make_room(session: Session, place: Path, *, replace: bool) -> None:
@@ -104,7 +106,8 @@ def _say_what_next(stage: Stage, place: Path) -> None:
     stage.code(
         f"mangrove log {where} --graph",
         f"mangrove show {where} shop.orders",
-        f"mangrove read {where} finance.ledger",
+        f"mangrove sql {where} 'select * from finance.ledger'",  # noqa: S608 - a sentence, not a query of ours
+        f"mangrove shell {where}",
         f"mangrove diff {where} 1",
         f"mangrove tree {where}",
         f"mangrove serve {where}",

@@ -45,25 +45,30 @@ def rollback(tour: Tour, to: int) -> None:
         facts |= {"to": to, "version": lake.version, "is_as_before": now == count(lake.at(to), shop.ORDERS)}
 
 
-def questions(tour: Tour) -> None:
-    """Ask Spark, and show how little is read."""
-    why = "Spark's own vectorised reader scans the files; the catalog says which, and which not."
-    with tour.stage.chapter("Ask it", why) as facts:
+_QUESTION = """\
+select city, count(*) as orders, sum(amount) as revenue
+from shop.orders join shop.customers using (customer_id)
+group by city order by revenue desc"""
+
+
+def questions(tour: Tour, before: int) -> None:
+    """Ask in SQL, also about the past, and show how little is read."""
+    why = "Any SQL that Spark knows. Its own reader scans the files; the catalog says which, and which not."
+    with tour.stage.chapter("Ask it in SQL", why) as facts:
         lake, stage = tour.lake, tour.stage
-        stage.code(
-            'orders = lake.table("shop.orders").to_spark()     # customers too',
-            'orders.join(customers, "customer_id").groupBy("city").sum("amount")',
-        )
+        stage.code(*_QUESTION.splitlines())
         with stage.waiting("asking Spark"):
-            orders, people = lake.table(shop.ORDERS).to_spark(), lake.table(shop.CUSTOMERS).to_spark()
-            found = orders.join(people, "customer_id").groupBy("city").agg({"amount": "sum"}).collect()
-        revenues = {row["city"]: float(row["sum(amount)"]) for row in found}
-        cities = dict(sorted(revenues.items(), key=lambda one: -one[1]))
+            found = lake.sql(_QUESTION).collect()
+        cities = {row["city"]: float(row["revenue"]) for row in found}
         stage.bars(cities)
+        past = f"select count(*) as orders from shop.orders version as of {before}"  # noqa: S608 - a number of ours
+        stage.code(past)
+        with stage.waiting("asking Spark"):
+            then = lake.sql(past).collect()[0]["orders"]
         table = lake.table(shop.ORDERS)
         files, of_a_day = len(table.scan().scans), len(table.scan(where=_day(shop.CRASHED_DAY)).scans)
-        stage.say(f"A question about one day would read {of_a_day} of {files} files.")
-        facts |= {"cities": dict(cities), "files": files, "files_for_a_day": of_a_day}
+        stage.say(f"{then:,} orders. A question about one day would read {of_a_day} of {files} files.")
+        facts |= {"cities": dict(cities), "then": then, "files": files, "files_for_a_day": of_a_day}
 
 
 def export(tour: Tour) -> None:

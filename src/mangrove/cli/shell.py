@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.catalog_views import facts_table
 from mangrove.cli.history_views import log_view
 from mangrove.cli.screen import draw
@@ -21,10 +22,11 @@ _VERSIONS_SHOWN = 20
 
 @dataclass(slots=True)
 class Shell:
-    """A conversation; `read_file` gives the text of a file that is named in it."""
+    """A conversation; `read_file` gives the text of a file that is named in it, `cancelling` runs the statements."""
 
     talk: SqlSession
     read_file: Callable[[str], str]
+    cancelling: Cancelling
     with_timing: bool = False
     _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -61,6 +63,9 @@ class Shell:
         return self._columns[name]
 
     def _run(self, text: str) -> None:
+        self.cancelling.run(lambda: self._statements(text))
+
+    def _statements(self, text: str) -> None:
         began = time.monotonic()
         for result in self.talk.script(text):
             show_result(result)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
-from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines
+from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines, canceller
 from mangrove.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def shell_command(session: Session, lake: str, history: str | None) -> None:
     from mangrove.sql.session import SqlSession
 
     talk = SqlSession(opened)
-    shell = Shell(talk, lambda file: session.file(file)[1].decode("utf-8-sig"))
+    shell = Shell(talk, lambda file: session.file(file)[1].decode("utf-8-sig"), Cancelling(canceller(opened)))
     typed = _typing(shell, _history_file(history))
     sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows short commands, Ctrl-D leaves.\n")
     goes_on = True

@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from mangrove.cli.extras import check_installed
 from mangrove.cli.screen import waiting
 from mangrove.errors import StorageError
+from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.engines import BothEngines
 
 if TYPE_CHECKING:
     from mangrove.spark.engine import SparkEngine
 
-__all__ = ["SPARK_MODULES", "QuietEngines", "quiet_session"]
+__all__ = ["SPARK_MODULES", "QuietEngines", "canceller", "quiet_session"]
 
 SPARK_MODULES = ("pyspark", "pandas")
 
@@ -51,9 +52,20 @@ class QuietEngines(BothEngines):
             quiet_session("SQL")
         return super().spark()
 
+    def cancel(self) -> None:
+        """Stop what Spark is doing, where it is doing something."""
+        if "_started" in self.__dict__:
+            self._started.session.sparkContext.cancelAllJobs()
+
     def spark(self) -> "SparkEngine":
         """Return the engine on Spark."""
         return self._started
+
+
+def canceller(lake: Lakehouse) -> Callable[[], None]:
+    """Return what stops the statements of a lakehouse that was opened with quiet engines."""
+    engines = lake.engines
+    return engines.cancel if isinstance(engines, QuietEngines) else lambda: None
 
 
 @contextmanager

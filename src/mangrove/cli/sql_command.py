@@ -4,15 +4,21 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
+from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
-from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines
+from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines, canceller
 from mangrove.cli.sql_output import ROWS_SHOWN, show_result, stats_line, write_csv, write_json
 from mangrove.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from mangrove.sql.results import Result
+    from mangrove.sql.session import SqlSession
 
 __all__ = ["sql_command"]
 
@@ -42,22 +48,25 @@ def sql_command(
     check_installed("SQL", SPARK_MODULES, "spark")
     from mangrove.sql.session import SqlSession  # noqa: PLC0415 - Spark takes long to import
 
-    talk = SqlSession(session.open(lake, QuietEngines))
+    opened = session.open(lake, QuietEngines)
+    talk = SqlSession(opened)
     give: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else show_result
     shown = limit if limit is not None else None if give is not show_result else ROWS_SHOWN
     try:
-        began = time.monotonic()
-        for result in talk.script(text):
-            rows = give(result, shown)
-            if session.with_stats:
-                _say_stats(session, stats_line(result, rows, time.monotonic() - began))
-            began = time.monotonic()
-        if talk.in_transaction:
-            raise InvalidInputError(
-                "the statements begin a transaction and do not end it, so it was rolled back: add COMMIT"
-            )
+        Cancelling(canceller(opened)).run(lambda: _run(session, talk, text, lambda result: give(result, shown)))
     finally:
         talk.close()
+
+
+def _run(session: Session, talk: "SqlSession", text: str, give: "Callable[[Result], int]") -> None:
+    began = time.monotonic()
+    for result in talk.script(text):
+        rows = give(result)
+        if session.with_stats:
+            _say_stats(session, stats_line(result, rows, time.monotonic() - began))
+        began = time.monotonic()
+    if talk.in_transaction:
+        raise InvalidInputError("a transaction is begun and not ended, so it was rolled back: add COMMIT")
 
 
 def _say_stats(session: Session, line: str) -> None:

@@ -1,0 +1,38 @@
+"""Running statements so that Ctrl-C ends them: in a thread of their own, while this one waits for the key.
+
+A signal that comes while this thread speaks to Spark's Java would break the
+conversation in the middle of a word, and nobody could tell Spark to stop.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+__all__ = ["Cancelling"]
+
+T = TypeVar("T")
+
+
+class Cancelling:
+    """One thread for all statements of a conversation, since Spark keeps some things by thread."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._thread = ThreadPoolExecutor(max_workers=1)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Return what the work gives; on Ctrl-C it is told to stop, and has stopped when KeyboardInterrupt is raised.
+
+        Work that was done before it could be stopped is done: its answer is given.
+        """
+        running: Future[T] = self._thread.submit(work)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            if running.done():
+                raise
+            self._cancel()
+            wait([running])
+            if running.exception() is None:
+                return running.result()
+            raise
