@@ -106,6 +106,14 @@ def test_nothing_of_the_writer_stays_beside_the_files(spark: SparkSession, tmp_p
     assert after == there
 
 
+def test_a_frame_without_partitions_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = with_two_rows(spark, tmp_path / "a lake")
+    nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), "id bigint")
+    assert nothing.rdd.getNumPartitions() == 0
+    table.append(nothing)
+    assert table.to_spark().count() == 2
+
+
 def test_the_settings_of_a_session_come_back(spark: SparkSession, tmp_path: Path) -> None:
     name = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(name, "TIMESTAMP_MILLIS")

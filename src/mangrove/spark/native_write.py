@@ -24,7 +24,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, StorageError
 from mangrove.model.manifests import DataFile
 from mangrove.model.schemes import Direction, Nulls, SortField
 from mangrove.model.sql_text import type_text
@@ -85,9 +85,15 @@ def written_natively(
     options = {**_OPTIONS, "maxRecordsPerFile": str(rows_of_file(state.schema, file_size_bytes))}
     try:
         with _settings(rows.sparkSession):
-            checked.write.options(**options).parquet(folder.as_posix())
+            # With its scheme, since a path without one lies in a cluster's own file system.
+            checked.write.options(**options).parquet(f"file://{folder.as_posix()}")
         found = _read_footers(folder, state)
-        return _settled(found, root, state, new_id)
+        if found is None and not rows.isEmpty():
+            raise StorageError(
+                f"Spark wrote rows for {state.name} to {folder}, and nothing is there: its workers have disks of their "
+                "own, so keep the lakehouse in a bucket or on a disk that all of them share"
+            )
+        return _settled(found or [], root, state, new_id)
     except PySparkException as error:
         refusal = _REFUSAL.search(str(error))
         if refusal is None:
@@ -169,9 +175,11 @@ def _set_back(session: SparkSession, name: str, value: str | None) -> None:
         session.conf.set(name, value)
 
 
-def _read_footers(folder: Path, state: TableState) -> list[tuple[Path, Any]]:
-    """Return the files with rows in them, with their footers, and refuse nulls where none may be."""
+def _read_footers(folder: Path, state: TableState) -> list[tuple[Path, Any]] | None:
+    """Return the files with rows in them, with their footers, or None if there is no file; refuse misplaced nulls."""
     paths = sorted(folder.glob("*.parquet"))
+    if not paths:
+        return None
     with ThreadPoolExecutor(_READERS_MAX) as pool:
         footers = list(pool.map(pq.read_metadata, paths))
     found = [(path, footer) for path, footer in zip(paths, footers, strict=True) if footer.num_rows]
