@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from mangrove.layouts.deltacat.log_paths import flat_log_path, minute_log_path
 from mangrove.layouts.deltacat.packed import checksum_of, seal
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import DELTACAT_2, digest_of
+from mangrove.layouts.tree import node_rows, revision, root
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.paths import RootNames, optimised_path
 from mangrove.layouts.tree.pointers import inline_pointer
@@ -96,3 +98,18 @@ def test_guards_are_numbered_and_sealed(deltacat: Any) -> None:
         assert outer["crc32"] == zlib.crc32(outer["content"])
         assert msgpack.unpackb(outer["content"]) == one["map"]
     assert {data: checksum_of(bytes.fromhex(data)) for data in deltacat["checksums"]} == deltacat["checksums"]
+
+
+def test_every_system_row_of_a_root_is_told() -> None:
+    page = (FORMATS / "tree.md").read_text("utf-8")
+    told = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.+?) \|", page, re.MULTILINE))))
+    made = {
+        value
+        for module in (node_rows, revision, root)
+        for name, value in vars(module).items()
+        if name.strip("_").isupper()
+        and isinstance(value, str)
+        and re.fullmatch("[a-z]+(?:_[a-z]+)+|transaction", value)
+    }
+    # Those of the older format revision are told in its section.
+    assert made - told - {"last_transaction", "n_messages"} == set()
