@@ -33,7 +33,10 @@ __all__ = [
     "take_hour",
 ]
 
-CUSTOMERS, ORDERS, INVENTORY, LEDGER = "shop.customers", "shop.orders", "shop.inventory", "finance.ledger"
+CUSTOMERS = "shop.customers"
+INVENTORY = "shop.inventory"
+LEDGER = "finance.ledger"
+ORDERS = "shop.orders"
 COLUMNS = {
     CUSTOMERS: "customer_id bigint not null, name string, city string, points bigint",
     INVENTORY: "product string not null, pieces bigint",
