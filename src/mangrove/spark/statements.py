@@ -5,7 +5,7 @@ because that works in a session of this process and over Connect alike.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,6 @@ __all__ = [
     "create_temporary_view",
     "distinct_rows",
     "drop_temporary_view",
-    "has_temporary_view",
     "literal_rows",
     "one_row",
     "quiet",
@@ -37,6 +36,7 @@ __all__ = [
     "rows_frame",
     "run_text",
     "spark_errors",
+    "temporary_views",
 ]
 
 Frame: TypeAlias = DataFrame
@@ -116,11 +116,14 @@ def quiet() -> Iterator[None]:
             logger.disabled = was_disabled
 
 
-def has_temporary_view(session: SparkSession, name: str) -> bool:
-    """Return whether the session has a temporary view, or a table of its own, of that name."""
+def temporary_views(session: SparkSession, names: Collection[str]) -> frozenset[str]:
+    """Return which of these names are those of temporary views; over Connect also of the session's own tables."""
     if _is_remote(session):
-        return bool(session.catalog.tableExists(_quoted(name)))
-    return bool(session._jsparkSession.sessionState().catalog().getTempView(name).isDefined())
+        return frozenset(name for name in names if session.catalog.tableExists(_quoted(name)))
+    # One question for all names: each way to the JVM and back counts, in every statement.
+    there = str(session._jsparkSession.sessionState().catalog().getTempViewNames().mkString("\n")).casefold()
+    known = frozenset(there.split("\n"))
+    return frozenset(name for name in names if name.casefold() in known)
 
 
 def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_global: bool) -> None:

@@ -1,6 +1,6 @@
 """Putting the lakehouse's tables and views in the place of their names in a query, and having Spark run it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, joined_name, quoted_name
 from mangrove.model.objects import Table, TableType, View
 from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Arguments, Frame, Refused, Text, has_temporary_view, read_elsewhere, run_text
+from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text, temporary_views
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
 from mangrove.sql.kept import Kept
@@ -76,6 +76,8 @@ class QueryBinder:
     scans: list[TableScan] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
+    _of_session: dict[str, bool] = field(default_factory=dict)
+    """Which names are those of temporary views, as far as they were looked up."""
 
     def query(self, piece: Piece, whole: str, head: str = "") -> BoundQuery:
         """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
@@ -105,6 +107,9 @@ class QueryBinder:
 
     def _splices(self, parsed: Parsed, tokens: list[Token], piece: Piece, whole: str) -> Iterator["_Splice"]:
         found = mentions(parsed, tokens)
+        bare = {mention.parts[0] for mention in found if len(mention.parts) == 1}
+        if bare and self.sees_session:
+            self._look_into_session(bare)
         aliases = _aliases(found)
         ours: set[tuple[str, ...]] = set()
         for mention in found:
@@ -238,7 +243,14 @@ class QueryBinder:
         return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[-1])
 
     def _is_of_session(self, name: str) -> bool:
-        return self.sees_session and has_temporary_view(self.engine.session, name)
+        if self.sees_session and name not in self._of_session:
+            self._look_into_session([name])
+        return self.sees_session and self._of_session[name]
+
+    def _look_into_session(self, names: Collection[str]) -> None:
+        """Ask which names are those of temporary views, which come first."""
+        found = temporary_views(self.engine.session, names)
+        self._of_session.update((name, name in found) for name in names)
 
     def time_zone(self) -> str:
         """Return where the session is, which says what a time without a zone means."""
