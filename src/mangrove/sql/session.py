@@ -91,12 +91,9 @@ class SqlSession:
     to commit or to roll back.
     """
 
-    def __init__(
-        self, lake: Lakehouse, *, spark: Any = None, transaction: LakeTransaction | None = None, prunes: bool = True
-    ) -> None:
+    def __init__(self, lake: Lakehouse, *, transaction: LakeTransaction | None = None, prunes: bool = True) -> None:
         self.lake = lake
         self.namespace = _FIRST_NAMESPACE
-        self._given_spark = spark
         self._transaction = transaction
         self._is_ours = transaction is None
         self._savepoints: dict[str, WorkspaceSavepoint] = {}
