@@ -12,6 +12,5 @@ def check_installed(what: str, modules: Sequence[str], extra: str) -> None:
     """Refuse where modules are missing that `what` needs, before anything is done."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise InvalidInputError(
-            f"{what} needs {', '.join(missing)}, which is not installed: run pip install 'mangrove-lake[{extra}]'"
-        )
+        named = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise InvalidInputError(f"{what} needs {named}: run pip install 'mangrove-lake[{extra}]'")
