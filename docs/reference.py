@@ -34,7 +34,12 @@ SOURCE = ROOT / "src" / "mangrove"
 WRITTEN = "<!-- Written by `make docs` from the code, not by hand. -->\n"
 HELP_WIDTH = 96
 
-FUNCTIONS = ["mangrove.create", "mangrove.open"]
+FIRST_FUNCTIONS = ["mangrove.create", "mangrove.open"]
+SPARK_FUNCTIONS = [
+    "mangrove.spark.session.local_session",
+    "mangrove.spark.surface.register",
+    "mangrove.spark.surface.attach",
+]
 CLASSES = {
     "Doing": [
         "mangrove.lakehouse.lakehouse.Lakehouse",
@@ -46,6 +51,7 @@ CLASSES = {
         "mangrove.lakehouse.handles.LakeTable",
         "mangrove.lakehouse.handles.LakeView",
         "mangrove.lakehouse.table_merge.TableMerge",
+        "mangrove.sql.session.SqlSession",
     ],
     "Answers": [
         "mangrove.tables.row_counts.RowCounts",
@@ -60,6 +66,7 @@ CLASSES = {
         "mangrove.maintenance.export.ExportReport",
         "mangrove.maintenance.exported.Export",
         "mangrove.maintenance.convert.ConvertReport",
+        "mangrove.sql.results.Result",
     ],
     "Choices": [
         "mangrove.metastore.Isolation",
@@ -68,7 +75,12 @@ CLASSES = {
         "mangrove.lakehouse.diff.Change",
     ],
 }
-INNER = frozenset({"change", "core", "maintained", "new_id", "opened", "reading", "snapshot_at", "state"})
+INNER = frozenset(
+    {
+        *("add_delta", "change", "core", "fill", "maintained", "new_id"),
+        *("opened", "put_table_version", "reading", "snapshot_at", "state"),
+    }
+)
 """Names without an underscore that the layers of Mangrove need of each other, and users do not."""
 _EMPTY = {"NO_PROPERTIES": "{}"}
 _PROPERTY = re.compile(r"(?:tree|table|transaction|write|compaction|stream|deltacat|mangrove)\.[a-z0-9.]*[a-z0-9-]+")
@@ -137,7 +149,7 @@ def _argument(argument: ast.arg, default: ast.expr | None, known: Mapping[str, o
 
 
 def _function_entry(function: object, name: str, heading: str) -> str:
-    title = f"{heading} `{name.rpartition('.')[2]}`"
+    title = f"{heading} `{name}`"
     return f"{title}\n\n```pyi\n{_signature(function, name.rpartition('.')[2])}\n```\n\n{_said(function, name)}\n"
 
 
@@ -170,7 +182,9 @@ def _class_entry(cls: type, told: set[type]) -> str:
     if properties:
         rows = "".join(f"| `{one}` | {_cell(_said(member, f'{name}.{one}'))} |\n" for one, member in properties)
         parts.append(f"| property | |\n|---|---|\n{rows}")
-    parts += [_function_entry(member, f"{one}", "####") for one, member in members if not isinstance(member, property)]
+    parts += [
+        _function_entry(member, f"{name}.{one}", "####") for one, member in members if not isinstance(member, property)
+    ]
     return "\n".join(parts)
 
 
@@ -194,7 +208,7 @@ def python_page() -> str:
         "# Python\n",
         "What is not on this page is not for users, and may change without notice. "
         "Everything starts with one of two functions.\n",
-        *(_function_entry(_named(path), path, "###") for path in FUNCTIONS),
+        *(_function_entry(_named(path), path, "##") for path in FIRST_FUNCTIONS),
     ]
     for title, paths in CLASSES.items():
         parts.append(f"## {title}\n")
@@ -202,6 +216,8 @@ def python_page() -> str:
             cls = _named(path)
             assert isinstance(cls, type)
             parts.append(_class_entry(cls, classes))
+    parts.append("## On Spark\n")
+    parts += [_function_entry(_named(path), path, "###") for path in SPARK_FUNCTIONS]
     return "\n".join(parts)
 
 
