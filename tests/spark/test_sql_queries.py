@@ -88,6 +88,7 @@ def test_parameters_are_named_or_go_by_their_places(session: SqlSession) -> None
 def test_names_are_looked_up_in_the_session_first_and_then_in_the_namespace_in_use(
     session: SqlSession, spark: SparkSession
 ) -> None:
+    before = spark.catalog.listTables()
     with pytest.raises(NotFoundError, match="did you mean"):
         session.run("select * from orders")
     session.run("use sales")
@@ -97,7 +98,7 @@ def test_names_are_looked_up_in_the_session_first_and_then_in_the_namespace_in_u
     assert values(session, "select count(*) from sales.orders") == [9]
     session.run("drop view orders")
     assert values(session, "select count(*) from orders") == [9]
-    assert not spark.catalog.listTables()
+    assert spark.catalog.listTables() == before
 
 
 def test_files_are_read_beside_tables(session: SqlSession, spark: SparkSession, tmp_path: Path) -> None:
