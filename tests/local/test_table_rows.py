@@ -258,3 +258,12 @@ def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[st
         assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0)
         assert table.delete([{"order_id": 4}]) == RowCounts(deleted=None)
     assert table.overwrite(orders(5)) == RowCounts(inserted=1, deleted=2)
+
+
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(lake: Lakehouse, is_frame: bool) -> None:
+    table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    before, rows = lake.version, [{"order_id": 1, "customer": "\ud800"}]
+    with pytest.raises(InvalidInputError, match="not Unicode"):
+        table.append(pytest.importorskip("pandas").DataFrame(rows) if is_frame else rows)
+    assert lake.version == before

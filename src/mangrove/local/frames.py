@@ -40,6 +40,10 @@ def _from_pandas(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(f"a column of the pandas frame holds values of several types: {error}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"a column of the pandas frame holds text that is not Unicode ({error.object[error.start : error.end]!a})"
+        ) from error
 
 
 def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.Table:
@@ -56,6 +60,10 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
             arrays.append(pa.array(values, told))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             raise InvalidInputError(f"column {name!r} holds values that are not of one type: {error}") from error
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(
+                f"column {name!r} holds text that is not Unicode ({error.object[error.start : error.end]!a})"
+            ) from error
     if not names:
         return pa.table({column.name: pa.nulls(len(rows)) for column in (schema.columns if schema else ())})
     return pa.table(arrays, names=[str(name) for name in names])
