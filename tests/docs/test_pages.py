@@ -12,7 +12,9 @@ from mangrove.testing.s3_server import S3Server
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.relative_to(DOCS).parts)
-_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINKING = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+_LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def pages(*needed: str) -> list[object]:
@@ -58,10 +60,19 @@ def test_the_code_of_a_page_with_spark_runs(
     assert Reader(page, tmp_path, environment()).follow()
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def anchors_of(page: Path) -> set[str]:
+    """Return what the headings of a page are called in addresses."""
+    headings = _HEADING.findall(page.read_text("utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
-    for target in _LINK.findall(page.read_text("utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+    for target, anchor in _LINK.findall(page.read_text("utf-8")):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name} links to {target}, which is not there"
+        if anchor:
+            assert anchor in anchors_of(there), f"{page.name} links to the heading {anchor} of {there.name}"
 
 
 def test_a_block_knows_its_language_and_its_line() -> None:
