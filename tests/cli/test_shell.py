@@ -124,13 +124,20 @@ def test_a_cancelled_statement_leaves_nothing_behind(
     assert shell.talk.lake.version == before
 
 
+def press_ctrl_c() -> None:
+    """Interrupt the thread that waits, as a terminal does."""
+    waiting = threading.main_thread().ident
+    assert waiting is not None
+    signal.pthread_kill(waiting, signal.SIGINT)
+
+
 def test_ctrl_c_stops_the_work_before_it_is_reported_and_the_next_work_runs() -> None:
     started, stopped = threading.Event(), threading.Event()
     seen: list[str] = []
 
     def work() -> None:
         started.set()
-        signal.raise_signal(signal.SIGINT)
+        press_ctrl_c()
         stopped.wait(60)
         seen.append("stopped")
         raise InvalidInputError("cancelled by Spark")
@@ -146,7 +153,7 @@ def test_work_that_was_done_before_it_could_be_stopped_is_reported_as_done() -> 
     told = threading.Event()
 
     def work() -> str:
-        signal.raise_signal(signal.SIGINT)
+        press_ctrl_c()
         told.wait(60)
         return "done"
 

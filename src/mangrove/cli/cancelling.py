@@ -6,6 +6,7 @@ conversation in the middle of a word, and nobody could tell Spark to stop.
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Event
 from typing import TypeVar
 
 __all__ = ["Cancelling"]
@@ -25,8 +26,16 @@ class Cancelling:
 
         Work that was done before it could be stopped is done: its answer is given.
         """
-        running: Future[T] = self._thread.submit(work)
+        may_begin = Event()
+
+        def begun() -> T:
+            may_begin.wait()
+            return work()
+
+        running: Future[T] = self._thread.submit(begun)
         try:
+            # Only now, so that no key is pressed between the work's begin and our waiting for it.
+            may_begin.set()
             return running.result()
         except KeyboardInterrupt:
             if running.done():
