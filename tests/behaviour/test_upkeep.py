@@ -51,6 +51,9 @@ def test_rows_of_an_export_are_read_wherever_they_are(tmp_path: Path, layout: st
     lake.table("sales.orders").append([{"id": 3}])
     copied = mangrove.open(tmp_path / "copy")
     assert copied.table("sales.orders").to_arrow().column("id").to_pylist() == [1, 2]
+    assert copied.check().problems == ()
+    copied.table("sales.orders").append([{"id": 4}])
+    assert mangrove.open(tmp_path / "copy").check().problems == ()
 
 
 def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(

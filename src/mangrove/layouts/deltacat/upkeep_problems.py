@@ -41,13 +41,24 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     yield from _history_problems(fresh)
     yield from _strangers(fresh)
     yield from _lost_newest(fresh)
-    logged = logged_transactions(files)
-    for one in wanted:
-        if one.stored.transaction not in logged:
-            yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
+    yield from _unlogged(files, wanted)
     bodies = iter(wanted)
     while batch := list(islice(bodies, _BODIES_AT_ONCE)):
         yield from _body_problems(files, batch)
+
+
+def _unlogged(files: CatalogFiles, wanted: list[Wanted]) -> Iterator[Problem]:
+    """Yield the revisions that DeltaCAT does not see, since the log lacks their transactions.
+
+    A copy that reads the rest from its source has neither such a revision nor its log
+    here: both lie in the source, which is checked by itself.
+    """
+    logged = logged_transactions(files)
+    unlogged = [one for one in wanted if one.stored.transaction not in logged]
+    here = {entry.path for entry in files.store.list()} if unlogged else set()
+    for one in unlogged:
+        if files.path_of(one) in here:
+            yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
 
 
 def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
