@@ -1,6 +1,7 @@
 """Maintenance through the lakehouse: exports by name, expiry, vacuum, check."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,23 @@ def test_a_lakehouse_whose_definition_was_cut_off_is_refused(tmp_path: Path) -> 
     definition.write_bytes(b"")
     with pytest.raises(mangrove.FormatError, match="cut off"):
         mangrove.open(tmp_path / "lake")
+
+
+def test_settings_that_were_deleted_are_told_by_the_check_and_stop_it_from_nothing(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout="deltacat")
+    lake.alter({"owner": "ana"})
+    newest = max((tmp_path / "lake/mangrove/settings/rev").iterdir())
+    newest.unlink()
+    report = mangrove.open(tmp_path / "lake").check()
+    assert report.versions == (0, 1)
+    assert report.problems
+    assert all(newest.name in problem.rule for problem in report.problems)
+
+
+@pytest.mark.parametrize("nowhere", [None, 7, b"lake", ""])
+def test_a_conversion_to_no_place_is_refused(sales: Lakehouse, nowhere: Any) -> None:
+    with pytest.raises(InvalidInputError, match="location"):
+        sales.convert(nowhere)
 
 
 def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layout: str) -> None:

@@ -1,7 +1,6 @@
 """Conversion into any layout, as people ask for it: by a URI, the name of a layout, and how much of the past."""
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import TypedDict, TypeVar, Unpack, cast
@@ -17,7 +16,6 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.metastore import Changes
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
-from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
 __all__ = ["ConvertOptions", "convert_lake", "other_layout", "place_at"]
@@ -32,19 +30,18 @@ class ConvertOptions(TypedDict, total=False):
     """All versions, or the newest alone."""
     data: DataMode | str
     """Whether data files are copied, or named where they are."""
-    storage_options: Mapping[str, str] | None
     copier: CopyFiles
     watch: Watch
 
 
 def convert_lake(
     source: Maintained,
-    destination: str | os.PathLike[str] | Store,
+    store: Store,
     layout: str,
     engines: Callable[[Effects], Engines] | None = None,
     **options: Unpack[ConvertOptions],
 ) -> ConvertReport:
-    """Convert a lakehouse to another place; what was asked for is checked before anything is opened.
+    """Convert a lakehouse to another place; what was asked for is checked before anything is written.
 
     With engines the rows of every data file are counted at the end.
     """
@@ -52,8 +49,6 @@ def convert_lake(
     data = _chosen(options.get("data", DataMode.COPY), DataMode, "data")
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
-    given = options.get("storage_options")
-    store = open_store(destination, given) if isinstance(destination, str | os.PathLike) else destination
     there = replace(source.effects, store=store)
     return convert(
         source,

@@ -319,11 +319,17 @@ class Lakehouse(Catalog):
         return drop_export(self.maintained(), name)
 
     def convert(
-        self, destination: str | os.PathLike[str], layout: str | None = None, **options: Unpack[ConvertOptions]
+        self,
+        destination: str | os.PathLike[str],
+        layout: str | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        **options: Unpack[ConvertOptions],
     ) -> ConvertReport:
         """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
-        wanted = layout or other_layout(self.layout)
-        return convert_lake(self.maintained(), destination, wanted, self._engines_on, **options)
+        wanted = other_layout(self.layout) if layout is None else layout
+        store = open_store(destination, storage_options)
+        return convert_lake(self.maintained(), store, wanted, self._engines_on, **options)
 
     def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
         """Forget the versions that the settings no longer keep.

@@ -21,6 +21,7 @@ from mangrove.maintenance.version_files import version_file, version_files
 from mangrove.metastore import Problem, Snapshot
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta
+from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["CheckReport", "check", "spread"]
 
@@ -99,9 +100,10 @@ def check(
     kept, damaged = _kept(lake)
     versions = kept if sample is None else spread(kept, sample)
     files = CheckedFiles(lake.store, count_rows)
-    named = set(export_versions(lake.metastore.latest().settings))
+    settings = _settings(lake)
+    named = set(export_versions(settings))
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
-    for problem in chain(damaged, _broken_rules(lake, ruled, watch), _lost_names(lake, set(kept))):
+    for problem in chain(damaged, _broken_rules(lake, ruled, watch), _lost_names(lake, settings, set(kept))):
         told.tell(problem)
     for problem in chain(_gaps(lake, kept), _walked(lake, versions, files, watch)):
         told.tell_if_unexplained(problem)
@@ -120,6 +122,14 @@ def _kept(lake: Maintained) -> tuple[list[int], list[Problem]]:
         return [commit.version for commit in lake.upkeep.kept()], []
     except FormatError as error:
         return _versions_up_to(lake, lake.metastore.latest().version), [Problem(lake.store.uri, str(error))]
+
+
+def _settings(lake: Maintained) -> LakehouseSettings:
+    """Return the newest settings, or plain ones where they are lost: the rules of the newest version tell of that."""
+    try:
+        return lake.metastore.latest().settings
+    except FormatError:
+        return LakehouseSettings()
 
 
 class _Told:
@@ -236,8 +246,7 @@ def _gaps(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
             )
 
 
-def _lost_names(lake: Maintained, kept: set[int]) -> Iterator[Problem]:
-    settings = lake.metastore.latest().settings
+def _lost_names(lake: Maintained, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
     if lake.store.exists(RECORD_PATH):
         return  # a copy has one version; the names are those of the lakehouse that it was made from
     for name, location in settings.exported_snapshots.items():
