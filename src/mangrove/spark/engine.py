@@ -24,6 +24,7 @@ from mangrove.spark.compacting import compacted_files
 from mangrove.spark.constraining import check_refusal, fit
 from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
+from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.merging import merged
 from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
 from mangrove.spark.scan import scanned
@@ -96,11 +97,13 @@ class SparkEngine:
 
     def _reachable_lists(self) -> FileLists:
         """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
+        key_bits = KeyBits(self.session, self._store)
         if can_reach(self.session, self._store.uri):
             for name, value in hadoop_settings(self._store.uri, self._storage_options).items():
                 self.session.conf.set(name, value)
-            return FileLists(self.session)
-        return FileLists(self.session, WorkerReader(self._store.uri, self._storage_options), self._root_uri)
+            return FileLists(self.session, key_bits=key_bits)
+        worker = WorkerReader(self._store.uri, self._storage_options)
+        return FileLists(self.session, worker, self._root_uri, key_bits)
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None

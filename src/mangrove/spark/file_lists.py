@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.worker_read import WorkerReader
 
 __all__ = ["FileLists", "ListedFile", "log_text"]
@@ -50,6 +51,8 @@ class FileLists:
     """What reads instead of Spark's own reader, where Spark cannot reach the files."""
     root_uri: str = ""
     """Where the files lie that the worker reads."""
+    key_bits: KeyBits | None = None
+    """What tells by bits which keys are hidden; without it they are always joined."""
     _folder: Path | None = None
     _is_trusted: bool | None = field(default=None)
     _count: int = 0

@@ -1,4 +1,4 @@
-"""Running a scan plan on Spark: its own reader, and anti-joins where newer keys or numbers hide rows."""
+"""Running a scan plan on Spark: its own reader, with bits or anti-joins where something hides rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -52,8 +52,10 @@ def scanned(
     parts = []
     if free or not touched:
         parts.append(lists.read(listed(free, root_uri), spark_schema(schema)))
-    if touched:
-        parts.append(_visible(lists, root_uri, schema, touched))
+    by_bits, joined = _told_by_bits(lists, root_uri, schema, touched)
+    parts += by_bits
+    if joined:
+        parts.append(_visible(lists, root_uri, schema, joined))
     rows = _united(parts)
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
@@ -82,6 +84,31 @@ def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
     if file.content_type != PARQUET or "://" in file.location:
         raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
     return ListedFile(root_uri + file.location, file.size_bytes, number)
+
+
+def _told_by_bits(
+    lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]
+) -> tuple[list[DataFrame], list[FileScan]]:
+    """Return the visible rows of files that are older than all keys, where bits tell them; and the other files.
+
+    After many upserts those are nearly all rows, and only the few of the upserts
+    themselves are left to a join that compares positions too.
+    """
+    hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
+    key_ids = {key_file.key_ids for key_file in hiding}
+    oldest = min((key_file.position for key_file in hiding), default=0)
+    older: list[FileScan] = []
+    others: list[FileScan] = []
+    for scan in scans:
+        (older if scan.position < oldest and not scan.position_deletes else others).append(scan)
+    if lists.key_bits is None or not older or len(key_ids) != 1 or len(*key_ids) != 1:
+        return [], list(scans)
+    ((key_id,),) = key_ids
+    is_shown = lists.key_bits.shows([key_file.file for key_file in hiding], schema.column_with_id(key_id))
+    if is_shown is None:
+        return [], list(scans)
+    rows = lists.read(listed((scan.file for scan in older), root_uri), spark_schema(schema)).where(is_shown)
+    return [rows], others
 
 
 def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
