@@ -1,11 +1,11 @@
 """Running SQL text on Spark with frames in the place of names; what Spark refuses comes back as facts.
 
-Frames are handed over as Spark itself proposes (`spark.sql("… {t} …", t=frame)`),
-because that works in a session of this process and over Connect alike.
+In a session of this process frames have names that they keep. Over Connect they
+are handed over with the text (`spark.sql("… {t} …", t=frame)`), which costs nothing there.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.model.schema import Schema
+from mangrove.spark.session_names import SessionNames
 from mangrove.spark.types import spark_type
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "rows_frame",
     "run_text",
     "spark_errors",
-    "temporary_views",
 ]
 
 Frame: TypeAlias = DataFrame
@@ -44,8 +44,8 @@ Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 spark_errors: Final = (PySparkException,)
 """What Spark raises, in this process and over Connect."""
 
-_NAME_LENGTHS: Final = {True: len("_pyspark_connect_temp_view_") + 32, False: len("_pyspark_") + 32}
-"""How long the names are that Spark gives to frames, over Connect and not: places behind them move by so much."""
+_HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
+"""As long as the names that Spark gives to frames over Connect: places behind them move by so much."""
 _LINE_AND_COLUMN: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 
@@ -69,34 +69,42 @@ class Refused:
     end: int | None = None
 
 
-def run_text(session: SparkSession, pieces: Sequence[Text | Frame], arguments: Arguments = None) -> Frame | Refused:
+def run_text(names: SessionNames, pieces: Sequence[Text | Frame], arguments: Arguments = None) -> Frame | Refused:
     """Return the rows of the statement that the pieces make together, or why Spark refuses it."""
+    given = list(arguments) if isinstance(arguments, list | tuple) else arguments
+    frames = [piece for piece in pieces if not isinstance(piece, Text)]
+    if names.is_remote and frames:
+        return _handed_over(names.session, pieces, given)
+    with names.named(frames) as called:
+        following = iter(called)
+        written = [piece if isinstance(piece, Text) else Text(next(following), None) for piece in pieces]
+        try:
+            with quiet():
+                return names.session.sql("".join(piece.text for piece in written), given)  # type: ignore[arg-type]
+        except spark_errors as error:
+            return refused(error, written)
+
+
+def _handed_over(session: SparkSession, pieces: Sequence[Text | Frame], arguments: Arguments) -> Frame | Refused:
     frames: dict[str, Frame] = {}
-    template = []
-    names: dict[int, str] = {}
+    template = ""
     for piece in pieces:
         if isinstance(piece, Text):
-            template.append(piece.text)
+            template += piece.text.replace("{", "{{").replace("}", "}}")
         else:
-            name = names.setdefault(id(piece), f"mangrove_{len(names)}")
+            name = next((name for name, frame in frames.items() if frame is piece), f"mangrove_{len(frames)}")
             frames[name] = piece
-            template.append(f"{{{name}}}")
-    if frames:
-        template = [
-            given if not isinstance(piece, Text) else given.replace("{", "{{").replace("}", "}}")
-            for given, piece in zip(template, pieces, strict=True)
-        ]
-    given_arguments = list(arguments) if isinstance(arguments, list | tuple) else arguments
+            template += f"{{{name}}}"
     try:
         with quiet():
-            return session.sql("".join(template), given_arguments, **frames)  # type: ignore[arg-type]
+            return session.sql(template, arguments, **frames)  # type: ignore[arg-type]
     except spark_errors as error:
-        return refused(error, pieces, is_remote=_is_remote(session))
+        return refused(error, [piece if isinstance(piece, Text) else Text(_HANDED_OVER, None) for piece in pieces])
 
 
-def refused(error: PySparkException, pieces: Sequence[Text | Frame] = (), *, is_remote: bool = False) -> Refused:
-    """Return the facts of an error of Spark's."""
-    start, end = _span(error, pieces, is_remote=is_remote)
+def refused(error: PySparkException, pieces: Sequence[Text] = ()) -> Refused:
+    """Return the facts of an error of Spark's, about a text that these pieces make."""
+    start, end = _span(error, pieces)
     message = " ".join(_NOISE.sub("", error.getMessage() if error.getCondition() else str(error)).split())
     return Refused(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
 
@@ -114,16 +122,6 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, was_disabled in zip(loggers, before, strict=True):
             logger.disabled = was_disabled
-
-
-def temporary_views(session: SparkSession, names: Collection[str]) -> frozenset[str]:
-    """Return which of these names are those of temporary views; over Connect also of the session's own tables."""
-    if _is_remote(session):
-        return frozenset(name for name in names if session.catalog.tableExists(_quoted(name)))
-    # One question for all names: each way to the JVM and back counts, in every statement.
-    there = str(session._jsparkSession.sessionState().catalog().getTempViewNames().mkString("\n")).casefold()
-    known = frozenset(there.split("\n"))
-    return frozenset(name for name in names if name.casefold() in known)
 
 
 def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_global: bool) -> None:
@@ -187,33 +185,26 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _is_remote(session: SparkSession) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-def _span(error: PySparkException, pieces: Sequence[Text | Frame], *, is_remote: bool) -> tuple[int | None, int | None]:
+def _span(error: PySparkException, pieces: Sequence[Text]) -> tuple[int | None, int | None]:
     """Return from where to where in the user's text the error lies."""
-    lengths = [len(piece.text) if isinstance(piece, Text) else _NAME_LENGTHS[is_remote] for piece in pieces]
     for context in error.getQueryContext():
         if context.contextType().name == "SQL" and context.startIndex() >= 0:
-            start = _original(context.startIndex(), pieces, lengths)
-            end = _original(context.stopIndex(), pieces, lengths)
+            start = _original(context.startIndex(), pieces)
+            end = _original(context.stopIndex(), pieces)
             return start, None if end is None else end + 1
     place = _LINE_AND_COLUMN.search(str(error))
     if place is None:
         return None, None
-    full = "".join(
-        piece.text if isinstance(piece, Text) else "x" * length for piece, length in zip(pieces, lengths, strict=True)
-    )
-    lines = full.splitlines(keepends=True)
-    start = _original(sum(map(len, lines[: int(place[1]) - 1])) + int(place[2]), pieces, lengths)
+    lines = "".join(piece.text for piece in pieces).splitlines(keepends=True)
+    start = _original(sum(map(len, lines[: int(place[1]) - 1])) + int(place[2]), pieces)
     return start, start
 
 
-def _original(position: int, pieces: Sequence[Text | Frame], lengths: Sequence[int]) -> int | None:
+def _original(position: int, pieces: Sequence[Text]) -> int | None:
     """Return the place in the user's text of a place in the text that Spark saw."""
-    for piece, length in zip(pieces, lengths, strict=True):
+    for piece in pieces:
+        length = len(piece.text)
         if position < length or (position == length and piece is pieces[-1]):
-            return piece.start + position if isinstance(piece, Text) and piece.start is not None else None
+            return None if piece.start is None else piece.start + position
         position -= length
     return None

@@ -1,28 +1,75 @@
-"""What was made for earlier statements and still holds: states and frames of versions, which never change."""
+"""What was made for earlier statements and still holds: texts taken apart, states and frames of versions, names.
+
+A version never changes, so nothing here grows old; it is only forgotten when
+other things were used after it. All that runs SQL on one lakehouse object shares
+it, from any thread, and it goes with that object.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from threading import Lock
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
-__all__ = ["Kept"]
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.session_names import SessionNames
+from mangrove.spark.statements import Frame
+from mangrove.sql.mentions import ReadQuery
+from mangrove.tables.table_state import TableState
 
-_ENTRIES_MAX: Final = 256
+__all__ = ["Kept", "LastUsed", "kept_of"]
+
+V = TypeVar("V")
+_STATES_MAX: Final = 32
+"""Few, because the state of a large table lists all of its files."""
+_FRAMES_MAX: Final = 256
+_TEXTS_MAX: Final = 128
 
 
 @dataclass
-class Kept:
+class LastUsed(Generic[V]):
     """The things that were used last, by what they are made of."""
 
-    _entries: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
+    entries_max: int
+    _entries: OrderedDict[Hashable, V] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
 
-    def got(self, key: Hashable | None, make: Callable[[], Any]) -> Any:
+    def got(self, key: Hashable | None, make: Callable[[], V]) -> V:
         """Return what was made under this key, or make it; without a key, always make it."""
         if key is None:
             return make()
-        if key not in self._entries:
-            self._entries[key] = make()
-        self._entries.move_to_end(key)
-        while len(self._entries) > _ENTRIES_MAX:
-            self._entries.popitem(last=False)
-        return self._entries[key]
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+        # Not under the lock: making may take long, and two that make the same harm nobody.
+        made = make()
+        with self._lock:
+            self._entries[key] = made
+            self._entries.move_to_end(key)
+            while len(self._entries) > self.entries_max:
+                self._entries.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What statements on one lakehouse leave to the next."""
+
+    names: SessionNames
+    states: LastUsed[TableState] = field(default_factory=lambda: LastUsed(_STATES_MAX))
+    frames: LastUsed[Frame] = field(default_factory=lambda: LastUsed(_FRAMES_MAX))
+    texts: LastUsed[ReadQuery] = field(default_factory=lambda: LastUsed(_TEXTS_MAX))
+
+
+_OF_ENGINES: Final[WeakKeyDictionary[SparkEngine, Kept]] = WeakKeyDictionary()
+_OF_ENGINES_LOCK: Final = Lock()
+
+
+def kept_of(engine: SparkEngine) -> Kept:
+    """Return what is kept for the lakehouse of this engine, as long as the engine is there."""
+    with _OF_ENGINES_LOCK:
+        if engine not in _OF_ENGINES:
+            _OF_ENGINES[engine] = Kept(SessionNames(engine.session))
+        return _OF_ENGINES[engine]

@@ -15,7 +15,16 @@ from sqlglot.errors import SqlglotError
 
 from mangrove.sql.tokens import Token, TokenKind, text_value, tokenize
 
-__all__ = ["Mention", "Parsed", "after_mention", "mentions", "parsed_query", "parsed_tree"]
+__all__ = [
+    "Mention",
+    "Parsed",
+    "ReadQuery",
+    "after_mention",
+    "mentions",
+    "parsed_query",
+    "parsed_tree",
+    "read_query",
+]
 
 _NO_ALIAS: Final = frozenset(
     {"AND", "ANTI", "CLUSTER", "CROSS", "DISTRIBUTE", "DO", "ELSE", "END", "EXCEPT", "EXCLUDE", "FOR", "FULL", "GROUP"}
@@ -50,6 +59,22 @@ class Parsed:
     """Whether sqlglot understands conditions just as Spark does."""
     is_known: bool = True
     """Whether sqlglot understood the text at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQuery:
+    """All that the text of a query says by itself, whatever the lakehouse holds."""
+
+    tokens: list[Token]
+    parsed: Parsed
+    mentions: tuple[Mention, ...]
+
+
+def read_query(text: str) -> ReadQuery:
+    """Take a query apart."""
+    tokens = tokenize(text)
+    parsed = parsed_query(text, tokens)
+    return ReadQuery(tokens, parsed, tuple(mentions(parsed, tokens)))
 
 
 def parsed_query(text: str, tokens: list[Token]) -> Parsed:

@@ -1,7 +1,8 @@
 """Putting the lakehouse's tables and views in the place of their names in a query, and having Spark run it."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
@@ -11,11 +12,11 @@ from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, joined_name, quoted_name
 from mangrove.model.objects import Table, TableType, View
 from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text, temporary_views
+from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
-from mangrove.sql.kept import Kept
-from mangrove.sql.mentions import Mention, Parsed, after_mention, mentions, parsed_query
+from mangrove.sql.kept import Kept, kept_of
+from mangrove.sql.mentions import Mention, ReadQuery, after_mention, read_query
 from mangrove.sql.places import located, pointed
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.refusals import raised
@@ -31,6 +32,7 @@ __all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder", "TableScan"]
 VIEW_NAMESPACE: Final = "sql.namespace"
 """The property of a view that says where its names without a namespace are looked up."""
 _VIEWS_DEEP_MAX: Final = 50
+_KEPT_TEXT_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,6 @@ class QueryBinder:
     prunes: bool = True
     sees_session: bool = True
     """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
-    kept: Kept = field(default_factory=Kept)
-    """What earlier statements of the session made."""
     above: tuple[str, ...] = ()
     """The views inside which this query stands."""
     scans: list[TableScan] = field(default_factory=list)
@@ -79,13 +79,19 @@ class QueryBinder:
     _of_session: dict[str, bool] = field(default_factory=dict)
     """Which names are those of temporary views, as far as they were looked up."""
 
+    @cached_property
+    def kept(self) -> Kept:
+        """What earlier statements on the lakehouse made."""
+        return kept_of(self.engine)
+
     def query(self, piece: Piece, whole: str, head: str = "") -> BoundQuery:
         """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
-        tokens = tokenize(piece.text)
-        splices = list(self._splices(parsed_query(piece.text, tokens), tokens, piece, whole))
+        read = self._read(piece.text)
+        tokens = read.tokens
+        splices = list(self._splices(read, piece, whole))
         for _ in range(len(tokens) + 1):
             pieces = [Text(head, None), *_spliced(piece, splices)]
-            outcome = run_text(self.engine.session, pieces, self._used_arguments(tokens))
+            outcome = run_text(self.kept.names, pieces, self._used_arguments(tokens))
             if not isinstance(outcome, Refused):
                 return BoundQuery(outcome, tuple(self.scans), tuple(dict.fromkeys(self.names)))
             splices.append(self._missed(outcome, tokens, piece, whole, splices))
@@ -105,8 +111,12 @@ class QueryBinder:
             return None
         return self.arguments
 
-    def _splices(self, parsed: Parsed, tokens: list[Token], piece: Piece, whole: str) -> Iterator["_Splice"]:
-        found = mentions(parsed, tokens)
+    def _read(self, text: str) -> ReadQuery:
+        """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
+        return self.kept.texts.got(text if len(text) <= _KEPT_TEXT_MAX else None, lambda: read_query(text))
+
+    def _splices(self, read: ReadQuery, piece: Piece, whole: str) -> Iterator["_Splice"]:
+        parsed, tokens, found = read.parsed, read.tokens, read.mentions
         bare = {mention.parts[0] for mention in found if len(mention.parts) == 1}
         if bare and self.sees_session:
             self._look_into_session(bare)
@@ -206,12 +216,12 @@ class QueryBinder:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
             return read_elsewhere(self.engine.session, value.table_format, str(value.location), value.format_properties)
         version = catalog.version if isinstance(catalog, PastLakehouse) else None
-        state = self.kept.got(None if version is None else (version, locator), handle.state)
+        state = self.kept.states.got(None if version is None else (version, locator), handle.state)
         predicate = predicate_on(state)
         key = (locator, moment, predicate)
         if key not in self._frames:
             made_of = None if version is None else (version, locator, predicate)
-            self._frames[key] = self.kept.got(made_of, lambda: self.engine.read(state, None, predicate))
+            self._frames[key] = self.kept.frames.got(made_of, lambda: self.engine.read(state, None, predicate))
             self.scans.append(TableScan(str(locator), state, predicate))
         return self._frames[key]
 
@@ -234,7 +244,8 @@ class QueryBinder:
             try:
                 self._frames[key] = inner.query(Piece(value.sql, 0), value.sql).frame
             except MangroveError as error:
-                raise type(error)(f"the view {name} cannot be read: {' '.join(str(error).split())}") from error
+                # Its first line says all; a caret in the view's text would stand below the user's.
+                raise type(error)(f"the view {name} cannot be read: {str(error).splitlines()[0]}") from error
         return self._frames[key]
 
     def _resolved(self, parts: tuple[str, ...]) -> tuple[str | None, str]:
@@ -249,7 +260,7 @@ class QueryBinder:
 
     def _look_into_session(self, names: Collection[str]) -> None:
         """Ask which names are those of temporary views, which come first."""
-        found = temporary_views(self.engine.session, names)
+        found = self.kept.names.temporary_views(names)
         self._of_session.update((name, name in found) for name in names)
 
     def time_zone(self) -> str:
@@ -289,7 +300,7 @@ def _spliced(piece: Piece, splices: list[_Splice]) -> Iterator[Text | Frame]:
     yield Text(piece.text[done:], piece.start + done)
 
 
-def _aliases(found: list[Mention]) -> dict[tuple[str, ...], str]:
+def _aliases(found: Sequence[Mention]) -> dict[tuple[str, ...], str]:
     """Return how each table is called in the query: by its own name, and in full where two have the same."""
     bare = {mention.parts for mention in found if mention.alias_place is not None}
     last = [parts[-1].casefold() for parts in bare]

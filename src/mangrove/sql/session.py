@@ -33,7 +33,6 @@ from mangrove.sql.defining import define
 from mangrove.sql.expressions import Expressions
 from mangrove.sql.grammar import parse_statement
 from mangrove.sql.inserting import insert, truncate
-from mangrove.sql.kept import Kept
 from mangrove.sql.places import line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.refusals import raised
@@ -72,6 +71,7 @@ __all__ = ["SqlSession"]
 T = TypeVar("T")
 _Change: TypeAlias = Insert | Update | Delete | Merge | Truncate
 _FIRST_NAMESPACE: Final = "default"
+_NO_PLAN: Final = "Error occurred during query planning"
 _DEFINITIONS: Final = (
     CreateNamespace,
     AlterNamespace,
@@ -98,7 +98,6 @@ class SqlSession:
         self._is_ours = transaction is None
         self._savepoints: dict[str, WorkspaceSavepoint] = {}
         self._prunes = prunes
-        self._kept = Kept()
 
     @property
     def in_transaction(self) -> bool:
@@ -297,12 +296,14 @@ class SqlSession:
         sight = self._sight(catalog)
         if query.at is not None:
             sight = replace(sight, catalog=self.lake.at(query.at))
-        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, kept=self._kept)
+        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
         return binder.query(query.piece, source.text, head)
 
     def _explained(self, statement: Explain, source: Source) -> Result:
         bound = self._bound(statement.query, source, head=statement.head)
         plan = str(bound.frame.collect()[0][0])
+        if plan.startswith(_NO_PLAN):
+            self._bound(statement.query, source)  # Spark explains what it cannot run; running it says why.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
         for scan in bound.scans:
             files = scan.plan()
@@ -318,7 +319,7 @@ class SqlSession:
                 return insert(
                     statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
                 )
-            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, kept=self._kept)
+            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
             expressions = Expressions(binder, source, statement.common)
             try:
                 return change(statement, transaction, expressions)
