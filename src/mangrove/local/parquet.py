@@ -1,10 +1,11 @@
 """Parquet files on a store: written whole, read by columns."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
@@ -25,9 +26,8 @@ def encoded(rows: pa.Table) -> bytes:
     """Return the rows as a Parquet file, with the ids of the columns in its schema and a checksum for each page."""
     sink = pa.BufferOutputStream()
     stored = pa.schema([field.with_type(_stored(field.type)) for field in rows.schema])
-    pq.write_table(
-        rows.cast(stored), sink, compression="zstd", version="2.6", store_schema=False, write_page_checksum=True
-    )
+    written = rows.cast(stored)
+    _write(written, sink, **_aids_to_skipping(written))
     return sink.getvalue().to_pybytes()
 
 
@@ -63,6 +63,45 @@ def count_rows(store: Store, file: DataFile) -> int:
             return sum(batch.num_rows for batch in parquet.iter_batches())
     except (pa.ArrowException, OSError, NotFoundError) as error:
         raise FormatError(f"a data file cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
+    pq.write_table(rows, sink, compression="zstd", version="2.6", store_schema=False, write_page_checksum=True, **aids)
+
+
+def _aids_to_skipping(rows: pa.Table) -> dict[str, bool | list[str]]:
+    """Return which columns get bounds and dictionaries: not those by which Spark would skip rows that are meant.
+
+    To SQL, NaN is above all numbers, but the bounds that Arrow writes leave it out. To SQL, both
+    zeros are equal, but a reader that looks a value up in a dictionary tells them apart.
+    """
+    floats = [found for name in rows.column_names for found in _floats(name, rows[name])]
+    unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
+    plain = {path for path, array in floats if any(map(_has_negative_zero, array.chunks))}
+    if not unbounded and not plain:
+        return {"write_statistics": True, "use_dictionary": True}
+    sample = pa.BufferOutputStream()
+    _write(rows.slice(0, 0), sample)
+    columns: Any = pq.ParquetFile(pa.BufferReader(sample.getvalue())).schema
+    paths = [columns.column(place).path for place in range(len(columns))]
+    return {
+        "write_statistics": [path for path in paths if path not in unbounded],
+        "use_dictionary": [path for path in paths if path not in plain],
+    }
+
+
+def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
+    """Give each column of floats with its path; filters never go into lists and maps."""
+    if pa.types.is_floating(array.type):
+        yield path, array
+    elif pa.types.is_struct(array.type):
+        for place in range(array.type.num_fields):
+            yield from _floats(f"{path}.{array.type.field(place).name}", pc.struct_field(array, [place]))
+
+
+def _has_negative_zero(chunk: Any) -> bool:
+    bits = pa.int32() if pa.types.is_float32(chunk.type) else pa.int64()
+    return bool(pc.any(pc.equal(chunk.view(bits), -(2 ** (bits.bit_width - 1)))).as_py())
 
 
 def _stored(arrow: Any) -> Any:
