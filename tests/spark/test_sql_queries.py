@@ -120,6 +120,11 @@ def test_the_past_is_read_for_one_table_or_for_all(session: SqlSession, lake: La
         session.run("select * from `a.b`.customers version as of 2")
 
 
+def test_a_query_that_cannot_run_is_refused_by_explain_too(session: SqlSession) -> None:
+    with pytest.raises(NotFoundError, match=r"line 1, column 23: there is no table or view sales\.nothing"):
+        session.run("explain select * from sales.nothing")
+
+
 def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession, lake: Lakehouse) -> None:
     session.run("use sales")
     session.run("create view large comment 'of one or more' as select * from orders where amount >= 1")
@@ -139,8 +144,9 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
     with pytest.raises(InvalidInputError, match="reads itself"):
         session.run("select * from largest")
     session.run("drop view large")
-    with pytest.raises(NotFoundError, match=r"the view sales.largest cannot be read: .*sales\.large|there is no"):
+    with pytest.raises(NotFoundError, match=r"the view sales.largest cannot be read: .*sales\.large|there is no") as it:
         other.run("select * from sales.largest")
+    assert str(it.value).count("^") == 1
     session.run("drop view largest")
 
 

@@ -189,3 +189,8 @@ def test_changes_on_spark_are_those_that_this_process_finds(spark: Any, tmp_path
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
     assert here.num_rows == 4
     assert spark.version
+
+
+def test_a_condition_that_is_empty_is_refused_with_a_reason(keyed: Bench) -> None:
+    with pytest.raises(InvalidInputError, match=r"(?i)empty|end"):
+        keyed.table.delete("", engine=keyed.engine)

@@ -41,7 +41,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        words = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if isinstance(error, _OF_THE_CALLER) or _VALUES_AT_FAULT.search(str(error)):
             found = _VALUES_AT_FAULT.search(str(error))
             line = str(error)[found.start() :].splitlines()[0] if found else words
