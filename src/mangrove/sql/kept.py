@@ -15,10 +15,13 @@ from weakref import WeakKeyDictionary
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.session_names import SessionNames
 from mangrove.spark.statements import Frame
+from mangrove.spark.types import spark_schema
 from mangrove.sql.mentions import ReadQuery
+from mangrove.tables.predicates import Predicate
+from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["Kept", "LastUsed", "kept_of"]
+__all__ = ["Kept", "LastUsed", "kept_of", "what_rows_come_from"]
 
 V = TypeVar("V")
 _STATES_MAX: Final = 32
@@ -73,3 +76,18 @@ def kept_of(engine: SparkEngine) -> Kept:
         if engine not in _OF_ENGINES:
             _OF_ENGINES[engine] = Kept(SessionNames(engine.session))
         return _OF_ENGINES[engine]
+
+
+def what_rows_come_from(state: TableState, predicate: Predicate | None) -> Hashable:
+    """Return all that the rows of a table depend on: its columns, the files that are read, and what is asked of them.
+
+    Files never change, so a table to which nothing was done is the same in a later
+    version, and in a transaction that wrote to others.
+    """
+    scans = plan_scan(state, predicate).scans
+    return state.table_id, spark_schema(state.schema).json(), predicate, tuple(map(_scan_key, scans))
+
+
+def _scan_key(scan: FileScan) -> Hashable:
+    hiding = tuple((key_file.file.location, key_file.position, key_file.key_ids) for key_file in scan.hidden_by)
+    return scan.file.location, scan.position, hiding, tuple(file.location for file in scan.position_deletes)

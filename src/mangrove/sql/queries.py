@@ -15,7 +15,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
-from mangrove.sql.kept import Kept, kept_of
+from mangrove.sql.kept import Kept, kept_of, what_rows_come_from
 from mangrove.sql.mentions import Mention, ReadQuery, after_mention, read_query
 from mangrove.sql.places import located, pointed
 from mangrove.sql.pruning import certain_predicate
@@ -220,8 +220,14 @@ class QueryBinder:
         predicate = predicate_on(state)
         key = (locator, moment, predicate)
         if key not in self._frames:
-            made_of = None if version is None else (version, locator, predicate)
-            self._frames[key] = self.kept.frames.got(made_of, lambda: self.engine.read(state, None, predicate))
+            frames = self.kept.frames
+
+            def made() -> Frame:
+                return frames.got(
+                    what_rows_come_from(state, predicate), lambda: self.engine.read(state, None, predicate)
+                )
+
+            self._frames[key] = frames.got(None if version is None else (version, locator, predicate), made)
             self.scans.append(TableScan(str(locator), state, predicate))
         return self._frames[key]
 

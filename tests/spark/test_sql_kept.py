@@ -1,0 +1,92 @@
+"""Statements share frames and their names, and still see what they should."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove import Lakehouse, NotFoundError
+from mangrove.spark.session_names import SessionNames
+from mangrove.sql.session import SqlSession
+
+pytestmark = pytest.mark.interop
+
+QUERY = "select count(*) from s.t join s.t as u using (id) where id > 0"
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lakehouse:
+    """One table with two rows."""
+    assert spark is not None
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    lake.create_table("s.t", "id bigint, name string").append([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    return lake
+
+
+def global_names(spark: SparkSession) -> set[str]:
+    """Return the names that frames of ours have now."""
+    return {row.viewName for row in spark.sql("show views in global_temp").collect()}
+
+
+def counted(lake: Lakehouse, text: str) -> int:
+    """Return the only value of a query."""
+    return int(lake.sql(text).collect()[0][0])
+
+
+def test_a_query_that_was_run_before_gives_no_new_names_and_people_see_none(
+    spark: SparkSession, lake: Lakehouse
+) -> None:
+    seen = {table.name for table in spark.catalog.listTables()}
+    before = global_names(spark)
+    assert counted(lake, QUERY) == 2
+    first = global_names(spark) - before
+    assert len(first) == 1
+    assert counted(lake, QUERY) == 2
+    assert SqlSession(lake).run(QUERY).rows() == [(2,)]
+    lake.create_table("s.other", "id bigint")
+    assert counted(lake, QUERY) == 2, "in a later version, in which the table is the same"
+    assert global_names(spark) - before == first
+    assert {table.name for table in spark.catalog.listTables()} == seen
+
+
+def test_what_is_kept_hides_neither_new_rows_nor_names_that_changed(spark: SparkSession, lake: Lakehouse) -> None:
+    session, other = SqlSession(lake), SqlSession(lake)
+    assert session.run(QUERY).rows() == other.run(QUERY).rows() == [(2,)]
+    before = lake.version
+    session.run("begin")
+    session.run("insert into s.t values (3, 'c')")
+    assert session.run(QUERY).rows() == [(3,)]
+    assert other.run(QUERY).rows() == [(2,)]
+    session.run("rollback")
+    assert session.run(QUERY).rows() == [(2,)]
+    lake.table("s.t").append([{"id": 4, "name": "d"}])
+    assert [counted(lake, QUERY), counted(lake, f"select count(*) from s.t version as of {before}")] == [3, 2]
+    lake.sql("alter table s.t rename to s.old")
+    with pytest.raises(NotFoundError):
+        other.run(QUERY)
+    lake.sql("create table s.t (id bigint)")
+    assert other.run(QUERY).rows() == [(0,)]
+    session.run("use s")
+    assert session.run("select count(*) from old").rows() == [(3,)]
+    spark.range(7).createOrReplaceTempView("old")
+    assert session.run("select count(*) from old").rows() == [(7,)]
+    spark.catalog.dropTempView("old")
+    assert session.run("select count(*) from old").rows() == [(3,)]
+
+
+def test_names_are_taken_back_in_the_order_of_use_but_not_while_they_are_used(spark: SparkSession) -> None:
+    before = global_names(spark)
+    names = SessionNames(spark, names_max=2)
+    one, two, three = (spark.range(number) for number in (1, 2, 3))
+    with names.named([one, two, three, one]) as called:
+        assert called[0] == called[3]
+        assert len(global_names(spark) - before) == 3
+        reading = spark.sql(f"select * from {called[1]}")
+    # The first was used last; the second is the oldest, and what reads it goes on.
+    left = {name.split(".")[1] for name in (called[0], called[2])}
+    assert global_names(spark) - before == left
+    assert reading.count() == 2
+    with names.named([two]) as again:
+        assert spark.table(again[0]).count() == 2
