@@ -8,7 +8,8 @@ order of their keys read the bits in order too, and nothing is joined.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +17,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from mangrove.local.parquet import read_columns
-from mangrove.model.manifests import DataFile
 from mangrove.model.types import Column, Int2, Int4, Int8
 from mangrove.storage.port import Store
+from mangrove.tables.scan_plan import KeyFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
 
-__all__ = ["KEYS_HERE_MAX", "SPAN_MAX", "Bits", "KeyBits", "bits_of"]
+__all__ = ["KEYS_HERE_MAX", "SPAN_MAX", "Bits", "KeyBits", "Told", "bits_of", "never_again"]
+
+_Keys: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 KEYS_HERE_MAX: Final = 2_000_000
 """Up to so many keys are read into this process; more are left to a join."""
@@ -39,10 +42,10 @@ class Bits:
 
     first: int
     last: int
-    words: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    words: _Keys
 
 
-def bits_of(keys: "np.ndarray[tuple[int], np.dtype[np.int64]]", span_max: int = SPAN_MAX) -> Bits | None:
+def bits_of(keys: _Keys, span_max: int = SPAN_MAX) -> Bits | None:
     """Return a bit for each number between the keys, or None where there is no key or too many numbers.
 
     >>> bits_of(np.array([7, 4])), bits_of(np.array([0, 2**40]))
@@ -59,6 +62,34 @@ def bits_of(keys: "np.ndarray[tuple[int], np.dtype[np.int64]]", span_max: int = 
     return Bits(first, last, np.packbits(flags, bitorder="little").view("<i8"))
 
 
+def never_again(keys: Sequence[tuple[int, _Keys]], first: int, last: int) -> list[bool]:
+    """Return for each position with its keys whether none of them comes at a later position.
+
+    >>> never_again([(1, np.array([5, 6])), (2, np.array([6])), (2, np.array([6]))], 5, 6)
+    [False, True, True]
+    """
+    later = np.zeros(last - first + 1, np.bool_)
+    answers = [True] * len(keys)
+    newest_first = sorted(range(len(keys)), key=lambda place: keys[place][0], reverse=True)
+    for _, group in groupby(newest_first, key=lambda place: keys[place][0]):
+        together = list(group)
+        for place in together:
+            answers[place] = not later[keys[place][1] - first].any()
+        for place in together:
+            later[keys[place][1] - first] = True
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What bits tell of the files of keys that a scan compares with."""
+
+    is_shown: "Expression"
+    """The condition that none of the keys is a row's."""
+    whole: frozenset[str]
+    """The locations of those files themselves of whose rows no later one hides any."""
+
+
 @dataclass
 class KeyBits:
     """The bits of the keys that scans of one session met lately; files never change, so neither do the bits."""
@@ -66,26 +97,32 @@ class KeyBits:
     session: SparkSession
     store: Store
     keys_max: int = KEYS_HERE_MAX
-    _known: "dict[tuple[tuple[str, ...], Column], Expression | None]" = field(default_factory=dict)
+    _known: dict[tuple[tuple[KeyFile, ...], Column], Told | None] = field(default_factory=dict)
 
-    def shows(self, files: Sequence[DataFile], column: Column) -> "Expression | None":
-        """Return the condition that none of the files has a row's key, or None where bits cannot say it."""
-        if not isinstance(column.type, Int2 | Int4 | Int8) or sum(file.row_count for file in files) > self.keys_max:
+    def told(self, key_files: Sequence[KeyFile], column: Column) -> Told | None:
+        """Return what the files' keys in this column hide, or None where bits cannot say it."""
+        rows = sum(key_file.file.row_count for key_file in key_files)
+        if not isinstance(column.type, Int2 | Int4 | Int8) or rows > self.keys_max:
             return None
-        name = tuple(file.location for file in files), column
+        name = tuple(key_files), column
         if name not in self._known:
             while len(self._known) >= _REMEMBERED_MAX:
                 del self._known[next(iter(self._known))]
-            self._known[name] = self._condition(files, column)
+            self._known[name] = self._read(key_files, column)
         return self._known[name]
 
-    def _condition(self, files: Sequence[DataFile], column: Column) -> "Expression | None":
-        read = pa.chunked_array(
-            [chunk for file in files for chunk in read_columns(self.store, file, [column]).column(0).chunks]
-        )
-        bits = bits_of(read.drop_null().cast(pa.int64()).to_numpy())
+    def _read(self, key_files: Sequence[KeyFile], column: Column) -> Told | None:
+        columns = [read_columns(self.store, key_file.file, [column]).column(0) for key_file in key_files]
+        keys: list[_Keys] = [one.drop_null().cast(pa.int64()).to_numpy() for one in columns]
+        bits = bits_of(np.concatenate(keys))
         if bits is None:
             return None
+        placed = [(key_file.position, one) for key_file, one in zip(key_files, keys, strict=True)]
+        once = zip(key_files, never_again(placed, bits.first, bits.last), strict=True)
+        whole = frozenset(key_file.file.location for key_file, is_whole in once if is_whole)
+        return Told(self._condition(bits, column), whole)
+
+    def _condition(self, bits: Bits, column: Column) -> "Expression":
         words = pa.table({"words": pa.array([bits.words], pa.list_(pa.int64()))})
         key = f.col(f"`{column.name.replace('`', '``')}`").cast("bigint")
         place = key - f.lit(bits.first)

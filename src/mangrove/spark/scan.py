@@ -89,26 +89,33 @@ def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
 def _told_by_bits(
     lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]
 ) -> tuple[list[DataFrame], list[FileScan]]:
-    """Return the visible rows of files that are older than all keys, where bits tell them; and the other files.
+    """Return the visible rows of files of which bits tell them, and the other files.
 
-    After many upserts those are nearly all rows, and only the few of the upserts
-    themselves are left to a join that compares positions too.
+    Files older than all keys are compared with all of them; after many upserts those
+    are nearly all rows. Of an upsert's own file bits tell only whether later keys hide
+    anything; where they do, it is left to a join that compares positions too.
     """
     hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
     key_ids = {key_file.key_ids for key_file in hiding}
-    oldest = min((key_file.position for key_file in hiding), default=0)
+    if lists.key_bits is None or len(key_ids) != 1 or len(*key_ids) != 1:
+        return [], list(scans)
+    ((key_id,),) = key_ids
+    told = lists.key_bits.told(hiding, schema.column_with_id(key_id))
+    if told is None:
+        return [], list(scans)
+    oldest = min(key_file.position for key_file in hiding)
+    whole: list[FileScan] = []
     older: list[FileScan] = []
     others: list[FileScan] = []
     for scan in scans:
-        (older if scan.position < oldest and not scan.position_deletes else others).append(scan)
-    if lists.key_bits is None or not older or len(key_ids) != 1 or len(*key_ids) != 1:
-        return [], list(scans)
-    ((key_id,),) = key_ids
-    is_shown = lists.key_bits.shows([key_file.file for key_file in hiding], schema.column_with_id(key_id))
-    if is_shown is None:
-        return [], list(scans)
-    rows = lists.read(listed((scan.file for scan in older), root_uri), spark_schema(schema)).where(is_shown)
-    return [rows], others
+        by_keys = older if scan.position < oldest else whole if scan.file.location in told.whole else others
+        (others if scan.position_deletes else by_keys).append(scan)
+    parts = [
+        lists.read(listed((scan.file for scan in chosen), root_uri), spark_schema(schema)).where(condition)
+        for chosen, condition in ((whole, f.lit(True)), (older, told.is_shown))  # noqa: FBT003
+        if chosen
+    ]
+    return parts, others
 
 
 def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
