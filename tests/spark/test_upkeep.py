@@ -54,3 +54,42 @@ def test_an_export_is_copied_on_spark(spark: SparkSession, tmp_path: Path) -> No
     report = lake.export(tmp_path / "copy", "year-end", engine="spark")
     assert report.files_copied > 1
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
+
+
+def test_a_check_on_spark_counts_rows_and_tells_what_a_check_here_tells(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint")
+    table.append([{"id": number} for number in range(10)])
+    table.append([{"id": 1}])
+    assert lake.check(engine="spark").is_sound
+    damaged = tmp_path / table.scan().files()[1].location
+    damaged.write_bytes(b"P" + damaged.read_bytes()[1:-4] + b"none")
+    told = lake.check(engine="spark")
+    assert [problem.path for problem in told] == [table.scan().files()[1].location]
+    assert told.problems == lake.check().problems
+
+
+def test_a_vacuum_on_spark_deletes_what_a_vacuum_here_would(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    lake.create_table("s.t", "id bigint").append([{"id": 1}])
+    for number in range(3):
+        lake.effects.store.put(f"data/lost/{number}.parquet", b"x")
+    would = lake.vacuum(alone=True, dry_run=True)
+    seen: list[Progress] = []
+    gone = lake.vacuum(alone=True, engine="spark", watch=seen.append)
+    assert gone.paths == would.paths
+    assert seen[-1].files_done == len(gone.paths) >= 3
+    assert not any(map(lake.effects.store.exists, gone.paths))
+    assert lake.check().is_sound
+
+
+def test_a_conversion_on_spark_has_its_files_copied_by_executors(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    lake.create_table("s.t", "id bigint").append([{"id": 1}])
+    report = lake.convert(tmp_path / "copy", "deltacat", engine="spark")
+    assert report.is_sound
+    assert report.files_copied == 1
+    assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1

@@ -18,7 +18,7 @@ from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.row_engines import Engines, copier_of
+from mangrove.lakehouse.row_engines import Engines, copier_of, executors_of
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.lakehouse.taking_back import TakingBack
@@ -324,9 +324,11 @@ class Lakehouse(Catalog):
         layout: str | None = None,
         *,
         storage_options: Mapping[str, str] | None = None,
+        engine: str = "local",
         **options: Unpack[ConvertOptions],
     ) -> ConvertReport:
         """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
+        options.setdefault("copier", copier_of(self.engines, engine, storage_options))
         wanted = other_layout(self.layout) if layout is None else layout
         store = open_store(destination, storage_options)
         return convert_lake(self.maintained(), store, wanted, self._engines_on, **options)
@@ -345,25 +347,36 @@ class Lakehouse(Catalog):
         dry_run: bool = False,
         grace: str | timedelta | None = None,
         alone: bool = False,
+        engine: str = "local",
         watch: Watch = unwatched,
     ) -> VacuumReport:
         """Delete what no version that is kept needs, and what transactions that never committed left behind.
 
         What is younger than the grace time (a day) stays, unless you promise to be
-        `alone`: that nobody else writes meanwhile.
+        `alone`: that nobody else writes meanwhile. On "spark" executors delete.
         """
         grace_millis = None if grace is None else millis_of_duration(grace)
-        return vacuum(self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, watch=watch)
+        there = executors_of(self.engines, engine)
+        deleter = None if there is None else there.delete_files
+        return vacuum(
+            self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
+        )
 
-    def check(self, *, sample: int | None = None, repair: bool = False, watch: Watch = unwatched) -> CheckReport:
+    def check(
+        self, *, sample: int | None = None, repair: bool = False, engine: str = "local", watch: Watch = unwatched
+    ) -> CheckReport:
         """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
 
-        Data files are read from end to end and their rows counted.
+        Data files are read from end to end and their rows counted, on "spark" by executors.
         """
         if sample is not None:
             checked_count(sample, "the number of versions to look at", 1)
+        there = executors_of(self.engines, engine)
         count_rows = None if self.engines is None else self.engines.local().count_rows
-        return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
+        count_many = None if there is None else there.counted_rows
+        return check(
+            self.maintained(), sample=sample, count_rows=count_rows, count_many=count_many, repair=repair, watch=watch
+        )
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
+from mangrove.maintenance.checked_files import CountMany
 from mangrove.maintenance.copying import Copier, copy_files
+from mangrove.maintenance.vacuum import DeleteFiles
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
 from mangrove.tables.assigning import Assignable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     # The catalog has the engines and a dated one is a catalog.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Dated", "Engine", "Engines", "LocalRows", "SparkRows", "copier_of"]
+__all__ = ["Dated", "Engine", "Engines", "Executors", "LocalRows", "SparkRows", "copier_of", "executors_of"]
 
 
 class Engine(Protocol):
@@ -94,6 +96,20 @@ class LocalRows(Engine, Protocol):
         ...
 
 
+class Executors(Protocol):
+    """Upkeep on many machines."""
+
+    @property
+    def counted_rows(self) -> CountMany:
+        """Return what counts the rows that files really have."""
+        ...
+
+    @property
+    def delete_files(self) -> DeleteFiles:
+        """Return what deletes files."""
+        ...
+
+
 class SparkRows(Engine, Protocol):
     """An engine in a Spark session that others may use too."""
 
@@ -101,6 +117,10 @@ class SparkRows(Engine, Protocol):
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
         """Return what copies files on executors."""
+        ...
+
+    def executors(self) -> Executors:
+        """Return what looks after the lakehouse's own files on executors."""
         ...
 
 
@@ -132,3 +152,12 @@ def copier_of(engines: Engines | None, name: str, destination_options: Mapping[s
     if name != "spark" or engines is None:
         raise InvalidInputError(f"{name!r} is no engine that copies files here: use local or spark")
     return engines.spark().copier(destination_options)
+
+
+def executors_of(engines: Engines | None, name: str) -> Executors | None:
+    """Return what the engine of that name does upkeep with, or None for this process."""
+    if name == "local":
+        return None
+    if name != "spark" or engines is None:
+        raise InvalidInputError(f"{name!r} is no engine for upkeep here: use local or spark")
+    return engines.spark().executors()

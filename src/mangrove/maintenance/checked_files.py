@@ -1,26 +1,30 @@
 """Comparing the files that versions name with the files that are there, by one listing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from mangrove.errors import FormatError
 from mangrove.maintenance.needed import paths_below
 from mangrove.metastore import Problem
-from mangrove.model.manifests import DataFile
+from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["CheckedFiles", "CountRows"]
+__all__ = ["CheckedFiles", "CountMany", "CountRows"]
 
 CountRows: TypeAlias = Callable[[DataFile], int]
 """Reads from a data file itself how many rows it has."""
+CountMany: TypeAlias = Callable[[Store, Sequence[DataFile]], Mapping[str, int | str]]
+"""Reads how many rows many files have at once, by their locations; or says why one of them cannot be read."""
 
 
 class CheckedFiles:
     """The files that are there, and the data files that have been looked at, each of them once."""
 
-    def __init__(self, store: Store, count_rows: CountRows | None) -> None:
+    def __init__(self, store: Store, count_rows: CountRows | None, count_many: CountMany | None = None) -> None:
         self._store = store
         self._count_rows = count_rows
+        self._count_many = count_many
+        self._waiting: list[DataFile] = []
         self._sizes: dict[str, int] | None = None
         self._seen: set[str] = set()
         self.elsewhere = 0
@@ -50,8 +54,23 @@ class CheckedFiles:
             yield Problem(file.location, "a data file that a version needs is missing")
         elif size != file.size_bytes:
             yield Problem(file.location, f"a data file has {size} bytes, its manifest says {file.size_bytes}")
+        elif self._count_many is not None and file.content_type == PARQUET and "://" not in file.location:
+            self._waiting.append(file)
         elif self._count_rows is not None:
             yield from self._problems_of_rows(file, self._count_rows)
+
+    def problems_of_waiting(self) -> Iterator[Problem]:
+        """Yield what is wrong with the rows of the files that wait to be counted together."""
+        waiting, self._waiting = self._waiting, []
+        if self._count_many is None or not waiting:
+            return
+        counted = self._count_many(self._store, waiting)
+        for file in waiting:
+            found = counted[file.location]
+            if isinstance(found, str):
+                yield Problem(file.location, found)
+            elif found != file.row_count:
+                yield _other_count(file, found)
 
     def _problems_of_rows(self, file: DataFile, count_rows: CountRows) -> Iterator[Problem]:
         try:
@@ -60,7 +79,7 @@ class CheckedFiles:
             yield Problem(file.location, str(error))
             return
         if rows != file.row_count:
-            yield Problem(file.location, f"a data file has {rows} rows, its manifest says {file.row_count}")
+            yield _other_count(file, rows)
 
     def _size(self, path: str) -> int | None:
         if self._sizes is None:
@@ -68,3 +87,7 @@ class CheckedFiles:
             self._sizes = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
         # What was committed after the listing is asked for by itself.
         return self._sizes[path] if path in self._sizes else self._store.size(path)
+
+
+def _other_count(file: DataFile, rows: int) -> Problem:
+    return Problem(file.location, f"a data file has {rows} rows, its manifest says {file.row_count}")

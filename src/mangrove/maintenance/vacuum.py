@@ -20,7 +20,7 @@ from mangrove.metastore import Retired
 from mangrove.storage.port import Entry, ObjectInfo, Store
 from mangrove.transaction.time_limit import youngest_expirable_millis
 
-__all__ = ["DATA_FOLDER", "VacuumReport", "candidates", "vacuum"]
+__all__ = ["DATA_FOLDER", "DeleteFiles", "VacuumReport", "candidates", "delete_files", "vacuum"]
 
 DATA_FOLDER = "data/"
 """Where tables keep their files."""
@@ -30,6 +30,8 @@ _ATTEMPTS_MAX = 3
 
 _Visit: TypeAlias = Callable[[str], object]
 """What is told of each path that is in use."""
+DeleteFiles: TypeAlias = Callable[[Store, Mapping[str, int], Watch], None]
+"""Deletes files of known sizes from a store; Spark may bring one that uses many machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def vacuum(
     dry_run: bool = False,
     grace_millis: int | None = None,
     alone: bool = False,
+    deleter: DeleteFiles | None = None,
     watch: Watch = unwatched,
 ) -> VacuumReport:
     """Delete what no version that is kept needs, and no export and no live shared transaction.
@@ -94,12 +97,17 @@ def vacuum(
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
     if not dry_run:
-        _delete(lake.store.delete_many, garbage, watch)
+        (deleter or delete_files)(lake.store, garbage, watch)
     left = _leftovers(lake.store, before_millis)
     if not dry_run and isinstance(lake.store, _LeavesTemporaries):
         _delete(lake.store.delete_leftovers, left, watch)
     gone = garbage | left
     return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
+
+
+def delete_files(store: Store, sizes: Mapping[str, int], watch: Watch) -> None:
+    """Delete the files from this process, in requests for many at once."""
+    _delete(store.delete_many, sizes, watch)
 
 
 class _Counted:

@@ -192,6 +192,10 @@ class SparkEngine:
         """Return what copies files on executors, from this lakehouse to a place that these options open."""
         return SparkUpkeep(self.session, self._storage_options, destination_options).copy_files
 
+    def executors(self) -> SparkUpkeep:
+        """Return what looks after the lakehouse's own files on executors."""
+        return SparkUpkeep(self.session, self._storage_options)
+
     def _merged(self, rows: DataFrame, state: TableState) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write merged rows; ranges are of unequal size, and none shall be cut into a large file and a tiny one."""
         return written(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)

@@ -1,4 +1,4 @@
-"""Upkeep of large lakehouses on Spark's executors: copying files, and counting the rows that they really have.
+"""Upkeep of large lakehouses on Spark's executors: copying and deleting files, and counting their rows.
 
 The driver decides what is to be done, and each task opens the stores for itself,
 so no byte of a data file passes through the driver.
@@ -23,6 +23,8 @@ __all__ = ["SparkUpkeep"]
 
 _FILES_PER_TASK: Final = 256
 _BYTES_PER_TASK: Final = 256 * 1024 * 1024
+_DELETED_PER_TASK: Final = 1000
+"""What a store deletes in one request."""
 _TASKS_PER_JOB: Final = 256
 """After so many tasks the driver tells how far the work has come."""
 
@@ -73,6 +75,26 @@ class SparkUpkeep:
         if last is not None and last in sizes:
             copy_files(source, destination, {last: sizes[last]}, unwatched)
             watch(Progress("copying", len(sizes), len(sizes), sum(sizes.values()), sum(sizes.values())))
+
+    def delete_files(self, store: Store, sizes: Mapping[str, int], watch: Watch) -> None:
+        """Delete the files; one that is gone already is no mistake, so a task that is tried again does no harm."""
+        uri, options = store.uri, self._source_options
+
+        def delete(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            here = open_store(uri, options)
+            for task in tasks:
+                wanted = _files(task)
+                here.delete_many(list(wanted))
+                yield pa.RecordBatch.from_pydict({"path": pa.array(list(wanted), pa.string())})
+
+        done: set[str] = set()
+        waiting = batches(sizes, _DELETED_PER_TASK, sum(sizes.values()))
+        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
+            listed = [[(path, sizes[path]) for path in task] for task in tasks]
+            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
+            done |= {row.path for row in rows.repartition(len(listed)).mapInArrow(delete, "path string").collect()}
+            deleted_bytes = sum(sizes[path] for path in done)
+            watch(Progress("deleting", len(done), len(sizes), deleted_bytes, sum(sizes.values())))
 
     def counted_rows(self, store: Store, files: Sequence[DataFile]) -> dict[str, int | str]:
         """Return for each location how many rows are really there, having read all of them, or why they cannot be read.
