@@ -194,3 +194,15 @@ def test_changes_on_spark_are_those_that_this_process_finds(spark: Any, tmp_path
 def test_a_condition_that_is_empty_is_refused_with_a_reason(keyed: Bench) -> None:
     with pytest.raises(InvalidInputError, match=r"(?i)empty|end"):
         keyed.table.delete("", engine=keyed.engine)
+
+
+@pytest.mark.parametrize("values", ["amount", ["amount"], {1: "2"}])
+def test_what_is_set_is_given_by_the_names_of_columns(tmp_path: Path, values: Any) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.orders", ORDERS, keys=["id"])
+    table.append([order(1)])
+    before = lake.version
+    with pytest.raises(InvalidInputError, match="give a dict such as"):
+        table.update(values)
+    assert lake.version == before

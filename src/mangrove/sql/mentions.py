@@ -13,6 +13,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.moments import TimeMoment, parse_moment
 from mangrove.sql.tokens import Token, TokenKind, text_value, tokenize
 
 __all__ = [
@@ -111,6 +113,15 @@ def mentions(parsed: Parsed, tokens: list[Token]) -> list[Mention]:
     return found
 
 
+def _check_moment(kind: str, moment: int | str) -> None:
+    """Refuse a version where a time is asked for: the rows of another moment would be a wrong answer."""
+    if kind == "time" and (isinstance(moment, int) or not isinstance(parse_moment(moment), TimeMoment)):
+        raise InvalidInputError(
+            f"TIMESTAMP AS OF has {moment!r}: write a time such as '2026-11-01T08:30:00Z', "
+            "or VERSION AS OF for a version or an export"
+        )
+
+
 def after_mention(tokens: list[Token], parts: tuple[str, ...], first: int, place: int) -> Mention:
     """Return the mention whose name lies between two places in the tokens, with what follows it."""
     end = tokens[place - 1].end
@@ -127,6 +138,7 @@ def after_mention(tokens: list[Token], parts: tuple[str, ...], first: int, place
         elif literal.kind is TokenKind.TEXT:
             moment = text_value(literal)
         if moment is not None:
+            _check_moment(kind, moment)
             place, end = head + 4, literal.end
     behind = _after_sample(tokens, place)
     has_alias = tokens[behind].word == "AS" or (tokens[behind].is_name and tokens[behind].word not in _NO_ALIAS)

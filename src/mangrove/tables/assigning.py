@@ -19,6 +19,8 @@ Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | dat
 
 def checked_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
     """Return what is put into which column, by the columns' own names; refuse columns that are not there."""
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise InvalidInputError(f"what is set is given as {values!r}: give a dict such as {{'amount': 'amount * 2'}}")
     if not values:
         raise InvalidInputError("nothing is set: give at least one column with its value")
     by_name = {column.name.casefold(): column.name for column in schema.columns}

@@ -1,0 +1,22 @@
+"""What follows a table's name in a query says at which moment it is read."""
+
+import pytest
+
+from mangrove.errors import InvalidInputError
+from mangrove.sql.mentions import read_query
+
+
+def moments(text: str) -> list[int | str | None]:
+    return [mention.moment for mention in read_query(text).mentions]
+
+
+def test_each_table_of_a_query_has_its_own_moment() -> None:
+    tables = ["version as of 3 x", "timestamp as of '2026-11-01' y", "version as of 'year-end' z"]
+    text = "select * from " + " join ".join(f"a.b {table}" for table in tables)
+    assert moments(text) == [3, "2026-11-01", "year-end"]
+
+
+@pytest.mark.parametrize("moment", ["3", "'3'", "'year-end'", "'2026-13-01'"])
+def test_a_time_is_never_read_as_a_version_or_an_export(moment: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"a time such as|is no time"):
+        moments(f"select * from a.b timestamp as of {moment}")
