@@ -7,11 +7,12 @@ conversation in the middle of a word, and nobody could tell Spark to stop.
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event
-from typing import TypeVar
+from typing import Final, TypeVar
 
 __all__ = ["Cancelling"]
 
 T = TypeVar("T")
+_LOOK_SECONDS: Final = 0.1
 
 
 class Cancelling:
@@ -36,6 +37,9 @@ class Cancelling:
         try:
             # Only now, so that no key is pressed between the work's begin and our waiting for it.
             may_begin.set()
+            # A signal that comes just before a thread falls asleep does not wake it, so it never sleeps for long.
+            while not running.done():
+                wait([running], timeout=_LOOK_SECONDS)
             return running.result()
         except KeyboardInterrupt:
             if running.done():
