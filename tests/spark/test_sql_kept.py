@@ -1,5 +1,7 @@
 """Statements share frames and their names, and still see what they should."""
 
+import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,16 @@ def test_names_are_taken_back_in_the_order_of_use_but_not_while_they_are_used(sp
     assert reading.count() == 2
     with names.named([two]) as again:
         assert spark.table(again[0]).count() == 2
+
+
+def test_names_go_with_the_object_that_gave_them(spark: SparkSession) -> None:
+    before = global_names(spark)
+    names = SessionNames(spark)
+    with names.named([spark.range(1)]):
+        assert len(global_names(spark) - before) == 1
+    del names
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "mangrove names":
+            thread.join()
+    assert not global_names(spark) - before

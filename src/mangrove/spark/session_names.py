@@ -106,7 +106,8 @@ def _forget(session: SparkSession, named: OrderedDict[int, _Named]) -> None:
     """Take back all names; a session that has stopped has none."""
     if named and session.sparkContext._jsc is not None:
         # An object may be forgotten in the middle of a call to the JVM, and a thread has one line to it.
-        Thread(target=_drop, args=(session, [entry.name for entry in named.values()]), daemon=True).start()
+        names = [entry.name for entry in named.values()]
+        Thread(target=_drop, args=(session, names), name="mangrove names", daemon=True).start()
 
 
 def _drop(session: SparkSession, names: Sequence[str]) -> None:
