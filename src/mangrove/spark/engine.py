@@ -64,7 +64,7 @@ _SETTINGS: Final = {
 
 
 class SparkEngine:
-    """One Spark session on the files of one lakehouse; no row comes to the driver."""
+    """One Spark session on the files of one lakehouse; no row but up to two million keys comes to the driver."""
 
     def __init__(
         self,
