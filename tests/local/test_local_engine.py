@@ -139,7 +139,7 @@ def test_rows_may_be_given_in_many_forms(rows: object) -> None:
         ([{"id": "x"}], "column 'id' is int and the rows have string"),
         ([{"id": 1.5}], "column 'id' is int and the rows have double"),
         ([{"id": 2**31}], "column 'id' is int, and a value does not fit"),
-        ([{"id": 2**64}], "column 'id'"),
+        ([{"id": 2**64}], "column 'id' holds a whole number of more than 64 bits"),
         ([{"id": 1}, {"id": "x"}], "column 'id' holds values that are not of one type"),
         ([{"id": 1, "short": "toolong"}], "column 'short' is varchar(3), and a text has 7 characters"),
         ([{"id": 1, "price": decimal.Decimal("1.234")}], "column 'price' is decimal(4,2), and a value does not fit"),

@@ -58,8 +58,10 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
         told = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
         try:
             arrays.append(pa.array(values, told))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(f"column {name!r} holds values that are not of one type: {error}") from error
+        except OverflowError as error:
+            raise InvalidInputError(f"column {name!r} holds a whole number of more than 64 bits") from error
         except UnicodeEncodeError as error:
             raise InvalidInputError(
                 f"column {name!r} holds text that is not Unicode ({error.object[error.start : error.end]!a})"
