@@ -1,6 +1,7 @@
 """One transaction from its begin to its end: committed whole, or as if it had never been."""
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -104,8 +105,10 @@ class Transaction:
 
 
 def with_names(error: ConflictError, met: Mapping[TableIdentity, object]) -> ConflictError:
-    """Return the conflict with the names of tables in the place of their ids."""
+    """Return the conflict with the names of tables in the place of their ids; deltas are the rows of their table."""
     text = str(error)
     for identity, locator in met.items():
         text = text.replace(str(identity), str(locator)).replace(identity.table_id, str(locator))
-    return ConflictError(text)
+        text = re.sub(rf"(?:delta|partition) {re.escape(str(locator))}[.|][^\s,:]+", f"rows of table {locator}", text)
+    objects, colon, rest = text.partition(": ")
+    return ConflictError(f"{', '.join(dict.fromkeys(objects.split(', ')))}{colon}{rest}")
