@@ -13,6 +13,7 @@ from mangrove.cli.catalog_views import list_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.engines import LocalEngines
 from mangrove.cli.session import Session
+from mangrove.effects import settle
 from mangrove.lakehouse.opening import create_on, open_on
 from mangrove.maintenance.progress import Progress, said_bytes
 from mangrove.model.json_form import Json
@@ -23,6 +24,7 @@ from mangrove.storage.uri import parse_root
 __all__ = ["bench_command"]
 
 _MEASURES = 8
+_SETTLE_SECONDS_MAX = 10.0
 
 
 @lake_command("bench", "mangrove bench\nmangrove bench s3://bucket/try --rows 1000000", takes_lake=False)
@@ -48,6 +50,8 @@ def bench_command(session: Session, place: str, rows: int) -> None:
                 found.append(one)
                 watch(Progress(f"measured: {one.what}", len(found), _MEASURES))
     finally:
+        # The hint to the newest version is written in the background, and would come back after all is deleted.
+        settle(counted, _SETTLE_SECONDS_MAX)
         _delete_all(effects.store)
     listed: list[Json] = [{**asdict(one), "rows_per_second": one.rows_per_second} for one in found]
     session.answer({"place": effects.store.uri, "measured": listed}, lambda: _view(found))
