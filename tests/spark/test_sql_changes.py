@@ -169,3 +169,22 @@ def test_parameters_common_tables_and_fields_of_structs_are_understood_in_change
     session.run("update t set s.b.c = :word, s.a = 5 where id = 1", {"word": "it's"})
     session.run("with gone as (select ? as k) delete from t where id in (select k from gone) and id > ?", [2, 1])
     assert session.run("select id, s.a, s.b.c from t").rows() == [(1, 5, "it's")]
+
+
+def test_a_merge_with_schema_evolution_brings_the_columns_of_its_source(session: SqlSession) -> None:
+    session.run("create namespace evolving")
+    session.run("create table evolving.t (id bigint not null, n int, kept string, primary key (id))")
+    session.run("insert into evolving.t values (1, 10, 'a'), (2, 20, 'b')")
+    source = "(select 2L as id, 21L as n, 'x' as colour union all select 3L, 31L, 'y') s on t.id = s.id"
+    merge = f"into evolving.t using {source} when matched then update set * when not matched then insert *"
+    with pytest.raises(InvalidInputError, match="has no column 'kept'"):
+        session.run(f"merge {merge}")
+    merged = session.run(f"merge with schema evolution {merge}")
+    assert merged.counts == RowCounts(1, 1, 0)
+    found = session.run("select id, n, kept, colour from evolving.t order by id").rows()
+    assert found == [(1, 10, "a", None), (2, 21, "b", "x"), (3, 31, None, "y")]
+    session.run(
+        "merge with schema evolution into evolving.t using (select 1L as id, 5 as size, 6 as unused) s on t.id = s.id "
+        "when matched then update set size = s.size"
+    )
+    assert session.run("select * from evolving.t where id = 1").rows() == [(1, 10, "a", None, 5)]

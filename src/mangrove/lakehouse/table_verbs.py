@@ -59,6 +59,19 @@ class TableVerbs(TableRows):
 
         return self.catalog.change(statement, f"append to {self.locator}")
 
+    def evolve(self, rows: object, *, engine: str | None = None) -> None:
+        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
+        given = self._on(engine, rows, lambda one, state, found: one.given_columns(state, found))
+
+        def statement(transaction: Transaction) -> None:
+            workspace = transaction.workspace
+            state = table_state(workspace, self.locator, with_logs=False)
+            version = evolved(state.version, given(state))
+            if version != state.version:
+                put_table_version(workspace, self.locator, version, stops_writers=False)
+
+        self.catalog.change(statement, f"evolve {self.locator}")
+
     def fill(self, transaction: Transaction, rows: object) -> None:
         """Add the first rows of a table in the transaction that makes it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))

@@ -108,9 +108,9 @@ def _alone(table: LakeTable, name: SqlName, alias: str | None, expressions: Expr
 
 
 def _merge(statement: Merge, table: LakeTable, expressions: Expressions) -> RowCounts:
-    if statement.with_schema_evolution:
-        raise InvalidInputError("a merge does not change columns: ALTER TABLE … ADD COLUMNS first")
     source = expressions.rows(statement.source)
+    if statement.with_schema_evolution:
+        table.evolve(source.select(*map(quoted_name, _used(statement, source.columns))))
     target = statement.alias or statement.table.parts[-1]
     parts = _source_parts(statement.source)
     other = statement.source_alias or (parts[-1] if parts else "source")
@@ -134,6 +134,14 @@ def _merge(statement: Merge, table: LakeTable, expressions: Expressions) -> RowC
     return merge.execute()
 
 
+def _used(statement: Merge, source_columns: list[str]) -> list[str]:
+    """Return the columns of the source that the merge may bring into the table: all, or those that are set by name."""
+    if any(clause.action in ("update all", "insert all") for clause in statement.clauses):
+        return source_columns
+    named = {assignment.column[-1].casefold() for clause in statement.clauses for assignment in clause.assignments}
+    return [name for name in source_columns if name.casefold() in named]
+
+
 def _with_clause(
     merge: TableMerge,
     clause: MergeClause,
@@ -145,7 +153,7 @@ def _with_clause(
     where = None if clause.condition is None else requalified(expressions.text(clause.condition), names)
     assigned = _assigned(clause.assignments, schema, _names(statement.table, statement.alias), expressions, table)
     values = {name: requalified(value, names) for name, value in assigned.items()}
-    if clause.action in ("update all", "insert all"):
+    if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
         there = {name.casefold() for name in source_columns}
         missing = [column.name for column in schema.columns if column.name.casefold() not in there]
         if missing:
