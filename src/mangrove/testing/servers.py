@@ -91,6 +91,7 @@ def seaweedfs(folder: Path) -> Iterator[RealServer]:
         "-master.volumeSizeLimitMB=64",
         "-volume.max=0",
         "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         f"-s3.config={identities}",
     ]
     command += [f"-{name}={port}" for name, port in ports.items()]
