@@ -98,12 +98,12 @@ class SparkEngine:
     def _reachable_lists(self) -> FileLists:
         """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
         key_bits = KeyBits(self.session, self._store)
+        worker = WorkerReader(self._store.uri, self._storage_options)
         if can_reach(self.session, self._store.uri):
             for name, value in hadoop_settings(self._store.uri, self._storage_options).items():
                 self.session.conf.set(name, value)
-            return FileLists(self.session, key_bits=key_bits)
-        worker = WorkerReader(self._store.uri, self._storage_options)
-        return FileLists(self.session, worker, self._root_uri, key_bits)
+            return FileLists(self.session, root_uri=self._root_uri, foreign=worker, key_bits=key_bits)
+        return FileLists(self.session, worker, self._root_uri, key_bits=key_bits)
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None

@@ -40,6 +40,8 @@ class ListedFile:
     size_bytes: int
     number: int = 0
     """What tells the file from others in `FileLists.read_numbered`."""
+    has_ids: bool = True
+    """Whether its columns have ids, by which Spark finds them."""
 
 
 @dataclass
@@ -51,6 +53,8 @@ class FileLists:
     """What reads instead of Spark's own reader, where Spark cannot reach the files."""
     root_uri: str = ""
     """Where the files lie that the worker reads."""
+    foreign: WorkerReader | None = None
+    """What reads files of other writers, whose columns have names only: Spark refuses those where ids are asked for."""
     key_bits: KeyBits | None = None
     """What tells by bits which keys are hidden; without it they are always joined."""
     _folder: Path | None = None
@@ -63,6 +67,10 @@ class FileLists:
             return self.session.createDataFrame([], schema)
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema)
+        own, others = self._divided(files)
+        if others:
+            rows = self._foreign_rows(others, schema)
+            return rows.unionByName(self.read(own, schema)) if own else rows
         return self._listed(files, schema) if self._trusts(files, schema) else self._plain(files, schema)
 
     def read_numbered(
@@ -71,6 +79,10 @@ class FileLists:
         """Return the rows with the number of their file in a column, and with their place in it in another if asked."""
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema, number, row_index)
+        own, others = self._divided(files)
+        if others:
+            rows = self._foreign_rows(others, schema, number, row_index)
+            return rows.unionByName(self.read_numbered(own, schema, number, row_index)) if own else rows
         places = {} if row_index is None else {row_index: f.col("_metadata.row_index")}
         numbers = list(dict.fromkeys(file.number for file in files))
         if len(numbers) > 1 and self._trusts(files, schema) and "_metadata" not in map(str.casefold, schema.names):
@@ -83,6 +95,18 @@ class FileLists:
             for one in numbers
         ]
         return reduce(lambda left, right: left.unionByName(right), parts)
+
+    def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
+        """Return the files that Spark reads itself, and those of other writers."""
+        if self.foreign is None:
+            return list(files), []
+        return [file for file in files if file.has_ids], [file for file in files if not file.has_ids]
+
+    def _foreign_rows(
+        self, files: Sequence[ListedFile], schema: StructType, number: str | None = None, row_index: str | None = None
+    ) -> DataFrame:
+        assert self.foreign is not None
+        return self.foreign.read(self.session, self._entries(files), schema, number, row_index)
 
     def _entries(self, files: Sequence[ListedFile]) -> list[tuple[str, int, int]]:
         return [(file.uri.removeprefix(self.root_uri), file.size_bytes, file.number) for file in files]

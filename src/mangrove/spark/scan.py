@@ -20,6 +20,7 @@ from mangrove.tables.predicate_sql import predicate_sql
 from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
 from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import has_column_ids
 
 __all__ = ["BROADCAST_ROWS_MAX", "listed", "quoted", "scanned"]
 
@@ -83,7 +84,7 @@ def _narrowed(schema: Schema, plan: ScanPlan, columns: Sequence[Column], predica
 def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
     if file.content_type != PARQUET or "://" in file.location:
         raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
-    return ListedFile(root_uri + file.location, file.size_bytes, number)
+    return ListedFile(root_uri + file.location, file.size_bytes, number, has_column_ids(file.location))
 
 
 def _told_by_bits(

@@ -22,6 +22,7 @@ __all__ = [
     "compacted",
     "data_file_path",
     "deleted",
+    "has_column_ids",
     "overwritten",
     "placed",
     "planned",
@@ -59,6 +60,15 @@ class PlannedWrite:
 def data_file_path(table_id: str, file_id: str) -> str:
     """Return where a new file of a table lies; each attempt to write takes a fresh id, so nothing is ever replaced."""
     return f"data/{table_id}/{file_id}.parquet"
+
+
+def has_column_ids(location: str) -> bool:
+    """Return whether a file lies where engines of ours write, which give every column its id.
+
+    >>> has_column_ids(data_file_path("t1", "f1")), has_column_ids("ns/orders/1/part-0.pq")
+    (True, False)
+    """
+    return location.startswith("data/") and location.endswith(".parquet")
 
 
 def row_slices(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
