@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 from mangrove.effects import Effects
@@ -265,5 +266,5 @@ def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(lake: Lakeho
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     before, rows = lake.version, [{"order_id": 1, "customer": "\ud800"}]
     with pytest.raises(InvalidInputError, match="not Unicode"):
-        table.append(pytest.importorskip("pandas").DataFrame(rows) if is_frame else rows)
+        table.append(pd.DataFrame(rows) if is_frame else rows)
     assert lake.version == before

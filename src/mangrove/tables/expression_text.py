@@ -12,7 +12,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.sql_text import parse_type
-from mangrove.model.sql_tokens import Token, TokenKind, tokenize
+from mangrove.model.sql_tokens import TokenKind
 from mangrove.tables.expressions import (
     BeyondArrowError,
     Binary,
@@ -28,6 +28,7 @@ from mangrove.tables.expressions import (
     NullTest,
     Unary,
 )
+from mangrove.tables.token_walk import TokenWalk
 
 __all__ = ["FUNCTIONS", "parse_expression"]
 
@@ -52,14 +53,11 @@ def parse_expression(text: str) -> Expression:
     return found
 
 
-class _Parser:
-    """Walks over the tokens of one expression once, from left to right; the tightest operators lie deepest."""
+class _Parser(TokenWalk):
+    """Reads one expression; the tightest operators lie deepest."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = tokenize(text)
-        self._place = 0
-        self._depth = 0
+    _what = "expression"
+    _refusal = BeyondArrowError
 
     def either(self) -> Expression:
         self._depth += 1
@@ -237,34 +235,9 @@ class _Parser:
             return float(found[0])
         return int(found[1]) if found[1].isdigit() else decimal.Decimal(found[1])
 
-    @property
-    def _next(self) -> Token:
-        return self._tokens[self._place]
-
-    def _name(self) -> str:
-        if self._next.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
-            raise self._error("a column's name")
-        self._place += 1
-        return self._tokens[self._place - 1].value
-
-    def _is_word(self, *words: str) -> bool:
-        return self._next.kind is TokenKind.WORD and self._next.value.lower() in words
-
     def _follows(self, *words: str) -> bool:
         following = self._tokens[self._place + 1]
         return following.kind is TokenKind.WORD and following.value.lower() in words
-
-    def _took_word(self, word: str) -> bool:
-        if self._is_word(word):
-            self._place += 1
-            return True
-        return False
-
-    def _took_mark(self, mark: str) -> bool:
-        if self._next.kind is TokenKind.MARK and self._next.value == mark:
-            self._place += 1
-            return True
-        return False
 
     def _took_operator(self, operators: tuple[str, ...]) -> str | None:
         """Take the first of the operators that stands here, written without a space inside."""
@@ -275,21 +248,6 @@ class _Parser:
                 self._place += len(operator)
                 return operator
         return None
-
-    def _expect(self, mark: str) -> None:
-        if not self._took_mark(mark):
-            raise self._error(f"`{mark}`")
-
-    def _expect_word(self, word: str) -> None:
-        if not self._took_word(word):
-            raise self._error(f"`{word}`")
-
-    def _error(self, wanted: str) -> BeyondArrowError:
-        token = self._next
-        found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
-        return BeyondArrowError(
-            f"the expression has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
-        )
 
 
 def _typed(word: str, written: str) -> LiteralValue:

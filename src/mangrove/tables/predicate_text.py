@@ -14,7 +14,7 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.schemes import parse_partition_field
-from mangrove.model.sql_tokens import Token, TokenKind, tokenize
+from mangrove.model.sql_tokens import Token, TokenKind
 from mangrove.model.transforms import Identity, Transform
 from mangrove.model.types import Boolean, Char, Column, Struct, Varchar, is_nested
 from mangrove.tables.literals import Literal, comparison, value_of
@@ -31,6 +31,7 @@ from mangrove.tables.predicates import (
     StartsWith,
     negation,
 )
+from mangrove.tables.token_walk import TokenWalk
 
 __all__ = ["bound_predicate", "parse_predicate"]
 
@@ -74,15 +75,14 @@ def bound_predicate(where: str | Predicate | None, schema: Schema) -> Predicate 
     return where
 
 
-class _Parser:
-    """Walks over the tokens of one predicate once, from left to right."""
+class _Parser(TokenWalk):
+    """Reads one predicate on the columns of a schema."""
+
+    _what = "predicate"
 
     def __init__(self, text: str, schema: Schema) -> None:
-        self._text = text
+        super().__init__(text)
         self._schema = schema
-        self._tokens = tokenize(text)
-        self._place = 0
-        self._depth = 0
 
     def either(self) -> Predicate:
         parts = [self._both()]
@@ -253,44 +253,6 @@ class _Parser:
             self._place += 1
             return _OPERATORS[first.value]
         return None
-
-    @property
-    def _next(self) -> Token:
-        return self._tokens[self._place]
-
-    def _name(self) -> str:
-        token = self._next
-        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
-            raise self._error("a column's name")
-        self._place += 1
-        return token.value
-
-    def _took_word(self, word: str) -> bool:
-        if self._next.kind is TokenKind.WORD and self._next.value.lower() == word:
-            self._place += 1
-            return True
-        return False
-
-    def _took_mark(self, mark: str) -> bool:
-        if self._next.kind is TokenKind.MARK and self._next.value == mark:
-            self._place += 1
-            return True
-        return False
-
-    def _expect(self, mark: str) -> None:
-        if not self._took_mark(mark):
-            raise self._error(f"`{mark}`")
-
-    def _expect_word(self, word: str) -> None:
-        if not self._took_word(word):
-            raise self._error(f"`{word}`")
-
-    def _error(self, wanted: str) -> InvalidInputError:
-        token = self._next
-        found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
-        return InvalidInputError(
-            f"the predicate has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
-        )
 
 
 def _bytes_of(digits: str) -> bytes:
