@@ -36,7 +36,7 @@ def test_a_served_lakehouse_answers_on_the_announced_address_and_stops_on_ctrl_c
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--writable",), 2, "only reads"),
+        (("--writable",), 2, "needs a token"),
         (("--host", "0.0.0.0"), 2, "a token is needed"),
         (("--port", "70000"), 2, "70000"),
     ],

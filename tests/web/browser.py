@@ -76,6 +76,16 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self._call("Emulation.setEmulatedMedia", self._session, features=[scheme])
         self._call("Page.navigate", self._session, url=address)
+        return self._loaded()
+
+    def press(self, selector: str) -> Shown:
+        """Press what a CSS selector names, wait until the page that follows is loaded, and look at it."""
+        self._complaints.clear()
+        self._seen.clear()
+        self._value(f"document.querySelector({json.dumps(selector)}).click()")
+        return self._loaded()
+
+    def _loaded(self) -> Shown:
         self._wait_for("Page.loadEventFired")
         picture = self._call("Page.captureScreenshot", self._session, format="png", captureBeyondViewport=True)["data"]
         return Shown(
@@ -93,9 +103,9 @@ class Browser:
         self._from_browser.close()
 
     def _value(self, expression: str) -> Any:
-        return self._call("Runtime.evaluate", self._session, expression=expression, returnByValue=True)["result"][
+        return self._call("Runtime.evaluate", self._session, expression=expression, returnByValue=True)["result"].get(
             "value"
-        ]
+        )
 
     def _call(self, method: str, session: str | None = None, **parameters: Any) -> Any:
         self._number += 1

@@ -127,3 +127,16 @@ def test_a_browser_shows_each_page_without_a_complaint_and_within_a_narrow_windo
                 assert shown.width_pixels <= width, page
         missing = browser.open(f"{address}/tables/sales.nothing")
         assert "there is no table sales.nothing" in missing.text
+
+
+@pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
+def test_a_browser_rolls_back_by_the_button_of_the_preview(uri: str) -> None:
+    newest = mangrove.open(uri).version
+    with serving(uri, "--token", "right-token", "--writable") as address, open_browser() as browser:
+        browser.open(f"{address}/?token=right-token")
+        preview = browser.open(f"{address}/history/3?against={newest}", width=NARROW_PIXELS)
+        assert (preview.complaints, preview.width_pixels <= NARROW_PIXELS) == ([], True)
+        done = browser.press("button.danger")
+        assert done.complaints == []
+        assert f"Rolled back from\nversion {newest}" in done.text
+    assert mangrove.open(uri).version == newest + 1

@@ -8,7 +8,6 @@ import click
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
-from mangrove.errors import InvalidInputError
 
 __all__ = ["serve_command"]
 
@@ -16,7 +15,12 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not w
 """The environment variable that holds the token of `mangrove serve` where none is given."""
 
 
-@lake_command("serve", "mangrove serve ./lake\nMANGROVE_TOKEN=... mangrove serve s3://bucket/lake --host 0.0.0.0")
+@lake_command(
+    "serve",
+    "mangrove serve ./lake\n"
+    "MANGROVE_TOKEN=... mangrove serve s3://bucket/lake --host 0.0.0.0\n"
+    "MANGROVE_TOKEN=... mangrove serve ./lake --writable",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=8181, show_default=True, help="0 takes a free one.")
 @click.option(
@@ -25,13 +29,9 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not w
     show_envvar=True,
     help="What visitors must show; needed on any address but this machine's own.",
 )
-@click.option("--writable", is_flag=True, help="Let visitors change things.  Not there yet: the server only reads.")
+@click.option("--writable", is_flag=True, help="Let visitors who have the token roll back.")
 def serve_command(session: Session, lake: str, host: str, port: int, token: str | None, writable: bool) -> None:
     """Show a lakehouse in the browser, until Ctrl-C."""
-    if writable:
-        raise InvalidInputError(
-            "the server only reads so far: leave --writable out, and change the lakehouse with the other commands"
-        )
     check_installed("the server", ("starlette", "uvicorn"), "server")
     from mangrove.server.serving import serve  # noqa: PLC0415 - only after it is known to be installed
 
@@ -45,6 +45,7 @@ def serve_command(session: Session, lake: str, host: str, port: int, token: str 
         host=host,
         port=port,
         token=token,
+        is_writable=writable,
         storage_options=session.storage_options,
         announce=announce,
     )

@@ -16,9 +16,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8181, help="the port; 0 takes a free one (default: %(default)s)")
     parser.add_argument("--token", help="what visitors must show; needed on any address but a loopback one")
+    parser.add_argument("--writable", action="store_true", help="let visitors who have the token roll back")
     given = parser.parse_args(arguments)
     try:
-        serve(given.uri, host=given.host, port=given.port, token=given.token, announce=_announce)
+        serve(
+            given.uri,
+            host=given.host,
+            port=given.port,
+            token=given.token,
+            is_writable=given.writable,
+            announce=_announce,
+        )
     except MangroveError as error:
         sys.stderr.write(f"{error}\n")
         return 2 if isinstance(error, InvalidInputError) else 1

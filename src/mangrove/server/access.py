@@ -3,6 +3,9 @@
 Without a token the server listens on a loopback address only, and then it answers
 only to names of this machine: else a page from elsewhere could have its own name
 point here and read the answers through the visitor's browser.
+
+Who may change something has the token in any case, and did not come from a page of
+elsewhere: a browser sends its cookie along also with a form that a stranger wrote.
 """
 
 import enum
@@ -12,16 +15,28 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["COOKIE", "Access", "Asking", "Verdict", "is_loopback", "judge", "session_of", "without_token"]
+__all__ = [
+    "COOKIE",
+    "Access",
+    "Asking",
+    "Verdict",
+    "has_bearer",
+    "is_loopback",
+    "judge",
+    "proof_of",
+    "session_of",
+    "without_token",
+]
 
 COOKIE: Final = "mangrove_session"
 _OPEN_PATHS: Final = frozenset({"/healthz"})
 _OPEN_FOLDERS: Final = ("/static/",)
 _FIELD: Final = "token"
+_READING: Final = frozenset({"GET", "HEAD"})
 
 
 class Verdict(enum.Enum):
@@ -34,14 +49,17 @@ class Verdict(enum.Enum):
     """The token is missing or wrong: ask for it."""
     WRONG_NAME = "wrong name"
     """It was sent to a name that is not this machine's."""
+    ELSEWHERE = "elsewhere"
+    """It would change something, and nothing says that a page of this server sent it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address that the server listens on, and the token that it asks for."""
+    """The address that the server listens on, the token that it asks for, and whether visitors may change things."""
 
     host: str
     token: str | None = field(default=None, repr=False)
+    is_writable: bool = False
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
@@ -49,6 +67,10 @@ class Access:
         if self.token is None and not is_loopback(self.host):
             raise InvalidInputError(
                 f"{self.host!r} can be reached by others, so a token is needed: give --token, or listen on 127.0.0.1"
+            )
+        if self.token is None and self.is_writable:
+            raise InvalidInputError(
+                "a server that changes things needs a token, on this machine too: give --token, or leave --writable out"
             )
 
 
@@ -62,6 +84,11 @@ class Asking:
     """The Host header."""
     authorization: str | None = None
     cookies: Mapping[str, str] = field(default_factory=dict)
+    method: str = "GET"
+    origin: str | None = None
+    """The Origin header: which server's page sent a form."""
+    site: str | None = None
+    """The Sec-Fetch-Site header: the same, as told by a browser that saw the address before any proxy did."""
 
 
 def is_loopback(host: str) -> bool:
@@ -80,11 +107,25 @@ def is_loopback(host: str) -> bool:
 
 def judge(access: Access, asking: Asking) -> Verdict:
     """Return what to do with a request."""
+    verdict = _judge_visitor(access, asking)
+    if verdict is not Verdict.ANSWER or not access.is_writable or asking.method in _READING:
+        return verdict
+    if has_bearer(access, asking.authorization):
+        return Verdict.ANSWER
+    return Verdict.ANSWER if _is_from_here(asking) else Verdict.ELSEWHERE
+
+
+def has_bearer(access: Access, authorization: str | None) -> bool:
+    """Return whether the header holds the token; no browser adds that header to a stranger's form."""
+    return access.token is not None and _is_same(_bearer(authorization), access.token)
+
+
+def _judge_visitor(access: Access, asking: Asking) -> Verdict:
     if access.token is None:
         return Verdict.ANSWER if is_loopback(_host_name(asking.host or "")) else Verdict.WRONG_NAME
     if asking.path in _OPEN_PATHS or asking.path.startswith(_OPEN_FOLDERS):
         return Verdict.ANSWER
-    if _is_same(_bearer(asking.authorization), access.token):
+    if has_bearer(access, asking.authorization):
         return Verdict.ANSWER
     given = dict(parse_qsl(asking.query)).get(_FIELD)
     if given is not None:
@@ -99,6 +140,11 @@ def session_of(token: str) -> str:
     return hmac.new(token.encode(), b"mangrove explorer session", hashlib.sha256).hexdigest()
 
 
+def proof_of(token: str) -> str:
+    """Return what a form holds that changes something: only who may read our pages can know it."""
+    return hmac.new(token.encode(), b"mangrove explorer form", hashlib.sha256).hexdigest()
+
+
 def without_token(path: str, query: str) -> str:
     """Return the address without its token, and never one of another server.
 
@@ -110,6 +156,12 @@ def without_token(path: str, query: str) -> str:
     kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
     step = "/" + path.lstrip("/\\")
     return f"{step}?{urlencode(kept)}" if kept else step
+
+
+def _is_from_here(asking: Asking) -> bool:
+    if asking.site is not None:
+        return asking.site == "same-origin"
+    return asking.origin is not None and asking.host is not None and urlsplit(asking.origin).netloc == asking.host
 
 
 def _host_name(host: str) -> str:

@@ -12,10 +12,11 @@ from starlette.types import ASGIApp
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import open_laid_out
-from mangrove.server.access import Access
+from mangrove.server.access import Access, has_bearer, proof_of
 from mangrove.server.guarding import Guarding
 from mangrove.server.metrics import RequestCounts, metrics_text
 from mangrove.storage.counting import CountingStore, Requests
+from mangrove.web.changing import Changing
 from mangrove.web.routes import explorer_routes, refusal
 
 __all__ = ["build_app"]
@@ -31,10 +32,16 @@ def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ())
         Route("/healthz", _health(lake)),
         Route("/metrics", _metrics(lake, counts)),
         *others,
-        *explorer_routes(lake),
+        *explorer_routes(lake, _changing(access)),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
     return Guarding(inner, access, counts)
+
+
+def _changing(access: Access) -> Changing | None:
+    if access.token is None or not access.is_writable:
+        return None
+    return Changing(proof_of(access.token), lambda authorization: has_bearer(access, authorization))
 
 
 def _health(lake: Lakehouse) -> Callable[[Request], Response]:
@@ -65,7 +72,7 @@ def _metrics(lake: Lakehouse, counts: RequestCounts) -> Callable[[Request], Resp
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "The explorer only reads: use GET.")}
+    titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "This page is only read: use GET.")}
     title, sentence = titles.get(error.status_code, ("Error", error.detail))
     answer = refusal(error.status_code, title, sentence, as_json=_wants_json(request))
     answer.headers.update(error.headers or {})

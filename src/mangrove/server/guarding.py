@@ -20,7 +20,8 @@ SECURITY_HEADERS: Final = {
     "base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    # To other servers nothing; without it to our own, browsers would not say which page sent a form.
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -62,6 +63,8 @@ class Guarding:
                 return answer
             case Verdict.WRONG_NAME:
                 return _said(asking, 421, "Another name", _WRONG_NAME)
+            case Verdict.ELSEWHERE:
+                return _said(asking, 403, "Not from here", _ELSEWHERE)
 
     def _logged_in(self, scope: Scope, asking: Asking) -> Response:
         answer = RedirectResponse(without_token(asking.path, asking.query), 303)
@@ -84,6 +87,10 @@ _WRONG_NAME: Final = (
     "Without a token this server answers only to localhost and 127.0.0.1: open it under one of these, "
     "or start it with a token"
 )
+_ELSEWHERE: Final = (
+    "Only a page of this server may change something, or a program that sends the header Authorization: Bearer …: "
+    "open the page here, and press its button"
+)
 
 
 def _said(asking: Asking, status: int, title: str, sentence: str) -> Response:
@@ -98,6 +105,9 @@ def _asking(scope: Scope) -> Asking:
         headers.get("host"),
         headers.get("authorization"),
         _cookies(headers.get("cookie", "")),
+        scope["method"],
+        headers.get("origin"),
+        headers.get("sec-fetch-site"),
     )
 
 

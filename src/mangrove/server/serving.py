@@ -27,14 +27,15 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8181,
     token: str | None = None,
+    is_writable: bool = False,
     storage_options: Mapping[str, str] | None = None,
     announce: Callable[[str], None],
 ) -> None:
     """Serve the lakehouse at `uri`; `announce` is told the address once it can be opened.
 
-    Port 0 takes one that is free.
+    Port 0 takes one that is free. Where it is writable, who has the token may roll back.
     """
-    access = Access(host, token)
+    access = Access(host, token, is_writable)
     lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))))
     listening = _listening(host, port)
     config = uvicorn.Config(

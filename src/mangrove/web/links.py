@@ -62,6 +62,10 @@ class Links:
         """What one version changed, or how it differs from another."""
         return self._to(f"/history/{version}", against=against)
 
+    def rollback(self, version: int) -> str:
+        """Where a form is sent that rolls back to a version; it is always the newest that is left."""
+        return f"/history/{version}/rollback"
+
     def tree(self, way: str | None = None) -> str:
         """The tree, with one of its nodes open."""
         return self._to("/tree", node=way)

@@ -4,13 +4,15 @@ Pages are plain functions, so that each request runs in a worker thread: the cor
 waits for storage, and the server goes on meanwhile.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from mangrove.errors import (
@@ -22,6 +24,7 @@ from mangrove.errors import (
     StorageError,
 )
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.web.changing import BODY_BYTES_MAX, Changing, form_fields, rollback_order, rolled_back
 from mangrove.web.facts.catalog import namespace_facts, namespaces_facts, view_facts
 from mangrove.web.facts.history import history_facts, version_page_facts
 from mangrove.web.facts.overview import overview_facts
@@ -32,7 +35,7 @@ from mangrove.web.facts.table import table_facts
 from mangrove.web.facts.tree import tree_facts
 from mangrove.web.html import Element, document
 from mangrove.web.json_answer import facts_json, json_bytes
-from mangrove.web.links import API, STATIC
+from mangrove.web.links import API, STATIC, Links
 from mangrove.web.pages.catalog import namespace_page, namespaces_page, view_page
 from mangrove.web.pages.frame import message_page
 from mangrove.web.pages.history import history_page, version_page
@@ -44,8 +47,11 @@ from mangrove.web.pages.tree import tree_page
 __all__ = ["Page", "explorer_routes", "refusal"]
 
 _PARTITION: Final = "/tables/{name}/partitions/{partition}"
+_ROLLBACK: Final = "/history/{number}/rollback"
 _STATIC_FOLDER: Final = Path(__file__).with_name("static")
 _STATIC_TYPES: Final = {"explorer.css": "text/css", "mark.svg": "image/svg+xml"}
+_READ_ONLY: Final = "This server only reads: start it with --writable and a token, or run mangrove rollback."
+_UNPROVEN: Final = "The form was not made by this server as it runs now: open the preview again, and press its button."
 _REFUSALS: Final[dict[type[MangroveError], tuple[int, str]]] = {
     InvalidInputError: (400, "That cannot be meant"),
     NotFoundError: (404, "Not there"),
@@ -79,11 +85,19 @@ _PAGES: Final = (
 )
 
 
-def explorer_routes(lake: Lakehouse) -> list[Route]:
-    """Return the routes of the explorer of a lakehouse; they only read."""
-    pages = [Route(page.path, _page(lake, page)) for page in _PAGES]
+def explorer_routes(lake: Lakehouse, changing: Changing | None = None) -> list[Route]:
+    """Return the routes of the explorer of a lakehouse; they only read, unless it is said who may change things."""
+    pages = [Route(page.path, _page(lake, page)) for page in _pages(changing)]
     twins = [Route(f"{API}{page.path}", _twin(lake, page)) for page in _PAGES]
-    return [*pages, *twins, *_static_routes()]
+    changes = [Route(path, _rollback(lake, changing), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")]
+    return [*pages, *twins, *changes, *_static_routes()]
+
+
+def _pages(changing: Changing | None) -> Iterator[Page]:
+    """Yield the pages, with a button on the preview of a rollback for who may press it."""
+    proof = None if changing is None else changing.proof
+    for page in _PAGES:
+        yield replace(page, show=partial(version_page, proof=proof)) if page.show is version_page else page
 
 
 def refusal(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
@@ -113,6 +127,35 @@ def _twin(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:
         return _json_response(facts_json(facts), 200)
 
     return answer
+
+
+def _rollback(lake: Lakehouse, changing: Changing | None) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        as_json = request.url.path.startswith(API)
+        if changing is None:
+            return refusal(403, "Only reading", _READ_ONLY, as_json=as_json)
+        try:
+            fields = form_fields(await _body(request))
+            if not changing.admits(request.headers.get("authorization"), fields.get("proof", "")):
+                return refusal(403, "Another form", _UNPROVEN, as_json=as_json)
+            order = rollback_order(request.path_params["number"], fields)
+            version = await run_in_threadpool(rolled_back, lake, order)
+        except MangroveError as error:
+            return _refused(error, as_json=as_json)
+        if as_json:
+            return _json_response({"version": version}, 200)
+        return RedirectResponse(Links().version(version), 303)
+
+    return answer
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES_MAX:
+            raise InvalidInputError(f"the form has more than {BODY_BYTES_MAX} bytes: shorten the message")
+    return body
 
 
 def _facts(lake: Lakehouse, page: Page, request: Request) -> Any:

@@ -1,6 +1,7 @@
 """How the history and a version's changes look."""
 
 from mangrove.model.locators import parse_table_name
+from mangrove.web.changing import MESSAGE_CHARACTERS_MAX
 from mangrove.web.facts.changes import Change
 from mangrove.web.facts.history import HistoryFacts, VersionPageFacts
 from mangrove.web.html import Content, Element, element
@@ -27,8 +28,8 @@ def history_page(facts: HistoryFacts, api_address: str) -> Element:
     )
 
 
-def version_page(facts: VersionPageFacts, api_address: str) -> Element:
-    """Return a version with what changed on the way to it."""
+def version_page(facts: VersionPageFacts, api_address: str, *, proof: str | None = None) -> Element:
+    """Return a version with what changed on the way to it; with a proof, a preview of a rollback can be done."""
     links, version = Links(facts.seen.asked), facts.version
     return frame(
         facts.seen,
@@ -39,6 +40,7 @@ def version_page(facts: VersionPageFacts, api_address: str) -> Element:
         facts_list(_about(facts)),
         _ways(facts, links),
         _changes(facts),
+        _rollback_form(facts, proof) if proof is not None and facts.is_rollback_preview else None,
     )
 
 
@@ -77,6 +79,30 @@ def _ways(facts: VersionPageFacts, links: Links) -> Element:
             method="get",
         ),
         class_="ways",
+    )
+
+
+def _rollback_form(facts: VersionPageFacts, proof: str) -> Element:
+    version, newest = facts.version.version, facts.seen.newest_version
+    return section(
+        "Do it",
+        element(
+            "p",
+            f"Version {newest + 1} will hold what version {version} holds. "
+            f"Version {newest} stays in the history, and a rollback to it takes this back.",
+        ),
+        element(
+            "form",
+            element("label", "Why ", for_="message"),
+            element(
+                "input", id="message", name="message", autocomplete="off", size=40, maxlength=MESSAGE_CHARACTERS_MAX
+            ),
+            element("input", type="hidden", name="from", value=newest),
+            element("input", type="hidden", name="proof", value=proof),
+            element("button", f"Roll back to version {version}", class_="danger"),
+            action=Links().rollback(version),
+            method="post",
+        ),
     )
 
 
