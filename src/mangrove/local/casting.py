@@ -151,6 +151,9 @@ def assigned(array: Any, wanted: Any, column: str) -> Any:
     is_time = pa.types.is_date(given) or pa.types.is_timestamp(given)
     wants_time = pa.types.is_date(wanted) or pa.types.is_timestamp(wanted)
     is_text = pa.types.is_string(wanted) and not pa.types.is_nested(given) and not pa.types.is_binary(given)
+    if pa.types.is_float64(given) and pa.types.is_float32(wanted):
+        # Brought into the column's form where rows are written, which refuses what would become infinite.
+        return array
     if (_is_number(given) and _is_number(wanted)) or (is_time and wants_time) or is_text:
         return cast(array, wanted)
     if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(wanted):

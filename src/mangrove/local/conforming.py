@@ -14,7 +14,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.arrow_form import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
-from mangrove.model.types import Char, Column, DataType, Decimal, List, Map, Struct, Varchar, inner_columns
+from mangrove.model.types import Char, Column, DataType, Decimal, Float4, List, Map, Struct, Varchar, inner_columns
 from mangrove.tables.conversion import check_columns
 
 __all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed", "given_types", "with_told_types"]
@@ -22,6 +22,7 @@ __all__ = ["FIELD_ID", "Matching", "by_id", "by_name", "check_fit", "conformed",
 FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
 """For calls of which the stubs of pyarrow know only some forms."""
+_PC: Final[Any] = pc
 _TRUE: Final = pa.scalar(value=True)
 Matching: TypeAlias = Callable[[Any, Column], bool]
 """Whether an Arrow field is the given column."""
@@ -136,6 +137,8 @@ def _shaped(array: Any, column: Column, matching: Matching, path: str, *, is_che
             keys = _shaped(whole.keys, key, matching, f"{path}.key", is_checked=is_checked)
             items = _shaped(whole.items, value, matching, f"{path}.value", is_checked=is_checked)
             offsets = _offsets(whole)
+            if is_checked:
+                _check_keys(whole, keys, path)
             return _PA.MapArray.from_arrays(offsets, keys, items, wanted)
         case _:
             return _leaf(array, column.type, wanted, path, is_checked=is_checked)
@@ -183,6 +186,8 @@ def _leaf(array: Any, data_type: DataType, wanted: Any, path: str, *, is_checked
         raise InvalidInputError(
             f"column {path!r} is {type_text(data_type)}, and a value does not fit: {error}"
         ) from error
+    if is_checked and isinstance(data_type, Float4):
+        _check_finite(array, cast, path)
     length = data_type.length if isinstance(data_type, Char | Varchar) else None
     if is_checked and length is not None:
         longest = pc.max(pc.utf8_length(cast)).as_py()
@@ -193,6 +198,29 @@ def _leaf(array: Any, data_type: DataType, wanted: Any, path: str, *, is_checked
         if isinstance(data_type, Char):
             cast = pc.utf8_rpad(cast, length)
     return cast
+
+
+def _check_keys(maps: Any, keys: Any, path: str) -> None:
+    """Refuse a map that has a key twice: which of its values is meant would depend on who reads it."""
+    lists = _PA.ListArray.from_arrays(_offsets(maps), keys)
+    owners, keys = _PC.list_parent_indices(lists), lists.flatten()
+    if pa.types.is_nested(keys.type):
+        # Arrow does not group by structs and lists.
+        keys = pa.array([repr(key) for key in keys.to_pylist()], pa.string())
+    counted = pa.table({"owner": owners, "key": keys}).group_by(["owner", "key"]).aggregate([([], "count_all")])
+    twice = counted.filter(_PC.greater(counted["count_all"], 1)).slice(0, 1).to_pylist()
+    if twice:
+        raise InvalidInputError(f"a map in column {path!r} has the key {twice[0]['key']!r} twice: keep one of the two")
+
+
+def _check_finite(array: Any, cast: Any, path: str) -> None:
+    """Refuse a number that became infinite because it is too large."""
+    if not pa.types.is_floating(array.type) or array.type == cast.type:
+        return
+    too_large = _PC.and_(_PC.is_inf(cast), _PC.invert(_PC.is_inf(array)))
+    if _PC.any(too_large).as_py():
+        value = array.filter(too_large)[0].as_py()
+        raise InvalidInputError(f"column {path!r} is float, which cannot hold {value!r}: make it double")
 
 
 def _cast(array: Any, data_type: DataType, wanted: Any) -> Any:
