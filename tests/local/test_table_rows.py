@@ -30,6 +30,9 @@ class OnlyLocal:
     def local(self) -> LocalRows:
         return self._engine
 
+    def spark_sees(self, *others: str) -> bool:
+        return False
+
     def spark(self) -> SparkRows:
         raise AssertionError("no test here needs Spark")
 

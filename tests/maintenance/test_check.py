@@ -5,6 +5,7 @@ import pytest
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.check import CheckReport, check, spread
+from mangrove.maintenance.checked_files import counting_one_by_one
 from mangrove.maintenance.export import pin
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Progress
@@ -15,6 +16,7 @@ from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import Store
 from mangrove.testing.contract_objects import PARTITION, delta_locator, namespace, put, table
 from mangrove.testing.effects import Clock, repeatable_effects
 
@@ -76,12 +78,12 @@ def test_a_data_file_that_is_missing_or_of_another_size_is_named_once(lake: Lake
 
 
 def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
-    def count(file: DataFile) -> int:
+    def count(_: Store, file: DataFile) -> int:
         if file.location == "data/c":
             raise FormatError("data/c is no Parquet file")
         return 2 if file.location == "data/a" else 7
 
-    assert broken(check(lake.opened(), count_rows=count)) == [
+    assert broken(check(lake.opened(), count_rows=counting_one_by_one(count))) == [
         ("data/b", "a data file has 7 rows, its manifest says 2"),
         ("data/c", "data/c is no Parquet file"),
     ]

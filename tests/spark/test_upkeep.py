@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.maintenance.progress import Progress
+from mangrove.maintenance.progress import Progress, unwatched
 from mangrove.spark.upkeep import SparkUpkeep
 from mangrove.storage.opening import open_store
 
@@ -42,7 +42,7 @@ def test_rows_are_counted_by_executors_and_damage_is_told(spark: SparkSession, t
     sound, damaged = table.scan().files()
     path = tmp_path / damaged.location
     path.write_bytes(b"P" + path.read_bytes()[1:-4] + b"none")
-    counted = SparkUpkeep(spark).counted_rows(lake.effects.store, [sound, damaged])
+    counted = SparkUpkeep(spark).counted_rows(lake.effects.store, [sound, damaged], unwatched)
     assert counted[sound.location] == 10
     assert "cannot be read" in str(counted[damaged.location])
 

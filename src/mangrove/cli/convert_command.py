@@ -6,12 +6,11 @@ from typing import Final
 import click
 
 from mangrove.cli.command import lake_command
-from mangrove.cli.engines import LocalEngines
 from mangrove.cli.session import Session
-from mangrove.cli.upkeep import copying_engines, maintained
+from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.converting import convert_lake, other_layout
-from mangrove.lakehouse.row_engines import copier_of
+from mangrove.lakehouse.upkeep_engines import UpkeepEngines
 from mangrove.maintenance.convert import ConvertReport, DataMode, History
 from mangrove.model.json_form import Json
 
@@ -55,13 +54,10 @@ def layout_asked_for(layout: str, revision: str | None) -> str:
     "--data", type=click.Choice([one.value for one in DataMode]), default="copy", show_default=True,
     help="Copy data files, or name them where they are.",
 )  # fmt: skip
-@click.option(
-    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
-    help="What copies files: this process, or Spark's executors.",
-)  # fmt: skip
+@engine_option("copies files and counts their rows")
 def convert_command(
     session: Session, lake: str, destination: str, layout: str | None, revision: str | None,
-    history: str, data: str, engine: str,
+    history: str, data: str, engine: str | None,
 ) -> None:  # fmt: skip
     """Tell a lakehouse again in another layout or format revision, in another place.
 
@@ -69,17 +65,16 @@ def convert_command(
     goes on when it is run again; run after the source has grown, it adds what is new.
     At the end both are compared object by object, and the new one is checked.
     """
-    opened = session.open(lake, copying_engines(engine))
+    opened = session.open(lake, upkeep_engines(session, engine))
     asked = layout_asked_for(layout or other_layout(opened.layout), revision)
     with session.watching("converting") as watch:
         report = convert_lake(
-            maintained(opened),
+            opened.maintained(),
             session.store(destination),
             asked,
-            LocalEngines,
+            UpkeepEngines(opened.engines, engine, session.storage_options),
             history=history,
             data=data,
-            copier=copier_of(opened.engines, engine, None),
             watch=watch,
         )
     session.answer(_report_json(report), lambda: str(report))

@@ -19,6 +19,10 @@ class LocalEngines:
         """Return the engine in this process."""
         return self._local
 
+    def spark_sees(self, *others: str) -> bool:  # noqa: ARG002 - no place at all
+        """Return that nothing is done on Spark."""
+        return False
+
     def spark(self) -> NoReturn:
         """Refuse: no command hands in a frame of Spark's."""
         raise InvalidInputError("commands read and write rows in this process: use Spark from Python instead")

@@ -10,12 +10,12 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.facts import time_text
 from mangrove.cli.history_views import changed_view, graph_view, log_view
 from mangrove.cli.session import Session
-from mangrove.cli.upkeep import copying_engines, maintained
+from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.diff import Change
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.row_engines import copier_of
+from mangrove.lakehouse.upkeep_engines import UpkeepEngines
 from mangrove.maintenance.export import ExportMode, drop_export, export, pin
 from mangrove.model.json_form import Json
 from mangrove.model.locators import Kind
@@ -92,20 +92,17 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
     help="How much is copied.",
 )  # fmt: skip
 @click.option("--table", "tables", multiple=True, help="A table or namespace of a partial export.")
-@click.option(
-    "--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
-    help="What copies files: this process, or Spark's executors.",
-)  # fmt: skip
+@engine_option("copies files")
 @click.option("--drop", is_flag=True, help="Forget the name, so that its version may expire.")
 def export_command(
     session: Session, lake: str, name: str, destination: str | None, at: str | None, mode: str, tables: Sequence[str],
-    engine: str, drop: bool,
+    engine: str | None, drop: bool,
 ) -> None:  # fmt: skip
     """Give a version a name that keeps it, and copy it to another place with --to."""
     if drop and (destination or at or tables):
         raise InvalidInputError("--drop forgets a name and copies nothing: give the name alone")
-    opened = session.open(lake, copying_engines(engine))
-    kept = maintained(opened)
+    opened = session.open(lake, upkeep_engines(session, engine))
+    kept = opened.maintained()
     if drop:
         dropped = drop_export(kept, name)
         session.answer({"dropped": asdict(dropped)}, lambda: f"the export {dropped} is forgotten")
@@ -125,7 +122,7 @@ def export_command(
             version=version,
             mode=ExportMode(mode),
             tables=tables,
-            copier=copier_of(opened.engines, engine, None),
+            copier=UpkeepEngines(opened.engines, engine, session.storage_options).copy_files,
             watch=watch,
         )
     session.answer({**asdict(report), "mode": report.mode.value}, lambda: str(report))

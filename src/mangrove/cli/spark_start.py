@@ -3,13 +3,14 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mangrove.cli.extras import check_installed
 from mangrove.cli.screen import waiting
+from mangrove.effects import Effects
 from mangrove.errors import StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.engines import BothEngines
@@ -44,12 +45,16 @@ def quiet_session(what: str) -> Any:
 
 
 class QuietEngines(BothEngines):
-    """Both engines, of which Spark starts without a word when the first statement needs it."""
+    """Both engines, of which Spark starts without a word when something first needs it."""
+
+    def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None, what: str = "SQL") -> None:
+        super().__init__(effects, storage_options)
+        self._what = what
 
     @cached_property
     def _started(self) -> "SparkEngine":
         with waiting("starting Spark"):
-            quiet_session("SQL")
+            quiet_session(self._what)
         return super().spark()
 
     def cancel(self) -> None:

@@ -8,13 +8,11 @@ from rich.text import Text
 
 from mangrove.cli.command import lake_command
 from mangrove.cli.session import Session
-from mangrove.cli.upkeep import maintained
+from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.moments import millis_of_duration
-from mangrove.maintenance.check import CheckReport, check
-from mangrove.maintenance.expiry import expire
+from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.progress import Progress
-from mangrove.maintenance.vacuum import VacuumReport, vacuum
+from mangrove.maintenance.vacuum import VacuumReport
 from mangrove.metastore import Changes
 from mangrove.model.objects import TableType
 from mangrove.storage.probe import ProbedCreates, probe_creates
@@ -33,9 +31,9 @@ def expire_command(session: Session, lake: str, dry_run: bool, alone: bool) -> N
 
     What only they needed becomes garbage, which `mangrove vacuum` deletes.
     """
-    kept = maintained(session.open(lake))
+    opened = session.open(lake)
     with session.watching("expiring versions") as watch:
-        report = expire(kept, dry_run=dry_run, alone=alone, watch=watch)
+        report = opened.expire(dry_run=dry_run, alone=alone, watch=watch)
     session.answer({**asdict(report), "versions": list(report.versions)}, lambda: str(report))
 
 
@@ -43,12 +41,14 @@ def expire_command(session: Session, lake: str, dry_run: bool, alone: bool) -> N
 @click.option("--dry-run", is_flag=True, help="Only say which files would go.")
 @click.option("--grace", metavar="DURATION", help="Leave files that are younger than this.  [default: 1d]")
 @click.option("--alone", is_flag=True, help="Promise that nobody else writes meanwhile: then age does not count.")
-def vacuum_command(session: Session, lake: str, dry_run: bool, grace: str | None, alone: bool) -> None:
+@engine_option("deletes")
+def vacuum_command(
+    session: Session, lake: str, dry_run: bool, grace: str | None, alone: bool, engine: str | None
+) -> None:
     """Delete the files that no version needs."""
-    grace_millis = None if grace is None else millis_of_duration(grace)
-    kept = maintained(session.open(lake))
+    opened = session.open(lake, upkeep_engines(session, engine))
     with session.watching("looking for garbage") as watch:
-        report = vacuum(kept, dry_run=dry_run, grace_millis=grace_millis, alone=alone, watch=watch)
+        report = opened.vacuum(dry_run=dry_run, grace=grace, alone=alone, engine=engine, watch=watch)
     session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
 
 
@@ -57,15 +57,16 @@ def vacuum_command(session: Session, lake: str, dry_run: bool, grace: str | None
 )
 @click.argument("table", required=False, metavar="[TABLE]")
 @click.option("--all", "all_tables", is_flag=True, help="The rows of every table, each in a commit of its own.")
-def compact_command(session: Session, lake: str, table: str | None, all_tables: bool) -> None:
+@engine_option("writes rows anew")
+def compact_command(session: Session, lake: str, table: str | None, all_tables: bool, engine: str | None) -> None:
     """Write the catalog's tree anew, or the rows of a table: the same content in fewer, fuller files."""
     if all_tables and table is not None:
         raise InvalidInputError(f"--all means every table: leave {table} out, or leave out --all")
     if all_tables:
-        _compact_all(session, lake)
+        _compact_all(session, lake, engine)
         return
     if table is not None:
-        _compact_table(session, lake, table)
+        _compact_table(session, lake, table, engine)
         return
     opened = session.open(lake)
     compact = getattr(opened.metastore, "compact", None)
@@ -80,7 +81,10 @@ def compact_command(session: Session, lake: str, table: str | None, all_tables: 
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Look at N of the versions only.")
 @click.option("--repair", is_flag=True, help="Mend what cannot be wrong to mend, then check.")
 @click.option("--store", "probes", is_flag=True, help="Race on the store: does exactly one of many writers win?")
-def check_command(session: Session, lake: str, sample: int | None, repair: bool, probes: bool) -> None:
+@engine_option("counts the rows of data files")
+def check_command(
+    session: Session, lake: str, sample: int | None, repair: bool, probes: bool, engine: str | None
+) -> None:
     """Look for broken rules in every file that the versions reach.
 
     The exit code is 1 if any is found. With --store the store itself is tested
@@ -89,13 +93,9 @@ def check_command(session: Session, lake: str, sample: int | None, repair: bool,
     if probes:
         _probe(session, lake)
         return
-    from mangrove.cli.engines import LocalEngines  # noqa: PLC0415 - Arrow takes long to import
-
-    kept = maintained(session.open(lake))
+    opened = session.open(lake, upkeep_engines(session, engine))
     with session.watching("checking") as watch:
-        report = check(
-            kept, sample=sample, count_rows=LocalEngines(kept.effects).local().count_rows, repair=repair, watch=watch
-        )
+        report = opened.check(sample=sample, repair=repair, engine=engine, watch=watch)
     session.answer(
         {**asdict(report), "versions": list(report.versions), "is_sound": report.is_sound}, lambda: _check_view(report)
     )
@@ -121,14 +121,11 @@ def upgrade_command(session: Session, lake: str) -> None:
     session.answer({"version": version, "upgraded": version > before}, lambda: said)
 
 
-def _compact_table(session: Session, lake: str, table: str) -> None:
-    # Engines import what reads Parquet, which the other commands of this module do without.
-    from mangrove.cli.engines import LocalEngines  # noqa: PLC0415
-
-    opened = session.open(lake, LocalEngines)
+def _compact_table(session: Session, lake: str, table: str, engine: str | None) -> None:
+    opened = session.open(lake, upkeep_engines(session, engine))
     before = opened.version
     with session.watching(f"compacting {table}"):
-        opened.table(table).compact()
+        opened.table(table).compact(engine=engine)
     version = opened.version
     said = f"version {version} holds the rows of {table} compacted"
     session.answer(
@@ -137,10 +134,8 @@ def _compact_table(session: Session, lake: str, table: str) -> None:
     )
 
 
-def _compact_all(session: Session, lake: str) -> None:
-    from mangrove.cli.engines import LocalEngines  # noqa: PLC0415
-
-    opened = session.open(lake, LocalEngines)
+def _compact_all(session: Session, lake: str, engine: str | None) -> None:
+    opened = session.open(lake, upkeep_engines(session, engine))
     tables = [
         table
         for namespace in opened.namespaces()
@@ -151,7 +146,7 @@ def _compact_all(session: Session, lake: str) -> None:
     with session.watching("compacting tables") as watch:
         for number, table in enumerate(tables, start=1):
             before = opened.version
-            table.compact()
+            table.compact(engine=engine)
             compacted += [str(table)] if opened.version > before else []
             watch(Progress(f"compacting {table}", number, len(tables)))
     version = opened.version

@@ -1,17 +1,14 @@
 """Conversion into any layout, as people ask for it: by a URI, the name of a layout, and how much of the past."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from typing import TypedDict, TypeVar, Unpack, cast
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import LAYOUTS, READ_BY_DELTACAT, create_laid_out, open_laid_out
-from mangrove.lakehouse.row_engines import Engines
-from mangrove.maintenance.convert import ConvertReport, CopyFiles, DataMode, History, convert
+from mangrove.lakehouse.upkeep_engines import UpkeepEngines
+from mangrove.maintenance.convert import ConvertReport, DataMode, History, convert
 from mangrove.maintenance.convert_retelling import Kept, Place
-from mangrove.maintenance.copying import copy_files
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.metastore import Changes
@@ -30,7 +27,6 @@ class ConvertOptions(TypedDict, total=False):
     """All versions, or the newest alone."""
     data: DataMode | str
     """Whether data files are copied, or named where they are."""
-    copier: CopyFiles
     watch: Watch
 
 
@@ -38,25 +34,24 @@ def convert_lake(
     source: Maintained,
     store: Store,
     layout: str,
-    engines: Callable[[Effects], Engines] | None = None,
+    engines: UpkeepEngines,
     **options: Unpack[ConvertOptions],
 ) -> ConvertReport:
     """Convert a lakehouse to another place; what was asked for is checked before anything is written.
 
-    With engines the rows of every data file are counted at the end.
+    The engines copy the files, and count the rows of each of them at the end.
     """
     history = _chosen(options.get("history", History.ALL), History, "history")
     data = _chosen(options.get("data", DataMode.COPY), DataMode, "data")
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
-    there = replace(source.effects, store=store)
     return convert(
         source,
         place_at(store, layout),
         history=history,
         data=data,
-        copier=options.get("copier", copy_files),
-        count_rows=None if engines is None else engines(there).local().count_rows,
+        copier=engines.copy_files,
+        count_rows=engines.count_rows_there,
         watch=options.get("watch", unwatched),
     )
 

@@ -18,11 +18,12 @@ from mangrove.lakehouse.layouts import LaidOut
 from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.row_engines import Engines, copier_of, executors_of
+from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.lakehouse.taking_back import TakingBack
 from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.upkeep_engines import UpkeepEngines
 from mangrove.maintenance.check import CheckReport, check
 from mangrove.maintenance.convert import ConvertReport
 from mangrove.maintenance.expiry import ExpiryReport, expire
@@ -286,19 +287,18 @@ class Lakehouse(Catalog):
         version: int | None = None,
         tables: Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
-        engine: str = "local",
+        engine: str | None = None,
         watch: Watch = unwatched,
     ) -> ExportReport:
         """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
 
-        With the engine "spark" its executors copy the files.
+        `engine` is "local" or "spark", whose executors copy; without it much goes to Spark.
         """
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
         tables = checked_texts(tables, "the tables to copy")
         if version is not None:
             checked_count(version, "the version to copy")
-        copier = copier_of(self.engines, engine, storage_options)
         return export(
             self.maintained(),
             open_store(destination, storage_options),
@@ -306,7 +306,7 @@ class Lakehouse(Catalog):
             version=version,
             mode=ExportMode(mode),
             tables=tables,
-            copier=copier,
+            copier=UpkeepEngines(self.engines, engine, storage_options).copy_files,
             watch=watch,
         )
 
@@ -324,14 +324,14 @@ class Lakehouse(Catalog):
         layout: str | None = None,
         *,
         storage_options: Mapping[str, str] | None = None,
-        engine: str = "local",
+        engine: str | None = None,
         **options: Unpack[ConvertOptions],
     ) -> ConvertReport:
         """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
-        options.setdefault("copier", copier_of(self.engines, engine, storage_options))
         wanted = other_layout(self.layout) if layout is None else layout
         store = open_store(destination, storage_options)
-        return convert_lake(self.maintained(), store, wanted, self._engines_on, **options)
+        engines = UpkeepEngines(self.engines, engine, storage_options)
+        return convert_lake(self.maintained(), store, wanted, engines, **options)
 
     def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
         """Forget the versions that the settings no longer keep.
@@ -347,36 +347,33 @@ class Lakehouse(Catalog):
         dry_run: bool = False,
         grace: str | timedelta | None = None,
         alone: bool = False,
-        engine: str = "local",
+        engine: str | None = None,
         watch: Watch = unwatched,
     ) -> VacuumReport:
         """Delete what no version that is kept needs, and what transactions that never committed left behind.
 
         What is younger than the grace time (a day) stays, unless you promise to be
-        `alone`: that nobody else writes meanwhile. On "spark" executors delete.
+        `alone`: that nobody else writes meanwhile. `engine` is "local" or "spark", whose
+        executors delete; without it much goes to Spark.
         """
         grace_millis = None if grace is None else millis_of_duration(grace)
-        there = executors_of(self.engines, engine)
-        deleter = None if there is None else there.delete_files
+        deleter = UpkeepEngines(self.engines, engine).delete_files
         return vacuum(
             self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
         )
 
     def check(
-        self, *, sample: int | None = None, repair: bool = False, engine: str = "local", watch: Watch = unwatched
+        self, *, sample: int | None = None, repair: bool = False, engine: str | None = None, watch: Watch = unwatched
     ) -> CheckReport:
         """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
 
-        Data files are read from end to end and their rows counted, on "spark" by executors.
+        Data files are read from end to end and their rows counted. `engine` is "local" or
+        "spark", whose executors count; without it much goes to Spark.
         """
         if sample is not None:
             checked_count(sample, "the number of versions to look at", 1)
-        there = executors_of(self.engines, engine)
-        count_rows = None if self.engines is None else self.engines.local().count_rows
-        count_many = None if there is None else there.counted_rows
-        return check(
-            self.maintained(), sample=sample, count_rows=count_rows, count_many=count_many, repair=repair, watch=watch
-        )
+        count_rows = UpkeepEngines(self.engines, engine).count_rows
+        return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mangrove.errors import InvalidInputError
 from mangrove.maintenance.checked_files import CountMany
-from mangrove.maintenance.copying import Copier, copy_files
+from mangrove.maintenance.copying import Copier
 from mangrove.maintenance.vacuum import DeleteFiles
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
+from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.merging import MergePlan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # The catalog has the engines and a dated one is a catalog.
     from mangrove.lakehouse.catalog import Catalog
 
-__all__ = ["Dated", "Engine", "Engines", "Executors", "LocalRows", "SparkRows", "copier_of", "executors_of"]
+__all__ = ["Dated", "Engine", "Engines", "Executors", "LocalRows", "SparkRows"]
 
 
 class Engine(Protocol):
@@ -91,7 +91,7 @@ class LocalRows(Engine, Protocol):
         """Return rows that were read as a relation of DuckDB."""
         ...
 
-    def count_rows(self, file: DataFile) -> int:
+    def count_rows(self, store: Store, file: DataFile) -> int:
         """Return how many rows a data file really has, having read all of them."""
         ...
 
@@ -119,8 +119,8 @@ class SparkRows(Engine, Protocol):
         """Return what copies files on executors."""
         ...
 
-    def executors(self) -> Executors:
-        """Return what looks after the lakehouse's own files on executors."""
+    def executors(self, options: Mapping[str, str] | None = None) -> Executors:
+        """Return what looks after the lakehouse's own files on executors, or after those that the options open."""
         ...
 
 
@@ -140,24 +140,10 @@ class Engines(Protocol):
         """Return the engine in this process."""
         ...
 
+    def spark_sees(self, *others: str) -> bool:
+        """Return whether there is a Spark whose processes can open the lakehouse and other places."""
+        ...
+
     def spark(self) -> SparkRows:
         """Return the engine on Spark."""
         ...
-
-
-def copier_of(engines: Engines | None, name: str, destination_options: Mapping[str, str] | None) -> Copier:
-    """Return what copies files with the engine of that name."""
-    if name == "local":
-        return copy_files
-    if name != "spark" or engines is None:
-        raise InvalidInputError(f"{name!r} is no engine that copies files here: use local or spark")
-    return engines.spark().copier(destination_options)
-
-
-def executors_of(engines: Engines | None, name: str) -> Executors | None:
-    """Return what the engine of that name does upkeep with, or None for this process."""
-    if name == "local":
-        return None
-    if name != "spark" or engines is None:
-        raise InvalidInputError(f"{name!r} is no engine for upkeep here: use local or spark")
-    return engines.spark().executors()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, table_state
+from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import TableVersion
 from mangrove.tables.compaction import (
-    LOCAL_BYTES_MAX,
     CompactionBounds,
     auto_bounds,
     compacts_itself,
@@ -63,12 +63,14 @@ class TableRows:
         with `full` large files are clustered anew too.
         """
         bounds = CompactionBounds(bytes_max, files_max, full)
-        if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"{engine!r} is no engine for a compaction: use local or spark")
+        asked = checked_engine(engine)
 
         def plan(state: TableState) -> PlannedWrite:
-            on_spark = engine == "spark" or (engine is None and size_bytes(state.logs) > LOCAL_BYTES_MAX)
-            chosen: Engine = self._engines().spark() if on_spark else self._engines().local()
+            engines = self._engines()
+            on_spark = is_for_spark(
+                asked, COMPACTING, 0, bounds.within(size_bytes(state.logs)), spark_can=engines.spark_sees()
+            )
+            chosen: Engine = engines.spark() if on_spark else engines.local()
             return chosen.compact(state, bounds)
 
         self._write(_COMPACT, plan)

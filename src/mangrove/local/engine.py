@@ -81,9 +81,9 @@ class LocalEngine:
         """Return rows that were read as a relation of DuckDB."""
         return duckdb_relation(rows, connection)
 
-    def count_rows(self, file: DataFile) -> int:
+    def count_rows(self, store: Store, file: DataFile) -> int:
         """Return how many rows a data file really has, having read all of them."""
-        return count_rows(self._files.store, file)
+        return count_rows(store, file)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""

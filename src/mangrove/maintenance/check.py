@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.maintenance.checked_files import CheckedFiles, CountMany, CountRows
+from mangrove.maintenance.checked_files import CheckedFiles, CountMany
 from mangrove.maintenance.export_record import RECORD_PATH
 from mangrove.maintenance.exported import export_named, export_versions
 from mangrove.maintenance.maintained import Maintained
@@ -83,8 +83,7 @@ def check(
     *,
     sample: int | None = None,
     thorough: bool = False,
-    count_rows: CountRows | None = None,
-    count_many: CountMany | None = None,
+    count_rows: CountMany | None = None,
     repair: bool = False,
     watch: Watch = unwatched,
 ) -> CheckReport:
@@ -93,14 +92,14 @@ def check(
     Every rule of the layout is checked in the newest version and in those with a
     name; in the others each file that they do not share is read and every pointer
     followed. `thorough` checks every rule in every version, which reads shared
-    files again for each of them. With `count_rows` the rows of each data file are
-    counted too; with `count_many` those of all files at the end, on many machines.
+    files again for each of them. With `count_rows` the rows of all data files are
+    counted at the end.
     """
     repaired = _repaired(lake, watch) if repair else []
     told = _Told()
     kept, damaged = _kept(lake)
     versions = kept if sample is None else spread(kept, sample)
-    files = CheckedFiles(lake.store, count_rows, count_many)
+    files = CheckedFiles(lake.store, count_rows)
     settings = _settings(lake)
     named = set(export_versions(settings))
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
@@ -108,7 +107,7 @@ def check(
         told.tell(problem)
     for problem in chain(_gaps(lake, kept), _walked(lake, versions, files, watch)):
         told.tell_if_unexplained(problem)
-    for problem in files.problems_of_waiting():
+    for problem in files.problems_of_rows(watch):
         told.tell_if_unexplained(problem)
     return CheckReport(
         tuple(versions),

@@ -1,29 +1,48 @@
 """Comparing the files that versions name with the files that are there, by one listing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from mangrove.errors import FormatError
 from mangrove.maintenance.needed import paths_below
+from mangrove.maintenance.progress import Progress, Watch
 from mangrove.metastore import Problem
-from mangrove.model.manifests import PARQUET, DataFile
+from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["CheckedFiles", "CountMany", "CountRows"]
+__all__ = ["CheckedFiles", "CountMany", "CountRows", "counting_one_by_one"]
 
-CountRows: TypeAlias = Callable[[DataFile], int]
+CountRows: TypeAlias = Callable[[Store, DataFile], int]
 """Reads from a data file itself how many rows it has."""
-CountMany: TypeAlias = Callable[[Store, Sequence[DataFile]], Mapping[str, int | str]]
-"""Reads how many rows many files have at once, by their locations; or says why one of them cannot be read."""
+CountMany: TypeAlias = Callable[[Store, Sequence[DataFile], Watch], Mapping[str, int | str]]
+"""Reads how many rows many files have, by their locations; or says why one of them cannot be read."""
+
+
+def counting_one_by_one(count_rows: CountRows) -> CountMany:
+    """Return what counts the rows of many files in this process."""
+
+    def counted(store: Store, files: Sequence[DataFile], watch: Watch) -> Mapping[str, int | str]:
+        found: dict[str, int | str] = {}
+        bytes_done, bytes_total = 0, sum(file.size_bytes for file in files)
+        for number, file in enumerate(files, start=1):
+            try:
+                found[file.location] = count_rows(store, file)
+            except FormatError as error:
+                found[file.location] = str(error)
+            bytes_done += file.size_bytes
+            watch(Progress("counting rows", number, len(files), bytes_done, bytes_total))
+        return found
+
+    return counted
 
 
 class CheckedFiles:
     """The files that are there, and the data files that have been looked at, each of them once."""
 
-    def __init__(self, store: Store, count_rows: CountRows | None, count_many: CountMany | None = None) -> None:
+    def __init__(self, store: Store, count_rows: CountMany | None) -> None:
         self._store = store
         self._count_rows = count_rows
-        self._count_many = count_many
         self._waiting: list[DataFile] = []
         self._sizes: dict[str, int] | None = None
         self._seen: set[str] = set()
@@ -54,32 +73,22 @@ class CheckedFiles:
             yield Problem(file.location, "a data file that a version needs is missing")
         elif size != file.size_bytes:
             yield Problem(file.location, f"a data file has {size} bytes, its manifest says {file.size_bytes}")
-        elif self._count_many is not None and file.content_type == PARQUET and "://" not in file.location:
-            self._waiting.append(file)
         elif self._count_rows is not None:
-            yield from self._problems_of_rows(file, self._count_rows)
+            # There may be millions of them, and nobody needs their statistics any more.
+            self._waiting.append(replace(file, statistics=()))
 
-    def problems_of_waiting(self) -> Iterator[Problem]:
-        """Yield what is wrong with the rows of the files that wait to be counted together."""
+    def problems_of_rows(self, watch: Watch) -> Iterator[Problem]:
+        """Yield what is wrong with the rows of the files that were met, counted all together."""
         waiting, self._waiting = self._waiting, []
-        if self._count_many is None or not waiting:
+        if self._count_rows is None or not waiting:
             return
-        counted = self._count_many(self._store, waiting)
+        counted = self._count_rows(self._store, waiting, watch)
         for file in waiting:
             found = counted[file.location]
             if isinstance(found, str):
                 yield Problem(file.location, found)
             elif found != file.row_count:
                 yield _other_count(file, found)
-
-    def _problems_of_rows(self, file: DataFile, count_rows: CountRows) -> Iterator[Problem]:
-        try:
-            rows = count_rows(file)
-        except FormatError as error:
-            yield Problem(file.location, str(error))
-            return
-        if rows != file.row_count:
-            yield _other_count(file, rows)
 
     def _size(self, path: str) -> int | None:
         if self._sizes is None:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError
 from mangrove.maintenance.check import check
-from mangrove.maintenance.checked_files import CountRows
+from mangrove.maintenance.checked_files import CountMany
 from mangrove.maintenance.comparison import Comparison, Matched, compared
 from mangrove.maintenance.convert_carrying import Carrying
 from mangrove.maintenance.convert_record import (
@@ -111,7 +111,7 @@ def convert(
     history: History = History.ALL,
     data: DataMode = DataMode.COPY,
     copier: CopyFiles = copy_files,
-    count_rows: CountRows | None = None,
+    count_rows: CountMany | None = None,
     watch: Watch = unwatched,
 ) -> ConvertReport:
     """Convert a lakehouse; a conversion that was interrupted goes on when it is called again in the same way.

@@ -26,6 +26,7 @@ from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.merging import merged
+from mangrove.spark.reach import opens_in_other_processes
 from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
@@ -75,7 +76,7 @@ class SparkEngine:
         session: SparkSession | None = None,
         file_size_bytes: int = FILE_SIZE_BYTES,
     ) -> None:
-        if not store.uri.startswith(("file://", "s3://", "gs://", "az://", "abfss://")):
+        if not opens_in_other_processes(store.uri):
             raise InvalidInputError(
                 f"{store.uri} is known to this process alone, and Spark has others: use a folder or a bucket"
             )
@@ -192,9 +193,9 @@ class SparkEngine:
         """Return what copies files on executors, from this lakehouse to a place that these options open."""
         return SparkUpkeep(self.session, self._storage_options, destination_options).copy_files
 
-    def executors(self) -> SparkUpkeep:
-        """Return what looks after the lakehouse's own files on executors."""
-        return SparkUpkeep(self.session, self._storage_options)
+    def executors(self, options: Mapping[str, str] | None = None) -> SparkUpkeep:
+        """Return what looks after the lakehouse's own files on executors, or after those that the options open."""
+        return SparkUpkeep(self.session, self._storage_options if options is None else options)
 
     def _merged(self, rows: DataFrame, state: TableState) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write merged rows; ranges are of unequal size, and none shall be cut into a large file and a tiny one."""

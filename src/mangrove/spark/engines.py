@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
+from mangrove.spark.reach import opens_in_other_processes, spark_is_installed
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
@@ -55,6 +56,10 @@ class BothEngines:
         if self._sql is None:
             raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
         return self._sql(lake, transaction, text, arguments)
+
+    def spark_sees(self, *others: str) -> bool:
+        """Return whether there is a Spark whose processes can open the lakehouse and other places."""
+        return spark_is_installed() and all(map(opens_in_other_processes, [self._effects.store.uri, *others]))
 
     def spark(self) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one."""

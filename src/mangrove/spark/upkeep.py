@@ -4,16 +4,17 @@ The driver decides what is to be done, and each task opens the stores for itself
 so no byte of a data file passes through the driver.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from mangrove.errors import FormatError, StorageError
 from mangrove.local.parquet import count_rows
 from mangrove.maintenance.copying import batches, copy_files
+from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.model.manifests import DataFile
 from mangrove.storage.opening import open_store
@@ -27,16 +28,16 @@ _DELETED_PER_TASK: Final = 1000
 """What a store deletes in one request."""
 _TASKS_PER_JOB: Final = 256
 """After so many tasks the driver tells how far the work has come."""
+_TASK: Final = "files array<struct<path: string, size: bigint>>"
+_Options: TypeAlias = Mapping[str, str] | None
+_Work: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkUpkeep:
     """Upkeep in one Spark session, with the options that open the stores in its workers."""
 
     def __init__(
-        self,
-        session: SparkSession,
-        source_options: Mapping[str, str] | None = None,
-        destination_options: Mapping[str, str] | None = None,
+        self, session: SparkSession, source_options: _Options = None, destination_options: _Options = None
     ) -> None:
         self._session = session
         self._source_options = source_options
@@ -51,30 +52,24 @@ class SparkUpkeep:
         source_options, destination_options = self._source_options, self._destination_options
 
         def copy(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            here, there = open_store(source_uri, source_options), open_store(destination_uri, destination_options)
+            here, there = _readable(source_uri, source_options), open_store(destination_uri, destination_options)
             for task in tasks:
                 wanted = _files(task)
                 copy_files(here, there, wanted, unwatched)
-                yield pa.RecordBatch.from_pydict(
-                    {"path": pa.array(list(wanted), pa.string()), "size": pa.array(list(wanted.values()), pa.int64())}
-                )
+                yield _paths(wanted)
 
-        done: dict[str, int] = {}
-        watch(Progress("copying", 0, len(sizes), 0, sum(sizes.values())))
-        waiting = batches(first, _FILES_PER_TASK, _BYTES_PER_TASK)
-        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
-            listed = [[(path, sizes[path]) for path in task] for task in tasks]
-            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
-            copied = rows.repartition(len(listed)).mapInArrow(copy, "path string, size bigint").collect()
-            done |= {row.path: row.size for row in copied}
-            watch(Progress("copying", len(done), len(sizes), sum(done.values()), sum(sizes.values())))
-        if done != first:
+        done: set[str] = set()
+        watch(_progress("copying", done, sizes))
+        for rows in self._in_jobs(copy, "path string", batches(first, _FILES_PER_TASK, _BYTES_PER_TASK), sizes):
+            done |= {row.path for row in rows}
+            watch(_progress("copying", done, sizes))
+        if done != first.keys():
             raise StorageError(
                 f"{len(first) - len(done)} files were not copied to {destination_uri}, and no task said why: copy again"
             )
         if last is not None and last in sizes:
             copy_files(source, destination, {last: sizes[last]}, unwatched)
-            watch(Progress("copying", len(sizes), len(sizes), sum(sizes.values()), sum(sizes.values())))
+            watch(_progress("copying", sizes.keys(), sizes))
 
     def delete_files(self, store: Store, sizes: Mapping[str, int], watch: Watch) -> None:
         """Delete the files; one that is gone already is no mistake, so a task that is tried again does no harm."""
@@ -85,18 +80,15 @@ class SparkUpkeep:
             for task in tasks:
                 wanted = _files(task)
                 here.delete_many(list(wanted))
-                yield pa.RecordBatch.from_pydict({"path": pa.array(list(wanted), pa.string())})
+                yield _paths(wanted)
 
         done: set[str] = set()
         waiting = batches(sizes, _DELETED_PER_TASK, sum(sizes.values()))
-        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
-            listed = [[(path, sizes[path]) for path in task] for task in tasks]
-            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
-            done |= {row.path for row in rows.repartition(len(listed)).mapInArrow(delete, "path string").collect()}
-            deleted_bytes = sum(sizes[path] for path in done)
-            watch(Progress("deleting", len(done), len(sizes), deleted_bytes, sum(sizes.values())))
+        for rows in self._in_jobs(delete, "path string", waiting, sizes):
+            done |= {row.path for row in rows}
+            watch(_progress("deleting", done, sizes))
 
-    def counted_rows(self, store: Store, files: Sequence[DataFile]) -> dict[str, int | str]:
+    def counted_rows(self, store: Store, files: Sequence[DataFile], watch: Watch) -> dict[str, int | str]:
         """Return for each location how many rows are really there, having read all of them, or why they cannot be read.
 
         Each page's checksum is compared on the way.
@@ -104,7 +96,7 @@ class SparkUpkeep:
         uri, options = store.uri, self._source_options
 
         def count(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            here = open_store(uri, options)
+            here = _readable(uri, options)
             for task in tasks:
                 wanted = _files(task)
                 found = [_counted(here, DataFile(path, size, 0)) for path, size in wanted.items()]
@@ -119,21 +111,39 @@ class SparkUpkeep:
         sizes = {file.location: file.size_bytes for file in files}
         answers: dict[str, int | str] = {}
         waiting = batches(sizes, _FILES_PER_TASK, _BYTES_PER_TASK)
-        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
-            listed = [[(path, sizes[path]) for path in task] for task in tasks]
-            rows = self._session.createDataFrame([(task,) for task in listed], _TASK)
-            counted = rows.repartition(len(listed)).mapInArrow(count, "path string, rows bigint, problem string")
-            answers |= {row.path: row.problem if row.rows is None else row.rows for row in counted.collect()}
+        for rows in self._in_jobs(count, "path string, rows bigint, problem string", waiting, sizes):
+            answers |= {row.path: row.problem if row.rows is None else row.rows for row in rows}
+            watch(_progress("counting rows", answers.keys(), sizes))
         return answers
 
+    def _in_jobs(
+        self, work: _Work, columns: str, waiting: Iterator[list[str]], sizes: Mapping[str, int]
+    ) -> Iterator[list[Row]]:
+        """Have executors do the work on each group of files, and yield what they report after every so many groups."""
+        while tasks := list(islice(waiting, _TASKS_PER_JOB)):
+            listed = [([(path, sizes[path]) for path in task],) for task in tasks]
+            frame = self._session.createDataFrame(listed, _TASK).repartition(len(listed))
+            yield frame.mapInArrow(work, columns).collect()
 
-_TASK: Final = "files array<struct<path: string, size: bigint>>"
+
+def _readable(uri: str, options: _Options) -> Store:
+    """Open a lakehouse's store in a worker; an export that is not full lies on top of what it was made from."""
+    return opened_export(open_store(uri, options), lambda below: open_store(below, options))
+
+
+def _progress(what: str, done: Collection[str], sizes: Mapping[str, int]) -> Progress:
+    return Progress(what, len(done), len(sizes), sum(sizes[path] for path in done), sum(sizes.values()))
 
 
 def _files(task: pa.RecordBatch) -> dict[str, int]:
     """Return the paths and sizes that a task was given."""
     rows: list[Any] = task.column(0).to_pylist()
     return {entry["path"]: entry["size"] for row in rows for entry in row}
+
+
+def _paths(files: Mapping[str, int]) -> pa.RecordBatch:
+    """Return what a task reports as done."""
+    return pa.RecordBatch.from_pydict({"path": pa.array(list(files), pa.string())})
 
 
 def _counted(store: Store, file: DataFile) -> int | str:

@@ -67,6 +67,10 @@ class CompactionBounds:
             if value is not None and value < 1:
                 raise InvalidInputError(f"a compaction of at most {value} {name} was asked for: give at least 1")
 
+    def within(self, size_bytes: int) -> int:
+        """Return how much of so many bytes one compaction takes at most."""
+        return size_bytes if self.bytes_max is None else min(size_bytes, self.bytes_max)
+
 
 UNBOUNDED: Final = CompactionBounds()
 
