@@ -24,6 +24,7 @@ from mangrove.local.row_keys import check_distinct
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Table
 from mangrove.model.values import Value
+from mangrove.spark.leading import leading
 from mangrove.spark.source_options import SourceOptions
 from mangrove.spark.source_pieces import bare
 from mangrove.spark.types import column_type
@@ -76,6 +77,7 @@ class _TaskWriter:
                 "upsert in foreachBatch with the table's own method"
             )
 
+    @leading()
     def write(self, iterator: Iterator[Any]) -> WrittenFiles:
         """Write the rows of a task, and report the files."""
         engine = LocalEngine(self._options.store(), lambda: str(uuid.uuid4()))
@@ -126,6 +128,7 @@ class _TaskWriter:
 class TableWriter(_TaskWriter, DataSourceArrowWriter):
     """A batch write: one transaction."""
 
+    @leading()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks wrote together."""
         reported = [message for message in messages if isinstance(message, WrittenFiles)]
@@ -139,6 +142,7 @@ class TableWriter(_TaskWriter, DataSourceArrowWriter):
 class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """A streaming write: one transaction for each batch, and each batch once."""
 
+    @leading()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit a batch with its number, unless the lakehouse says that it has it.
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.table_staging import table_state
+from mangrove.spark.leading import leading
 from mangrove.spark.sink import StreamTableWriter, TableWriter
 from mangrove.spark.source_options import SourceOptions, parse_options
 from mangrove.spark.source_read import TableReader, snapshot_of
@@ -31,6 +32,7 @@ class MangroveSource(DataSource):
         """Return the name of the format."""
         return "mangrove"
 
+    @leading()
     def schema(self) -> StructType:
         """Return the columns, all of them nullable as what is read from files always is."""
         options = self._parsed()
@@ -39,6 +41,7 @@ class MangroveSource(DataSource):
         # Spark passes this when it makes a table, and never shows a table's options again.
         return _noting(found, self.options) if "provider" in self.options else found
 
+    @leading()
     def reader(self, schema: StructType) -> TableReader:
         """Return the reader of a version."""
         options = self._parsed(schema)
@@ -48,14 +51,17 @@ class MangroveSource(DataSource):
             )
         return TableReader(options, schema)
 
+    @leading()
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """Return the writer of a batch."""
         return TableWriter(self._parsed(), schema, overwrite=overwrite)
 
+    @leading()
     def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of the table's history."""
         return TableStreamReader(self._parsed(schema), schema)
 
+    @leading()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTableWriter:  # noqa: N802 - Spark's name
         """Return the writer of the batches of a stream."""
         return StreamTableWriter(self._parsed(), schema, overwrite=overwrite)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from mangrove.lakehouse.table_staging import table_state
 from mangrove.local.scanning import chosen_columns
 from mangrove.metastore import Snapshot
+from mangrove.spark.leading import leading
 from mangrove.spark.source_options import SourceOptions
 from mangrove.spark.source_pieces import FilesPiece, PieceReader, bare, batches, gathered
 from mangrove.tables.predicate_text import bound_predicate
@@ -41,6 +42,7 @@ class TableReader(DataSourceReader):
         predicate = bound_predicate(options.where, state.schema)
         self._pieces = PieceReader(state, chosen_columns(state, schema.names), predicate)
 
+    @leading()
     def partitions(self) -> list[InputPartition]:
         """Return the files to be read; where there are none, one piece without any."""
         snapshot = self._options.opened().metastore.at_version(self._version)
@@ -52,4 +54,6 @@ class TableReader(DataSourceReader):
         """Yield the rows of a piece as Arrow batches."""
         assert isinstance(partition, FilesPiece)
         if partition.scans:
-            yield from batches(self._pieces.rows(self._options.store(), partition.scans), self._schema)
+            with leading():
+                rows = self._pieces.rows(self._options.store(), partition.scans)
+            yield from batches(rows, self._schema)

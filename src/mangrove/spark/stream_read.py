@@ -22,6 +22,7 @@ from mangrove.local.engine import LocalEngine
 from mangrove.local.masks import meant_rows
 from mangrove.local.scanning import chosen_columns
 from mangrove.model.schema import Schema
+from mangrove.spark.leading import leading
 from mangrove.spark.source_options import SourceOptions
 from mangrove.spark.source_pieces import PieceReader, bare, batches, gathered
 from mangrove.spark.stream_history import TableHistory
@@ -72,6 +73,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_version: int | None = None
         """Up to where a query reads that takes what is there now and then ends."""
 
+    @leading()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take note of what is available now."""
         self._last_version = self._opened().newest()[0]
@@ -83,12 +85,14 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name, count = self._options.limit
         return _LIMITS[name](count)
 
+    @leading()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new query starts."""
         history = self._opened()
         newest = history.newest()[0] if self._last_version is None else self._last_version
         return self._with_state(history, self._first_offset(history, newest)).to_json()
 
+    @leading()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return up to where the next batch reads; `start` itself where there is nothing new."""
         history, begin = self._opened(), self._checked(start)
@@ -97,6 +101,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = advanced(begin, self._steps(history, begin, newest), _batch_limit(limit))
         return start if end == begin else self._with_state(history, end).to_json()
 
+    @leading()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what the tasks of a batch read."""
         history, begin, until = self._opened(), self._checked(start), self._checked(end)
@@ -116,7 +121,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a piece as Arrow batches; this runs in a task."""
         assert isinstance(partition, StreamPiece)
-        rows = self._changes(partition) if partition.is_change else self._new_rows(partition)
+        with leading():
+            rows = self._changes(partition) if partition.is_change else self._new_rows(partition)
         versions = pa.repeat(pa.scalar(partition.version, pa.int64()), rows.num_rows)
         yield from batches(rows.append_column(COMMIT_VERSION, versions), self._schema)
 

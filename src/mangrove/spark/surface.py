@@ -31,9 +31,10 @@ def register(spark: SparkSession) -> SparkSession:
     The workers of Spark import this package: it is installed there, or shipped with
     `spark.addArtifacts(…, pyfile=True)`.
     """
-    # Spark would replace the source, and warn.
     if spark.conf.get(_IS_REGISTERED, None) is None:
-        spark.dataSource.register(MangroveSource)
+        # Spark would replace a source that it knows, and warn.
+        if not _is_found(spark):
+            spark.dataSource.register(MangroveSource)
         spark.conf.set(_IS_REGISTERED, "true")
     return spark
 
@@ -60,6 +61,12 @@ def attach(
         spark.sql(f"DROP TABLE {quoted}")
     spark.sql(f"CREATE TABLE {quoted} USING {format_name}")
     return quoted
+
+
+def _is_found(spark: SparkSession) -> bool:
+    """Return whether Spark has found the format by itself; over Connect nobody can ask."""
+    java: Any = getattr(spark, "_jsparkSession", None)
+    return java is not None and bool(java.sessionState().dataSourceManager().dataSourceExists(MangroveSource.name()))
 
 
 def _bound_source(format_name: str, options: dict[str, str]) -> Any:

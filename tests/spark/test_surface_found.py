@@ -1,0 +1,42 @@
+"""Spark finds the format by itself where this package is installed, in programs that call nothing of ours."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mangrove
+from mangrove.spark.java import java_home
+from mangrove.spark.source import MangroveSource
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+def test_a_program_that_knows_only_spark_reads_writes_and_streams_a_table(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, name string")
+    lake.create_table("s.copied", "id bigint, name string")
+    script = Path(__file__).parent / "plain_process.py"
+    environment = os.environ | {"JAVA_HOME": str(java_home(os.environ)), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, str(script), lake.uri, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["read [0, 1, 2]", "selected 10", "streamed 4", "imported []"]
+    assert table.to_arrow().num_rows == 4
+
+
+def test_the_module_that_spark_looks_for_has_the_source() -> None:
+    import pyspark_mangrove
+
+    assert pyspark_mangrove.DefaultSource is MangroveSource
+    assert pyspark_mangrove.DefaultSource.name() == "mangrove"
