@@ -97,3 +97,48 @@ def test_a_file_that_does_not_fit_changes_nothing(
 def test_a_predicate_that_cannot_be_meant_is_refused(run: Any, orders: str) -> None:
     assert run("read", orders, "sales.rows", "--where", "amount >").code == 2
     assert run("read", orders, "sales.nothing").code == 1
+
+
+def test_a_folder_as_spark_lays_it_out_is_ingested_with_the_values_of_its_folders(
+    run: Any, orders: str, tmp_path: Path
+) -> None:
+    for number, (day, name) in enumerate([("2026-11-01", "a%2Fb c"), ("__HIVE_DEFAULT_PARTITION__", "ü")]):
+        folder = tmp_path / "old.parquet" / f"day={day}" / f"name={name}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), str(folder / "part-0.parquet"))
+        (folder / ".part-0.parquet.crc").write_bytes(b"x")
+    (tmp_path / "old.parquet" / "_SUCCESS").write_bytes(b"")
+    before = mangrove.open(orders).version
+    for place in ("old.parquet", "old.parquet/"):
+        done = run("ingest", orders, "sales.rows", str(tmp_path / place), "--json", "--mode", "upsert")
+        assert (done.json["rows"], done.json["files"]) == (2, 2)
+    assert mangrove.open(orders).version == before + 2
+    found = run("read", orders, "sales.rows", "--json", "--columns", "id,day,name").json
+    assert sorted(found, key=lambda row: row["id"]) == [
+        {"id": 0, "day": "2026-11-01", "name": "a/b c"},
+        {"id": 1, "day": None, "name": "ü"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folders", "told"),
+    [
+        ("day=yesterday", "holds no date32"),
+        ("colour=red", "colour"),
+        ("", "without a file that ends in"),
+    ],
+)
+def test_a_folder_that_cannot_be_meant_changes_nothing(
+    run: Any, orders: str, tmp_path: Path, folders: str, told: str
+) -> None:
+    before = mangrove.open(orders).version
+    folder = tmp_path / "old" / folders
+    folder.mkdir(parents=True)
+    if folders:
+        pq.write_table(pa.table({"id": [1]}), str(folder / "part-0.parquet"))
+    else:
+        (folder / "notes.txt").write_text("nothing")
+    done = run("ingest", orders, "sales.rows", str(tmp_path / "old"))
+    assert done.code in (1, 2)
+    assert told in done.err
+    assert mangrove.open(orders).version == before
