@@ -35,7 +35,7 @@ class LakehouseSettings:
     table_name_max_size_bytes: int = 100
     """How many bytes the name of a table or view may take."""
     file_path_max_size_bytes: int = 200
-    """How many bytes the path of a file, or a definition in its place, may take."""
+    """How many bytes the path of a file may take."""
     node_file_max_size_bytes: int = 1024 * 1024
     """How large a node file may be, by an estimate from the sizes above."""
     properties: Mapping[str, str] = NO_PROPERTIES

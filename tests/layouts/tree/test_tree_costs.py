@@ -12,12 +12,14 @@ from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.metastore import Changes
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.locators import DeltaLocator, Kind, NamespaceLocator, TableLocator
+from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, Namespace, Table
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore, Requests
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
 from mangrove.testing.effects import repeatable_effects
 from mangrove.testing.metastore_contract import put, table
 
@@ -174,3 +176,36 @@ def test_a_small_definition_travels_inside_its_pointer_and_costs_no_request_of_i
     cost = lake.store.requests - before
     hints = 1
     assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
+
+
+def delta_of(columns: int) -> Delta:
+    """Return a delta of one file with bounds of so many columns."""
+    place = f"data/{'a' * 36}/{'b' * 36}.parquet"
+    bounds = tuple(ColumnStatistics(number, 0, None, 100, 800, 10**9, 10**10) for number in range(1, columns + 1))
+    return Delta(DeltaType.APPEND, Manifest((DataFile(place, 12_345, 100, statistics=bounds),)))
+
+
+def test_a_delta_of_one_file_with_bounds_of_ten_columns_costs_no_request_of_its_own() -> None:
+    lake = Lake(1_000, LakehouseSettings())
+    metastore = lake.opened()
+    snapshot = metastore.latest()
+    before = lake.store.requests
+    put(metastore, snapshot, (DeltaLocator("home", "t", 1, "s", "p", 1), delta_of(10)))
+    cost = lake.store.requests - before
+    hints = 1
+    assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
+
+
+def test_nodes_full_of_definitions_keep_to_their_size() -> None:
+    settings = LakehouseSettings(order=16, node_file_max_size_bytes=60_000)
+    store = MemoryStore()
+    metastore = create_tree(repeatable_effects(store), settings, Changes("made"))
+    snapshot: Snapshot = metastore.latest()
+    ids = iter(range(3_000))
+    while batch := list(itertools.islice(ids, settings.order // 2)):
+        ways = [DeltaLocator("home", "t" * 36, 1, "s" * 36, "p" * 36, 1 + number * 7_919 % 9_973) for number in batch]
+        snapshot = put(metastore, snapshot, *((way, delta_of(9)) for way in ways)).snapshot
+    sizes = [entry.size for entry in store.list() if isinstance(entry, ObjectInfo) and "-node-" in entry.path]
+    assert len(sizes) > 20
+    assert max(sizes) <= settings.node_file_max_size_bytes
+    assert list(metastore.problems(snapshot)) == []

@@ -1,6 +1,6 @@
 """Where a value points: to a definition's file, or to the definition itself as an RFC 2397 `data:` URI.
 
-A definition whose URI is no longer than a path may be travels inside the value:
+A definition whose URI is short travels inside the value:
 the commit has one file less to write, and a listing one less to read.
 """
 

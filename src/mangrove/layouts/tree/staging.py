@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mangrove.betree.build import stored
 from mangrove.betree.edit import apply
@@ -28,10 +29,14 @@ __all__ = ["NodeFiles", "Staged", "compression_of", "first_entries", "next_root"
 _COMPRESSION = "tree.node-compression"
 """How new node files are compressed: `none` (unless set), `lz4` or `zstd`. A property of the lakehouse."""
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
-"""Up to which length a definition is stored in the tree itself; unless set, as long as a path may be. 0: never.
+"""Up to which length a definition is stored in the tree itself; unless set, 600 or what a node has room for. 0: never.
 
 A property of the lakehouse; set it to 0 where other programs read the lakehouse too.
 """
+_INLINE_BYTES_USUAL: Final = 600
+"""Room for a delta of one file with bounds of about ten columns."""
+_BESIDE_KEY_AND_VALUE_BYTES: Final = 52
+"""What a row takes beside its key and its value: the id of a transaction, and where each column begins."""
 
 
 def compression_of(settings: LakehouseSettings) -> str:
@@ -82,9 +87,16 @@ _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTI
 
 
 def _inline_bytes_max(settings: LakehouseSettings) -> int:
-    """Return how long a pointer that holds its definition may be: as long as a path, unless set otherwise."""
+    """Return how long a pointer that holds its definition may be, so that a full node of them keeps to its size."""
     text = settings.properties.get(_INLINE_BYTES_MAX, "")
-    return int(text) if text.isdecimal() else settings.file_path_max_size_bytes
+    if text.isdecimal():
+        return int(text)
+    shape = shape_of(settings)
+    path_bytes = settings.file_path_max_size_bytes
+    names_bytes = settings.row_size_bytes - path_bytes
+    without_children = settings.node_file_max_size_bytes - shape.keys_max * path_bytes
+    room = without_children // (shape.keys_max + shape.buffer_max) - names_bytes - _BESIDE_KEY_AND_VALUE_BYTES
+    return max(path_bytes, min(_INLINE_BYTES_USUAL, room))
 
 
 def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -> None:
