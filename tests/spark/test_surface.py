@@ -2,10 +2,12 @@
 
 import datetime
 import decimal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
@@ -23,7 +25,8 @@ NOON = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    return register(spark)
+    """The session as it is: Spark finds the format, and is told of it a second time by whoever has a lakehouse."""
+    return register(register(spark))
 
 
 @pytest.fixture
@@ -165,11 +168,89 @@ def test_a_table_made_with_options_is_read_and_never_written_to_the_wrong_place(
     try:
         assert numbers(session.table("made_with_options")) == [1]
         version = lake.version
-        with pytest.raises(Exception, match=r"surface\.attach"):
+        with pytest.raises(PySparkException, match=r"WITH \(lake = '…', table = '…'\).*surface\.attach"):
             session.sql("INSERT INTO made_with_options VALUES (2, 'x', 1, null)")
         assert lake.version == version
+        with_options = f"WITH (lake = '{lake.uri}', table = 'sales.orders')"
+        session.sql(f"INSERT INTO made_with_options {with_options} VALUES (2, 'x', 1, null)")
+        session.table("made_with_options").where("order_id = 2").writeTo("made_with_options").options(
+            lake=lake.uri, table="sales.orders"
+        ).append()
+        assert numbers(session.table("made_with_options")) == [1, 2, 2]
     finally:
         session.sql("DROP TABLE made_with_options")
+
+
+@pytest.mark.interop
+def test_a_statement_gives_options_of_its_own_to_each_table_that_it_names(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    lake.table("sales.orders").append([order(1), order(2)])
+    before = lake.version
+    name = attach(session, lake.uri, "sales.orders", "orders_with_options")
+    try:
+        session.sql(f"INSERT INTO {name} WITH (operation = 'upsert') VALUES (2, 'bo', 1, null), (3, 'cy', 1, null)")
+        assert numbers(session.table(name)) == [1, 2, 3]
+        came = f"SELECT order_id FROM {name} EXCEPT SELECT order_id FROM {name} WITH (version = '{before}')"
+        assert numbers(session.sql(came)) == [3]
+        assert numbers(session.sql(f"SELECT * FROM {name} WITH (where = 'order_id < 3')")) == [1, 2]
+        assert numbers(session.read.option("version", str(before)).table(name)) == [1, 2]
+    finally:
+        session.sql(f"DROP TABLE {name}")
+
+
+def read_nothing(session: SparkSession, lake: Lakehouse) -> None:
+    session.read.format("mangrove").load("nope")
+
+
+def read_unknown(session: SparkSession, lake: Lakehouse) -> None:
+    session.read.format("mangrove").options(lake=lake.uri).load("sales.ordres")
+
+
+def read_with_wrong_option(session: SparkSession, lake: Lakehouse) -> None:
+    loaded(session, lake, versoin=3)
+
+
+def read_wrongly_filtered(session: SparkSession, lake: Lakehouse) -> None:
+    loaded(session, lake, where="custmer = 'ana'").collect()
+
+
+def write_unknown_column(session: SparkSession, lake: Lakehouse) -> None:
+    saved(session.sql("SELECT 1L AS order_id, 'x' AS custmer"), lake)
+
+
+def write_without_key(session: SparkSession, lake: Lakehouse) -> None:
+    saved(session.sql("SELECT cast(null AS bigint) AS order_id"), lake)
+
+
+def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
+    rows = "SELECT 1L AS order_id, 'x' AS customer, 1.0 AS amount, current_timestamp() AS ts FROM range(0, 2, 1, 2)"
+    saved(session.sql(rows), lake, operation="upsert")
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    ("work", "sentence"),
+    [
+        (read_nothing, 'no option "lake" says where the lakehouse lies'),
+        (read_unknown, "there is no table sales.ordres: did you mean sales.orders?"),
+        (read_with_wrong_option, "there is no option 'versoin': did you mean 'version'?"),
+        (read_wrongly_filtered, "'custmer'"),
+        (write_unknown_column, "column 'custmer' is not in the table (did you mean 'customer'?)"),
+        (write_without_key, "column 'order_id' is not null, and 1 row(s) have no value in it"),
+        (write_key_twice, "occur more than once"),
+    ],
+)
+def test_the_sentence_of_an_error_leads(
+    session: SparkSession, lake: Lakehouse, work: Callable[[SparkSession, Lakehouse], None], sentence: str
+) -> None:
+    version = lake.version
+    with pytest.raises(PySparkException) as caught:
+        work(session, lake)
+    said = str(caught.value)
+    assert sentence in "\n".join(said.splitlines()[:2])
+    assert "Traceback" not in said
+    assert lake.version == version
 
 
 @pytest.mark.parametrize(

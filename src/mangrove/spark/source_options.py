@@ -75,8 +75,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     lake, table = options.get("lake"), options.get("table", options.get("path"))
     if not lake:
         raise InvalidInputError(
-            'no option "lake" says where the lakehouse lies: add .option("lake", uri). A table of plain Spark SQL is '
-            "made by mangrove.spark.surface.attach or as a temporary view, since Spark forgets the options of others"
+            'no option "lake" says where the lakehouse lies: add .option("lake", uri), or in SQL, where Spark forgets '
+            "the OPTIONS of a table, WITH (lake = '…', table = '…') after its name; a table made by "
+            "mangrove.spark.surface.attach needs neither"
         )
     if not table:
         raise InvalidInputError(f'no table of {lake} is named: use load("namespace.table") or .option("table", …)')
