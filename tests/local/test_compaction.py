@@ -9,7 +9,8 @@ import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.engine import LocalEngine
-from mangrove.tables.compaction import CompactionBounds
+from mangrove.maintenance.progress import Progress
+from mangrove.tables.compaction import CompactionBounds, CompactionReport
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.testing.table_model import with_write
@@ -39,6 +40,24 @@ def test_bounded_compactions_reach_the_end_and_keep_the_past(lake: Lakehouse) ->
     assert files[-1] < files[0] < 6
     assert len(lake.at(before).table("s.t").scan().files()) == 6
     assert rows_of(lake.at(before).table("s.t")) == wanted
+
+
+def test_who_watches_sees_every_file_go_by_and_the_report_says_what_is_left(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id bigint not null, p int", partition_by=["p"])
+    for number in range(6):
+        table.append([{"id": number, "p": number % 2}])
+    seen: list[Progress] = []
+    report = table.compact(files_max=5, watch=seen.append)
+    assert [(one.what, one.files_done, one.files_total) for one in (seen[0], seen[-1])] == [
+        ("compacting s.t", 0, 5),
+        ("compacting s.t", 5, 5),
+    ]
+    assert seen == sorted(seen, key=lambda one: one.bytes_done)
+    assert seen[-1].bytes_done == seen[-1].bytes_total == report.bytes_read
+    assert (report.logs, report.files_read, report.files_written, report.files_left) == (2, 5, 2, 1)
+    assert report.bytes_left > 0
+    assert table.compact().files_left == 0
+    assert table.compact() == CompactionReport()
 
 
 def test_a_table_that_is_told_to_compacts_itself(lake: Lakehouse) -> None:

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove.maintenance.progress import Progress
 from mangrove.spark.clustering import split_points
 from mangrove.spark.engine import SparkEngine
 from mangrove.tables.compaction import CompactionBounds
@@ -80,7 +81,12 @@ def test_a_lakehouse_compacts_on_spark_and_in_a_sort_order(spark: SparkSession, 
     for number in range(3):
         table.append([{"id": number, "v": 5 - number}, {"id": 10 + number, "v": number}])
     before = lake.version
-    table.compact(engine="spark")
+    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    seen: list[Progress] = []
+    report = table.compact(engine="spark", watch=seen.append)
+    assert (report.files_read, report.files_written, report.files_left) == (3, 1, 0)
+    assert (seen[0].files_done, seen[-1].files_done, seen[-1].files_total) == (0, 3, 3)
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == group
     assert [row["v"] for row in table.to_arrow().to_pylist()] == [5, 4, 3, 2, 1, 0]
     assert len(list(table.deltas())) == 1
     assert len(lake.at(before).table("s.t").scan().files()) == 3

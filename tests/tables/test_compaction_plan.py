@@ -9,6 +9,7 @@ import pytest
 from mangrove.errors import InvalidInputError
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.objects import TableVersion
+from mangrove.model.schemes import parse_partition_scheme
 from mangrove.model.sql_text import parse_schema
 from mangrove.tables.compaction import (
     AUTO,
@@ -18,6 +19,7 @@ from mangrove.tables.compaction import (
     clustering_columns,
     is_due,
     plan_compaction,
+    plan_table_compaction,
 )
 from mangrove.tables.live_files import live_files
 from mangrove.tables.table_state import Log, TableState
@@ -32,6 +34,13 @@ def table(**properties: str) -> TableState:
     version = TableVersion(1, SCHEMA, keys=(KEY,))
     named = {name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
     return TableState("s.t", "t", version, logs=(Log(),), properties=named)
+
+
+def partitioned(logs: int) -> TableState:
+    """Return a table with a log for each of the values 0, 1, … of a column."""
+    scheme = parse_partition_scheme(["a"], SCHEMA)
+    version = TableVersion(1, SCHEMA, partition_scheme=scheme)
+    return TableState("s.t", "t", version, scheme, tuple(Log((value,)) for value in range(logs)))
 
 
 def file(name: str, low: int, high: int, size: int = 10) -> DataFile:
@@ -88,6 +97,27 @@ def test_bounded_work_takes_the_oldest_files_and_at_least_two() -> None:
         assert compaction is not None
         assert [scan.file.location for scan in compaction.merged.scans] == wanted
         assert list(compaction.gone) == wanted
+
+
+def test_bounds_are_for_all_logs_of_a_table_together_and_the_rest_is_counted() -> None:
+    state = partitioned(3)
+    for number in range(12):
+        state = with_write(state, planned({(number % 3,): appended([file(f"f{number}", 0, 9)])}))
+    plan = plan_table_compaction(state, 100, CompactionBounds(files_max=6))
+    assert [(one.log_values, len(one.merged.scans)) for one in plan.of_logs] == [((0,), 4), ((1,), 2)]
+    assert (plan.files, plan.size_bytes, plan.files_left, plan.bytes_left) == (6, 60, 6, 60)
+    whole = plan_table_compaction(state, 100)
+    assert (whole.files, whole.files_left) == (12, 0)
+
+
+def test_a_log_in_which_nothing_is_written_again_costs_no_bound() -> None:
+    state = partitioned(2)
+    for number in range(3):
+        small, large = file(f"s{number}", 0, 9), file(f"l{number}", 9 * number, 9 * number + 8, 90)
+        state = with_write(state, planned({(0,): appended([small]), (1,): appended([large])}))
+    plan = plan_table_compaction(state, 100, CompactionBounds(files_max=3))
+    assert [(one.log_values, len(one.merged.scans)) for one in plan.of_logs] == [((0,), 3), ((1,), 0)]
+    assert plan.files_left == 0
 
 
 def test_a_bound_below_one_is_refused() -> None:

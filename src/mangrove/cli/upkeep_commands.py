@@ -1,23 +1,35 @@
 """The commands that keep a lakehouse in order: expire, vacuum, compact, check, upgrade."""
 
 from dataclasses import asdict
+from typing import TypedDict, Unpack
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mangrove.cli.command import lake_command
+from mangrove.cli.completing import offer_tables
 from mangrove.cli.session import Session
 from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import InvalidInputError
 from mangrove.maintenance.check import CheckReport
-from mangrove.maintenance.progress import Progress
+from mangrove.maintenance.progress import said_bytes
 from mangrove.maintenance.vacuum import VacuumReport
 from mangrove.metastore import Changes
 from mangrove.model.objects import TableType
 from mangrove.storage.probe import ProbedCreates, probe_creates
+from mangrove.tables.compaction import CompactionReport
 
 __all__ = ["check_command", "compact_command", "expire_command", "upgrade_command", "vacuum_command"]
+
+
+class _Bounds(TypedDict):
+    """How much of each table is compacted."""
+
+    bytes_max: int | None
+    files_max: int | None
+    full: bool
+
 
 _PATHS_SHOWN = 20
 _PROBE_THREADS, _PROBE_KEYS = 16, 50
@@ -55,19 +67,29 @@ def vacuum_command(
 @lake_command(
     "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake --all\nmangrove compact ./lake --stats"
 )
-@click.argument("table", required=False, metavar="[TABLE]")
+@click.argument("table", required=False, metavar="[TABLE]", shell_complete=offer_tables)
 @click.option("--all", "all_tables", is_flag=True, help="The rows of every table, each in a commit of its own.")
+@click.option("--bytes-max", type=click.IntRange(min=1), metavar="N", help="Write at most N bytes of a table again.")
+@click.option("--files-max", type=click.IntRange(min=1), metavar="N", help="Write at most N files of a table again.")
+@click.option("--full", is_flag=True, help="Write large files again too, so that all rows are clustered together.")
 @engine_option("writes rows anew")
-def compact_command(session: Session, lake: str, table: str | None, all_tables: bool, engine: str | None) -> None:
-    """Write the catalog's tree anew, or the rows of a table: the same content in fewer, fuller files."""
+def compact_command(
+    session: Session, lake: str, table: str | None, all_tables: bool, engine: str | None, **bounds: Unpack[_Bounds]
+) -> None:
+    """Write the catalog's tree anew, or the rows of a table: the same content in fewer, fuller files.
+
+    With a bound the oldest files come first, and the rest is left to the next time.
+    """
     if all_tables and table is not None:
         raise InvalidInputError(f"--all means every table: leave {table} out, or leave out --all")
     if all_tables:
-        _compact_all(session, lake, engine)
+        _compact_all(session, lake, engine, bounds)
         return
     if table is not None:
-        _compact_table(session, lake, table, engine)
+        _compact_table(session, lake, table, engine, bounds)
         return
+    if any(bounds.values()):
+        raise InvalidInputError("the tree is compacted as a whole: --bytes-max, --files-max and --full are for tables")
     opened = session.open(lake)
     compact = getattr(opened.metastore, "compact", None)
     if compact is None:
@@ -121,40 +143,47 @@ def upgrade_command(session: Session, lake: str) -> None:
     session.answer({"version": version, "upgraded": version > before}, lambda: said)
 
 
-def _compact_table(session: Session, lake: str, table: str, engine: str | None) -> None:
+def _compact_table(session: Session, lake: str, name: str, engine: str | None, bounds: _Bounds) -> None:
     opened = session.open(lake, upkeep_engines(session, engine))
-    before = opened.version
-    with session.watching(f"compacting {table}"):
-        opened.table(table).compact(engine=engine)
+    with session.watching(f"compacting {name}") as watch:
+        report = opened.table(name).compact(engine=engine, watch=watch, **bounds)
     version = opened.version
-    said = f"version {version} holds the rows of {table} compacted"
     session.answer(
-        {"version": version, "compacted": version > before},
-        lambda: said if version > before else f"{table} needs no compaction",
+        {"version": version, "compacted": report.logs > 0, **asdict(report)},
+        lambda: f"{_compact_text(name, report)}, as of version {version}",
     )
 
 
-def _compact_all(session: Session, lake: str, engine: str | None) -> None:
+def _compact_all(session: Session, lake: str, engine: str | None, bounds: _Bounds) -> None:
     opened = session.open(lake, upkeep_engines(session, engine))
-    tables = [
-        table
-        for namespace in opened.namespaces()
-        for table in namespace.tables()
-        if table.table_type is TableType.MANAGED
-    ]
-    compacted: list[str] = []
+    found = (table for namespace in opened.namespaces() for table in namespace.tables())
+    tables = [table for table in found if table.table_type is TableType.MANAGED]
+    reports: dict[str, CompactionReport] = {}
     with session.watching("compacting tables") as watch:
-        for number, table in enumerate(tables, start=1):
-            before = opened.version
-            table.compact(engine=engine)
-            compacted += [str(table)] if opened.version > before else []
-            watch(Progress(f"compacting {table}", number, len(tables)))
+        for table in tables:
+            report = table.compact(engine=engine, watch=watch, **bounds)
+            if report.logs:
+                reports[str(table)] = report
     version = opened.version
-    said = f"{len(compacted):,} of {len(tables):,} tables were compacted, as of version {version}"
+    lines = [_compact_text(name, report) for name, report in reports.items()]
+    said = f"{len(reports):,} of {len(tables):,} tables were compacted, as of version {version}"
     session.answer(
-        {"version": version, "tables": len(tables), "compacted": [*compacted]},
-        lambda: said if compacted else f"none of {len(tables):,} tables needs compaction",
+        {
+            "version": version,
+            "tables": len(tables),
+            "compacted": [*reports],
+            "reports": {name: asdict(report) for name, report in reports.items()},
+        },
+        lambda: "\n".join([*lines, said]) if reports else f"none of {len(tables):,} tables needs compaction",
     )
+
+
+def _compact_text(name: str, report: CompactionReport) -> str:
+    if not report.logs:
+        return f"{name} needs no compaction"
+    left = f"; {report.files_left:,} files ({said_bytes(report.bytes_left)}) are left" if report.files_left else ""
+    read = f"{report.files_read:,} files ({said_bytes(report.bytes_read)} of rows)"
+    return f"{name}: {read} became {report.files_written:,}{left}"
 
 
 def _probe(session: Session, lake: str) -> None:

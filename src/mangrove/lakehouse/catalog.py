@@ -29,6 +29,7 @@ from mangrove.model.names import split_name
 from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
+from mangrove.tables.compaction import CompactionReport
 from mangrove.transaction import namespaces, tables, views
 from mangrove.transaction.names import Reading, found_namespace, found_table, found_view
 from mangrove.transaction.transaction import Transaction
@@ -249,9 +250,9 @@ class Catalog(ABC):
 
         return self.change(statement, f"rename table {old} to {new}")
 
-    def compact(self, name: str | TableLocator) -> None:
+    def compact(self, name: str | TableLocator) -> CompactionReport:
         """Merge what was written to a table into files that need no merging; others may write meanwhile."""
-        self.table(name).compact()
+        return self.table(name).compact()
 
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated one stays."""

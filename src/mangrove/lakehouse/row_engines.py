@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.maintenance.checked_files import CountMany
 from mangrove.maintenance.copying import Copier
+from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.maintenance.vacuum import DeleteFiles
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
-from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.table_state import TableState
@@ -75,7 +76,9 @@ class Engine(Protocol):
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""
         ...
 
-    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
+    def compact(
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched
+    ) -> PlannedCompaction:
         """Merge the deltas of each log, as far as the bounds allow."""
         ...
 

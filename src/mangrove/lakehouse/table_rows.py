@@ -8,11 +8,13 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, table_state
 from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark
+from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import TableVersion
 from mangrove.tables.compaction import (
     CompactionBounds,
+    CompactionReport,
     auto_bounds,
     compacts_itself,
     is_due,
@@ -55,12 +57,13 @@ class TableRows:
         bytes_max: int | None = None,
         files_max: int | None = None,
         full: bool = False,
-    ) -> None:
+        watch: Watch = unwatched,
+    ) -> CompactionReport:
         """Merge what was written into files that need no merging; others may write meanwhile.
 
         `engine` is "local" or "spark"; without it a table that fits into memory is
-        compacted here. `bytes_max` and `files_max` bound what one call writes again, and
-        with `full` large files are clustered anew too.
+        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
+        report says what is left. With `full` large files are clustered anew too.
         """
         bounds = CompactionBounds(bytes_max, files_max, full)
         asked = checked_engine(engine)
@@ -71,9 +74,13 @@ class TableRows:
                 asked, COMPACTING, 0, bounds.within(size_bytes(state.logs)), spark_can=engines.spark_sees()
             )
             chosen: Engine = engines.spark() if on_spark else engines.local()
-            return chosen.compact(state, bounds)
+            done = chosen.compact(state, bounds, watch)
+            reports.append(done.report)
+            return done
 
+        reports: list[CompactionReport] = []
         self._write(_COMPACT, plan)
+        return reports[-1]
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""

@@ -8,36 +8,29 @@ import pyarrow.compute as pc
 from mangrove.local.files import FileWriter
 from mangrove.local.masks import column_at
 from mangrove.local.scanning import scanned_parts
+from mangrove.maintenance.compacting import Tell
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta
-from mangrove.tables.compaction import (
-    UNBOUNDED,
-    CompactionBounds,
-    clustering_columns,
-    named_clustering,
-    plan_compaction,
-)
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.compaction import Compaction, clustering_columns, named_clustering
+from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import placed
 
-__all__ = ["compacted_log"]
+__all__ = ["merged_files"]
 
+_SHARE_OF_READING = 0.5
+"""Reading and writing take about the same time."""
 _Z_BITS = 10
 """So many bits of a column's rank go into a Z-order; what fits into this process makes no more files than that."""
 
 
-def compacted_log(files: FileWriter, state: TableState, log: Log, bounds: CompactionBounds = UNBOUNDED) -> Delta | None:
-    """Return the delta that stands in the place of a log or of some of its files, or None if nothing would change."""
-    compaction = plan_compaction(state, log, files.file_size_bytes, bounds)
-    if compaction is None:
-        return None
-    alone = compaction.state
-    parts = [rows for _, rows in scanned_parts(files.store, alone, compaction.merged, state.schema.columns)]
-    new: list[DataFile] = []
-    if parts:
-        rows = _clustered(pa.concat_tables([part.select(list(state.schema.names)) for part in parts]), state)
-        new = [file for there in placed(alone, files.write(alone, rows)).values() for file in there]
-    return compaction.delta(new)
+def merged_files(files: FileWriter, compaction: Compaction, tell: Tell) -> list[DataFile]:
+    """Write the rows that a compaction merges, and return the new files."""
+    state = compaction.state
+    parts = [rows for _, rows in scanned_parts(files.store, state, compaction.merged, state.schema.columns)]
+    if not parts:
+        return []
+    tell(_SHARE_OF_READING)
+    rows = _clustered(pa.concat_tables([part.select(list(state.schema.names)) for part in parts]), state)
+    return [file for there in placed(state, files.write(state, rows)).values() for file in there]
 
 
 def _clustered(rows: pa.Table, state: TableState) -> pa.Table:

@@ -7,12 +7,13 @@ vacuum.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
 from mangrove.local.changes import changed_rows
-from mangrove.local.compacting import compacted_log
+from mangrove.local.compacting import merged_files
 from mangrove.local.conforming import by_name, check_fit, conformed, given_types
 from mangrove.local.constraining import check_rows, with_defaults
 from mangrove.local.files import FileWriter
@@ -24,14 +25,16 @@ from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
 from mangrove.local.scanning import chosen_columns, count_visible, scanned
 from mangrove.local.targets import meant, target_rows
+from mangrove.maintenance.compacting import compacted_table
+from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.objects import DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
-from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
+from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.conditions import condition_of
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
@@ -158,14 +161,12 @@ class LocalEngine:
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""
         return given_types(arrow_table(rows, None if state is None else state.schema))
 
-    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
+    def compact(
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched
+    ) -> PlannedCompaction:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
-        deltas: dict[tuple[Value | None, ...], Delta] = {}
-        for log in state.logs:
-            delta = compacted_log(self._files, state, log, bounds)
-            if delta is not None:
-                deltas[log.values] = delta
-        return planned(deltas)
+        plan = plan_table_compaction(state, self._files.file_size_bytes, bounds)
+        return compacted_table(plan, state.name, partial(merged_files, self._files), watch)
 
 
 def _checked(state: TableState, rows: object) -> pa.Table:

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from mangrove.errors import InvalidInputError
 from mangrove.local.frames import arrow_table
 from mangrove.local.scanning import chosen_columns
+from mangrove.maintenance.compacting import Tell, compacted_table
 from mangrove.maintenance.copying import Copier
+from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.objects import DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.spark.arrow_rows import arrow_frame
@@ -24,6 +26,7 @@ from mangrove.spark.compacting import compacted_files
 from mangrove.spark.constraining import check_refusal, fit
 from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
+from mangrove.spark.job_progress import told_jobs
 from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.merging import merged
 from mangrove.spark.reach import opens_in_other_processes
@@ -36,12 +39,12 @@ from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import written
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
-from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, plan_compaction
+from mangrove.tables.compaction import UNBOUNDED, Compaction, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
     FILE_SIZE_BYTES,
@@ -114,6 +117,10 @@ class SparkEngine:
         plan = plan_scan(state, predicate)
         return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, columns), predicate)
 
+    def read_files(self, state: TableState, plan: ScanPlan, predicate: Predicate | None = None) -> DataFrame:
+        """Return the rows of the files of a plan, or those of them that a predicate means."""
+        return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, None), predicate)
+
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""
         by_log = placed(state, self._written(state, rows))
@@ -179,15 +186,17 @@ class SparkEngine:
         schema = self._frame(state, rows).schema
         return {field.name: column_type(field.dataType, field.name) for field in schema.fields}
 
-    def compact(self, state: TableState, bounds: CompactionBounds = UNBOUNDED) -> PlannedWrite:
+    def compact(
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched
+    ) -> PlannedCompaction:
         """Merge the deltas of each log into files that need no merging; no row comes to the driver."""
-        deltas: dict[tuple[Value | None, ...], Delta] = {}
-        for log in state.logs:
-            compaction = plan_compaction(state, log, self._file_size_bytes, bounds)
-            if compaction is not None:
-                files = compacted_files(self._lists, self._root_uri, compaction, self._merged, self._file_size_bytes)
-                deltas[log.values] = compaction.delta(files)
-        return planned(deltas)
+
+        def write(compaction: Compaction, tell: Tell) -> list[DataFile]:
+            with told_jobs(self.session, tell):
+                return compacted_files(self._lists, self._root_uri, compaction, self._merged, self._file_size_bytes)
+
+        plan = plan_table_compaction(state, self._file_size_bytes, bounds)
+        return compacted_table(plan, state.name, write, watch)
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
         """Return what copies files on executors, from this lakehouse to a place that these options open."""

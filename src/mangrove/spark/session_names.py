@@ -18,6 +18,8 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
+from mangrove.spark.session import is_remote
+
 __all__ = ["NAMES_MAX", "SessionNames"]
 
 NAMES_MAX: Final = 128
@@ -50,7 +52,7 @@ class SessionNames:
     @cached_property
     def is_remote(self) -> bool:
         """Whether the session is one over Connect, which takes frames along with the text."""
-        return type(self.session).__module__.startswith("pyspark.sql.connect")
+        return is_remote(self.session)
 
     @cached_property
     def _database(self) -> str:

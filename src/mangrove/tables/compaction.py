@@ -19,7 +19,7 @@ from mangrove.model.values import Value
 from mangrove.tables.live_files import live_files
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import FILE_SIZE_BYTES, compacted, rewritten
+from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, compacted, rewritten
 
 __all__ = [
     "AUTO",
@@ -28,6 +28,9 @@ __all__ = [
     "UNBOUNDED",
     "Compaction",
     "CompactionBounds",
+    "CompactionReport",
+    "PlannedCompaction",
+    "TableCompaction",
     "auto_bounds",
     "can_stay",
     "clustering_columns",
@@ -36,6 +39,7 @@ __all__ = [
     "named_clustering",
     "needs_compaction",
     "plan_compaction",
+    "plan_table_compaction",
     "size_bytes",
     "staying_file",
 ]
@@ -71,6 +75,20 @@ class CompactionBounds:
         """Return how much of so many bytes one compaction takes at most."""
         return size_bytes if self.bytes_max is None else min(size_bytes, self.bytes_max)
 
+    def allows(self, files: int, size_bytes: int) -> bool:
+        """Return whether so much may be written again."""
+        return (self.files_max is None or files <= self.files_max) and (
+            self.bytes_max is None or size_bytes <= self.bytes_max
+        )
+
+    def after(self, files: int, size_bytes: int) -> "CompactionBounds | None":
+        """Return what is still allowed when so much is done, or None if nothing is."""
+        bytes_max = None if self.bytes_max is None else self.bytes_max - size_bytes
+        files_max = None if self.files_max is None else self.files_max - files
+        if any(left is not None and left < 1 for left in (bytes_max, files_max)):
+            return None
+        return replace(self, bytes_max=bytes_max, files_max=files_max)
+
 
 UNBOUNDED: Final = CompactionBounds()
 
@@ -87,6 +105,14 @@ class Compaction:
     """The files that a replace of the whole log names again; none where only some files are replaced."""
     gone: tuple[str, ...]
     """The locations that a replace of some files takes away; none where the whole log is replaced."""
+    left: tuple[FileScan, ...] = ()
+    """The files that would be written again too if the bounds allowed it."""
+
+    @property
+    def log_values(self) -> tuple[Value | None, ...]:
+        """Which log of the table it is."""
+        (log,) = self.state.logs
+        return log.values
 
     @property
     def row_count(self) -> int:
@@ -124,18 +150,79 @@ def plan_compaction(
         return None
     alone = replace(state, logs=(log,))
     plan = plan_scan(alone)
-    if bounds.is_full:
-        waiting = list(plan.scans)
-    else:
-        crossing = _crossing(alone, [scan for scan in plan.scans if can_stay(scan, file_size_bytes)])
-        waiting = [scan for scan in plan.scans if not can_stay(scan, file_size_bytes) or scan.file.location in crossing]
-    chosen = _within(sorted(waiting, key=lambda scan: scan.position), bounds)
+    waiting = _waiting(alone, plan.scans, file_size_bytes, bounds)
+    chosen = _within(waiting, bounds)
     merged = replace(plan, scans=tuple(chosen), skipped=())
     taken = {scan.file.location for scan in chosen}
     staying = [scan for scan in plan.scans if scan.file.location not in taken]
     if len(chosen) == len(waiting):
         return Compaction(alone, merged, tuple(staying_file(scan) for scan in staying), ())
-    return Compaction(alone, merged, (), _gone(log, taken, staying))
+    return Compaction(alone, merged, (), _gone(log, taken, staying), tuple(waiting[len(chosen) :]))
+
+
+@dataclass(frozen=True, slots=True)
+class TableCompaction:
+    """What one compaction of a table does, log by log, and how much its bounds leave for the next one."""
+
+    of_logs: tuple[Compaction, ...]
+    files_left: int = 0
+    bytes_left: int = 0
+
+    @property
+    def files(self) -> int:
+        """How many files are read."""
+        return sum(len(one.merged.scans) for one in self.of_logs)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much the rows that are read take in memory."""
+        return sum(one.size_bytes for one in self.of_logs)
+
+
+def plan_table_compaction(
+    state: TableState, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
+) -> TableCompaction:
+    """Return what to write again of a table; the bounds are for all its logs together.
+
+    Only where nothing is chosen yet may the bounds be passed, so that every
+    compaction gets somewhere.
+    """
+    chosen: list[Compaction] = []
+    left: list[FileScan] = []
+    still: CompactionBounds | None = bounds
+    for log in state.logs:
+        planned = plan_compaction(state, log, file_size_bytes, still or bounds)
+        if planned is None:
+            continue
+        files, size = len(planned.merged.scans), planned.size_bytes
+        is_first = not any(one.merged.scans for one in chosen)
+        left += planned.left
+        if files and not is_first and (still is None or not still.allows(files, size)):
+            left += planned.merged.scans
+            continue
+        chosen.append(planned)
+        still = still and still.after(files, size)
+    return TableCompaction(tuple(chosen), len(left), sum(map(_size, left)))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What a compaction read and wrote, and what its bounds left for the next one; bytes are those in memory."""
+
+    logs: int = 0
+    """In how many logs something changed; 0 is a table that needed nothing."""
+    files_read: int = 0
+    bytes_read: int = 0
+    files_written: int = 0
+    files_left: int = 0
+    bytes_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCompaction(PlannedWrite):
+    """The deltas of a compaction, with what there is to tell of it."""
+
+    report: CompactionReport = CompactionReport()
 
 
 def can_stay(scan: FileScan, file_size_bytes: int) -> bool:
@@ -203,6 +290,18 @@ def _number(properties: Mapping[str, str], name: str) -> int:
 
 def _size(scan: FileScan) -> int:
     return scan.file.source_size_bytes or scan.file.size_bytes
+
+
+def _waiting(
+    alone: TableState, scans: Sequence[FileScan], file_size_bytes: int, bounds: CompactionBounds
+) -> list[FileScan]:
+    """Return the files of a log that are worth writing again, the oldest first."""
+    if bounds.is_full:
+        waiting = list(scans)
+    else:
+        crossing = _crossing(alone, [scan for scan in scans if can_stay(scan, file_size_bytes)])
+        waiting = [scan for scan in scans if not can_stay(scan, file_size_bytes) or scan.file.location in crossing]
+    return sorted(waiting, key=lambda scan: scan.position)
 
 
 def _within(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileScan]:

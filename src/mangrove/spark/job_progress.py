@@ -1,0 +1,82 @@
+"""How far the jobs of one piece of work have come, by the tasks that Spark itself counts.
+
+A thread asks now and then, while the caller waits for Spark. Over Spark Connect
+nobody can ask, so nothing is told on the way.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from mangrove.spark.session import is_remote
+
+__all__ = ["share_done", "told_jobs"]
+
+_GROUP: Final = "spark.jobGroup.id"
+_PAUSE_SECONDS: Final = 0.5
+
+
+def share_done(stages: Sequence[tuple[int, int]]) -> float:
+    """Return which share of the work is done, of stages with so many tasks done of so many; never quite all.
+
+    Spark plans the next stage when one is done, so as much again may come as is known.
+
+    >>> share_done([]), share_done([(4, 8)]), share_done([(8, 8)]), share_done([(8, 8), (8, 8)])
+    (0.0, 0.25, 0.5, 0.75)
+    """
+    share = 0.0
+    for done, total in stages:
+        share += (1 - share) / 2 * (done / total if total else 1.0)
+    return share
+
+
+@contextmanager
+def told_jobs(session: SparkSession, tell: Callable[[float], None]) -> Iterator[None]:
+    """Tell how far the jobs of this thread are that run within."""
+    if is_remote(session):
+        yield
+        return
+    context: Any = session.sparkContext
+    before = context.getLocalProperty(_GROUP)
+    # A group of the caller's stays, so that its jobs can still be cancelled together.
+    group = str(uuid.uuid4()) if before is None else before
+    jobs = _Jobs(context.statusTracker(), group)
+    done = threading.Event()
+    asking = threading.Thread(target=_ask, args=(jobs, tell, done), daemon=True)
+    context.setLocalProperty(_GROUP, group)
+    asking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        asking.join()
+        context.setLocalProperty(_GROUP, before)
+
+
+class _Jobs:
+    """The jobs of a group that come from now on."""
+
+    def __init__(self, tracker: Any, group: str) -> None:
+        self._tracker = tracker
+        self._group = group
+        self._earlier = frozenset(tracker.getJobIdsForGroup(group))
+
+    def stages(self) -> list[tuple[int, int]]:
+        """Return how many tasks are done, and how many there are, in each stage that is known so far."""
+        numbers = sorted(set(self._tracker.getJobIdsForGroup(self._group)) - self._earlier)
+        jobs = filter(None, map(self._tracker.getJobInfo, numbers))
+        found = (self._tracker.getStageInfo(stage) for job in jobs for stage in sorted(job.stageIds))
+        return [(stage.numCompletedTasks, stage.numTasks) for stage in found if stage is not None]
+
+
+def _ask(jobs: _Jobs, tell: Callable[[float], None], done: threading.Event) -> None:
+    told = 0.0
+    while not done.wait(_PAUSE_SECONDS):
+        share = share_done(jobs.stages())
+        if share > told:
+            told = share
+            tell(share)
