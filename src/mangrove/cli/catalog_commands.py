@@ -16,6 +16,7 @@ from mangrove.cli.catalog_views import (
     view_view,
 )
 from mangrove.cli.command import lake_command
+from mangrove.cli.completing import offer_names, offer_namespaces
 from mangrove.cli.facts import (
     EntryFacts,
     LakeFacts,
@@ -67,7 +68,7 @@ def init_command(
 
 
 @lake_command("ls", "mangrove ls ./lake\nmangrove ls ./lake sales --at 2026-11-01")
-@click.argument("namespace", required=False, metavar="[NAMESPACE]")
+@click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
 @click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
 @click.option("--prefix", default="", help="Only names that start with this.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many.")
@@ -93,7 +94,7 @@ def ls_command(
 
 
 @lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
 @click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
 def show_command(session: Session, lake: str, name: str | None, at: str | None) -> None:
     """Show the lakehouse, or a namespace, table or view of it."""
@@ -163,7 +164,7 @@ def create_command(
 
 
 @lake_command("drop", "mangrove drop ./lake sales.orders\nmangrove drop ./lake sales --cascade")
-@click.argument("name")
+@click.argument("name", shell_complete=offer_names)
 @click.option("--cascade", is_flag=True, help="Drop a namespace together with all that is in it.")
 @click.option("--if-exists", is_flag=True, help="Do nothing where there is nothing of that name.")
 def drop_command(session: Session, lake: str, name: str, cascade: bool, if_exists: bool) -> None:
@@ -192,7 +193,7 @@ def drop_command(session: Session, lake: str, name: str, cascade: bool, if_exist
 
 
 @lake_command("rename", "mangrove rename ./lake sales.orders sales.orders_2026")
-@click.argument("name")
+@click.argument("name", shell_complete=offer_names)
 @click.argument("new_name")
 def rename_command(session: Session, lake: str, name: str, new_name: str) -> None:
     """Give a namespace, a table or a view another name; nothing of its data moves."""

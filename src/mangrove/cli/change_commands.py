@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from mangrove.cli.command import lake_command
+from mangrove.cli.completing import offer_columns, offer_tables
 from mangrove.cli.engines import LocalEngines
 from mangrove.cli.places import key_values
 from mangrove.cli.session import Session
@@ -17,8 +18,8 @@ __all__ = ["delete_command", "update_command"]
 
 
 @lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")
-@click.argument("table")
-@click.argument("where", metavar="PREDICATE")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("where", metavar="PREDICATE", shell_complete=offer_columns)
 def delete_command(session: Session, lake: str, table: str, where: str) -> None:
     """Delete the rows of a table for which a predicate holds; earlier versions still have them."""
     if not where.strip():
@@ -27,12 +28,17 @@ def delete_command(session: Session, lake: str, table: str, where: str) -> None:
 
 
 @lake_command("update", "mangrove update ./lake sales.orders --set amount=0 --where 'id > 5'")
-@click.argument("table")
+@click.argument("table", shell_complete=offer_tables)
 @click.option(
-    "--set", "values", multiple=True, required=True, metavar="COLUMN=EXPRESSION",
+    "--set", "values", multiple=True, required=True, metavar="COLUMN=EXPRESSION", shell_complete=offer_columns,
     help="What a column becomes: an expression in SQL; text stands in quotes, as in \"city='Oslo'\".",
 )  # fmt: skip
-@click.option("--where", metavar="PREDICATE", help="Only rows for which this holds.  [default: all rows]")
+@click.option(
+    "--where",
+    metavar="PREDICATE",
+    help="Only rows for which this holds.  [default: all rows]",
+    shell_complete=offer_columns,
+)
 def update_command(session: Session, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
     """Set columns of the rows of a table."""
     assigned = key_values(values, "--set")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from mangrove.cli.places import LAKE_VARIABLE, is_place, key_values
 from mangrove.cli.session import Session
@@ -34,7 +35,7 @@ class LakeCommand(click.Command):
     def __init__(self, *, takes_lake: bool = True, example: str = "", **settings: Any) -> None:
         own: list[click.Parameter] = list(settings.pop("params", None) or [])
         if takes_lake:
-            own.insert(0, click.Argument([_LAKE_ARGUMENT], metavar="LAKE"))
+            own.insert(0, click.Argument([_LAKE_ARGUMENT], metavar="LAKE", shell_complete=_offer_folders))
         settings["epilog"] = "\b\nExample:\n" + "\n".join(f"  {line}" for line in example.splitlines())
         super().__init__(params=[*own, *_common_options()], **settings)
         self._takes_lake = takes_lake
@@ -42,7 +43,11 @@ class LakeCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the lakehouse of the environment first where the words name none."""
         lake = os.environ.get(LAKE_VARIABLE, "")
-        if self._takes_lake and lake and not ctx.resilient_parsing:
+        if self._takes_lake and lake and ctx.resilient_parsing:
+            # A shell completes: what will follow is not known, so only a place is a lakehouse.
+            words = self._words(args)
+            args = args if words and is_place(words[0]) else [lake, *args]
+        elif self._takes_lake and lake:
             positional = [one for one in self.params if isinstance(one, click.Argument)]
             needed = sum(one.required for one in positional) - 1
             if not words_with_lake(self._words(args), needed, lake):
@@ -72,6 +77,10 @@ class LakeCommand(click.Command):
 def lake_command(name: str, example: str, *, takes_lake: bool = True) -> Callable[[Callable[..., None]], click.Command]:
     """Make a command of a function; its docstring is the help, and `example` is shown below it."""
     return click.command(name, cls=LakeCommand, takes_lake=takes_lake, example=example)
+
+
+def _offer_folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def _common_options() -> list[click.Parameter]:

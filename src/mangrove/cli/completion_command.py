@@ -1,4 +1,4 @@
-"""The script by which a shell completes commands and options."""
+"""The script by which a shell completes commands, options and names."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -16,7 +16,11 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion_command(context: click.Context, session: Session, shell: str) -> None:
-    """Print the script that completes commands and options in a shell."""
+    """Print the script that completes commands, options and names in a shell.
+
+    Names of namespaces, tables and columns are looked up in the lakehouse that the
+    words before name, or that MANGROVE_LAKE does.
+    """
     found = get_completion_class(shell)
     if found is None:
         raise InvalidInputError(f"there is no completion for {shell!r}: use one of {', '.join(_SHELLS)}")

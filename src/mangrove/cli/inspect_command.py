@@ -3,6 +3,7 @@
 import click
 
 from mangrove.cli.command import lake_command
+from mangrove.cli.completing import offer_files
 from mangrove.cli.facts import as_json
 from mangrove.cli.inspect_view import inspected_view
 from mangrove.cli.inspection import inspected
@@ -17,7 +18,7 @@ __all__ = ["inspect_command"]
     "mangrove inspect s3://bucket/lake/_latest_hint.txt --json",
     takes_lake=False,
 )
-@click.argument("file")
+@click.argument("file", shell_complete=offer_files)
 def inspect_command(session: Session, file: str) -> None:
     """Print any file of either layout as text: nodes, definitions, guards, logs, hints."""
     found = inspected(*session.file(file))

@@ -46,7 +46,7 @@ COMMANDS = {
     "serve": ("serve_command", "Show a lakehouse in the browser, until Ctrl-C."),
     "bench": ("bench_command", "Measure what a lakehouse costs on a disk or bucket: times and requests."),
     "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
-    "completion": ("completion_command", "Print the script that completes commands and options in a shell."),
+    "completion": ("completion_command", "Print the script that completes commands, options and names in a shell."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mangrove.cli.command import lake_command
+from mangrove.cli.completing import offer_columns, offer_files, offer_tables
 from mangrove.cli.engines import LocalEngines
 from mangrove.cli.places import folder_and_name
 from mangrove.cli.row_views import plain, rows_view
@@ -26,9 +27,14 @@ _ROWS_SHOWN = 20
 
 
 @lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
-@click.argument("table")
-@click.option("--columns", metavar="A,B", help="Only these columns.")
-@click.option("--where", metavar="PREDICATE", help='Only rows for which this holds, such as "amount > 10".')
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--columns", metavar="A,B", help="Only these columns.", shell_complete=offer_columns)
+@click.option(
+    "--where",
+    metavar="PREDICATE",
+    help='Only rows for which this holds, such as "amount > 10".',
+    shell_complete=offer_columns,
+)
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.  [default: 20, in JSON all]")
 @click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
 def read_command(
@@ -54,10 +60,10 @@ def read_command(
     "ingest",
     "mangrove ingest ./lake sales.orders orders.csv\n"
     "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
-    "mangrove ingest ./lake sales.orders ./old/orders/       # with folders such as day=2026-11-01/",
+    "mangrove ingest ./lake sales.orders ./old/orders/   # of Hive or Spark",
 )
-@click.argument("table")
-@click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", shell_complete=offer_files)
 @click.option(
     "--mode", type=click.Choice(["append", "upsert", "overwrite"]), default="append", show_default=True,
     help="What becomes of the rows that are there.",

@@ -1,0 +1,97 @@
+"""A shell completes names of the lakehouse that is meant, as the scripts of bash, zsh and fish ask for them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mangrove.cli.main import main
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.opening import open_store
+
+Tab = Callable[..., list[str]]
+
+
+@pytest.fixture
+def tab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tab:
+    """Press TAB behind these words, of which the last is being typed, and return what bash is offered."""
+
+    def pressed(*words: str) -> list[str]:
+        monkeypatch.setenv("_MANGROVE_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(("mangrove", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main([])
+        printed = capsys.readouterr()
+        monkeypatch.delenv("_MANGROVE_COMPLETE")
+        assert printed.err == ""
+        return [line for line in printed.out.splitlines() if line]
+
+    return pressed
+
+
+@pytest.fixture
+def shop(lake: str, run: Any) -> str:
+    """Add a second namespace that begins like the first, and a table that a shell would take for a command."""
+    for name in ("salt", "sales.`o$(reboot)`"):
+        assert run("create", lake, name, *(("--schema", "id int") if "." in name else ())).code == 0
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("show", "LAKE", "sal"), ["plain,sales", "plain,salt"]),
+        (("show", "LAKE", "sale"), ["plain,sales", "plain,sales.orders", "plain,sales.daily"]),
+        (("show", "LAKE", "sales.d"), ["plain,sales.daily"]),
+        (("read", "LAKE", "sal"), ["plain,sales.", "plain,salt."]),
+        (("read", "LAKE", "sales.o"), ["plain,sales.orders"]),
+        (("delete", "LAKE", "sales.or"), ["plain,sales.orders"]),
+        (("ls", "LAKE", "salt"), ["plain,salt"]),
+        (("read", "LAKE", "sales.orders", "--columns", "id,c"), ["plain,id,customer"]),
+        (("read", "LAKE", "sales.orders", "--where", "a"), ["plain,amount"]),
+        (("update", "LAKE", "sales.orders", "--set", "c"), ["plain,customer"]),
+        (("read", "LAKE", "sales.orders", "--columns", "nothing"), []),
+        (("show", "LAKE", "unknown.t"), []),
+        (("show", "LAKE", "a.b.c"), []),
+        (("show", "./la"), ["dir,./la"]),
+        (("inspect", "./la"), ["file,./la"]),
+        (("ingest", "LAKE", "sales.orders", "./old"), ["file,./old"]),
+    ],
+)  # fmt: skip
+def test_a_word_is_completed_by_what_the_lakehouse_holds(
+    tab: Tab, shop: str, words: tuple[str, ...], offered: list[str]
+) -> None:
+    assert tab(*(shop if word == "LAKE" else word for word in words)) == offered
+
+
+def test_the_lakehouse_of_the_environment_is_completed_too(
+    tab: Tab, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANGROVE_LAKE", shop)
+    assert tab("show", "sales.or") == ["plain,sales.orders"]
+    assert tab("read", "sales.orders", "--columns", "am") == ["plain,amount"]
+    assert tab("show", "./la") == ["dir,./la"]
+    assert tab("show", shop, "sales.or") == ["plain,sales.orders"]
+
+
+@pytest.mark.parametrize("place", ["/no/such/lake", "ftp://nonsense", "s3://"])
+def test_what_cannot_be_opened_is_completed_by_nothing_and_without_a_word(tab: Tab, place: str) -> None:
+    assert tab("show", place, "sal") == []
+    assert tab("show", place, "--option", "nonsense", "sal") == []
+
+
+def test_completing_lists_storage_at_most_once(tab: Tab, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[CountingStore] = []
+
+    def counting(*given: Any) -> CountingStore:
+        opened.append(CountingStore(open_store(*given)))
+        return opened[-1]
+
+    monkeypatch.setattr("mangrove.cli.session.open_store", counting)
+    assert tab("show", shop, "sales.or") == ["plain,sales.orders"]
+    (store,) = opened
+    assert store.requests.lists <= 1
+    assert store.requests.total <= 10
+    assert store.requests.bytes_written == 0
