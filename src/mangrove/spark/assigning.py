@@ -9,7 +9,8 @@ from pyspark.sql import functions as f
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
-from mangrove.model.types import Column, is_nested
+from mangrove.model.types import Column, Float4, is_nested
+from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.types import column_type, spark_type
 from mangrove.tables.conversion import assigns
 
@@ -48,9 +49,9 @@ def _cast(rows: DataFrame, place: str, column: Column, table: str) -> SparkColum
             f"column {column.name!r} of {table} is {type_text(column.type)}, and the query gives "
             f"{given.simpleString()}: cast it"
         )
-    if given == wanted or is_nested(column.type):
-        return value.cast(wanted)
-    kept = value.try_cast(wanted)
     message = f"column {column.name!r} of {table} is {type_text(column.type)}, which cannot hold "
+    if given == wanted or is_nested(column.type) or isinstance(column.type, Float4):
+        return cast_without_overflow(value, given, wanted, message)
+    kept = value.try_cast(wanted)
     error = f.raise_error(f.concat(f.lit(message), value.cast("string")))
     return f.when(value.isNotNull() & kept.isNull(), error.cast(wanted)).otherwise(kept)

@@ -37,10 +37,10 @@ from mangrove.tables.row_sizes import row_size_bytes, rows_of_file
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import data_file_path, statistics_columns
 
-__all__ = ["can_write_natively", "ordering", "written_natively"]
+__all__ = ["REFUSAL", "REFUSED", "can_write_natively", "ordering", "written_natively"]
 
-_REFUSED: Final = "mangrove refuses: "
-_REFUSAL: Final = re.compile(re.escape(_REFUSED) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
+REFUSED: Final = "mangrove refuses: "
+REFUSAL: Final = re.compile(re.escape(REFUSED) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
 _READERS_MAX: Final = 8
 _SESSION_SETTINGS: Final = {
     # Spark's own default for moments is a type that other readers no longer know.
@@ -95,7 +95,7 @@ def written_natively(
             )
         return _settled(found or [], root, state, new_id)
     except PySparkException as error:
-        refusal = _REFUSAL.search(str(error))
+        refusal = REFUSAL.search(str(error))
         if refusal is None:
             raise
         raise InvalidInputError(refusal[1]) from error
@@ -125,7 +125,7 @@ def _checked(column: Column, rows: DataFrame) -> SparkColumn:
     length = _length(column.type)
     if length is not None:
         refusal = f.concat(
-            f.lit(f"{_REFUSED}column {column.name!r} is {type_text(column.type)}, and a text has "),
+            f.lit(f"{REFUSED}column {column.name!r} is {type_text(column.type)}, and a text has "),
             f.length(found).cast("string"),
             f.lit(" characters: shorten it"),
         )

@@ -17,6 +17,7 @@ from mangrove.spark.changing import (
     written_keys,
 )
 from mangrove.spark.checking import check_inside, check_new_keys, settled
+from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.scan import listed
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import column_type, spark_schema, spark_type
@@ -130,7 +131,8 @@ def assigned(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -
                 f"column {name!r} is {type_text(wanted.type)} and is set to {type_text(given)}: "
                 "write cast(… as …) if that is meant"
             )
-        found[name] = value.cast(spark_type(wanted.type)).alias(name)
+        message = f"column {name!r} is {type_text(wanted.type)}, which cannot hold "
+        found[name] = cast_without_overflow(value, one.dataType, spark_type(wanted.type), message).alias(name)
     return found
 
 

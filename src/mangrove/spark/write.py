@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -21,8 +21,10 @@ from mangrove.local.conforming import by_name, conformed
 from mangrove.local.files import FileWriter
 from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
+from mangrove.model.sql_text import type_text
 from mangrove.model.values import Value
-from mangrove.spark.native_write import can_write_natively, written_natively
+from mangrove.spark.native_write import REFUSAL, REFUSED, can_write_natively, written_natively
+from mangrove.spark.overflow import can_overflow, cast_without_overflow
 from mangrove.spark.types import column_type, spark_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
@@ -30,7 +32,7 @@ from mangrove.tables.table_state import TableState
 
 __all__ = ["written"]
 
-_REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)")
+_REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)|" + REFUSAL.pattern, re.MULTILINE)
 _REPORT: Final = "report"
 
 
@@ -44,6 +46,7 @@ def written(
     """Write the rows as new files, and return each with its partition values."""
     given = {field.name: column_type(field.dataType, field.name) for field in rows.schema.fields}
     check_columns(state.name, state.schema, given)
+    rows = _without_overflow(rows, state)
     if can_write_natively(state, store_uri):
         return [((), file) for file in written_natively(rows, state, store_uri, _new_id, file_size_bytes)]
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
@@ -59,11 +62,11 @@ def written(
 
     try:
         found = _cast(rows, state).mapInArrow(write, f"{_REPORT} string").collect()
-    except PythonException as error:
+    except PySparkException as error:
         refusal = _REFUSAL.search(str(error))
         if refusal is None:
             raise
-        raise InvalidInputError(refusal[1]) from error
+        raise InvalidInputError(refusal[1] or refusal[2]) from error
     return [_reported(row[_REPORT]) for row in found]
 
 
@@ -78,6 +81,19 @@ def _report(values: tuple[Value | None, ...], file: DataFile) -> str:
 def _reported(text: str) -> tuple[tuple[Value | None, ...], DataFile]:
     report = json.loads(text)
     return tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile)
+
+
+def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:
+    """Return the rows with numbers as `float` where a column wants that; one that is too large stops the write."""
+    wanted = {column.name.casefold(): column for column in state.schema.columns}
+    narrowed = {}
+    for field in rows.schema.fields:
+        column = wanted[field.name.casefold()]
+        if can_overflow(field.dataType, spark_type(column.type)):
+            message = f"{REFUSED}column {column.name!r} is {type_text(column.type)}, which cannot hold "
+            value = f.col(f"`{field.name.replace('`', '``')}`")
+            narrowed[field.name] = cast_without_overflow(value, field.dataType, spark_type(column.type), message)
+    return rows.withColumns(narrowed) if narrowed else rows
 
 
 def _cast(rows: DataFrame, state: TableState) -> DataFrame:
