@@ -4,6 +4,7 @@ In a session of this process frames have names that they keep. Over Connect they
 are handed over with the text (`spark.sql("… {t} …", t=frame)`), which costs nothing there.
 """
 
+import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.model.schema import Schema
@@ -29,6 +31,7 @@ __all__ = [
     "distinct_rows",
     "drop_temporary_view",
     "literal_rows",
+    "moment_value",
     "one_row",
     "quiet",
     "read_elsewhere",
@@ -156,6 +159,15 @@ def renamed_columns(frame: Frame, names: Sequence[str]) -> Frame:
 def one_row(session: SparkSession, name: str) -> Frame:
     """Return one row with one column of that name."""
     return session.range(1).toDF(name)
+
+
+def moment_value(frame: Frame) -> object:
+    """Return the one value of one row; a date or a time as how long it is after the year 1970 began in UTC."""
+    kind = frame.schema.fields[0].dataType
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        (micros,) = frame.select(f.unix_micros(f.col(frame.columns[0]).cast("timestamp"))).collect()[0]
+        return None if micros is None else datetime.timedelta(microseconds=micros)
+    return frame.collect()[0][0]
 
 
 def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:

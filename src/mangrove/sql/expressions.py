@@ -80,17 +80,22 @@ class Expressions:
 
     def rows(self, piece: Piece) -> Frame:
         """Return the rows of a table or of a query between brackets."""
-        common = "" if self.common is None else f"{self.common.text} "
         # The place of the text stays what it is, whatever we write before it.
-        head = f"{common}SELECT * FROM "  # noqa: S608 - the user's own query
-        return self.binder.query(Piece(head + piece.text, piece.start - len(head)), self.source.text).frame
+        head = f"{self._common()}SELECT * FROM "  # noqa: S608 - the user's own query
+        return self.binder.query(Piece(head + self._spoken(piece), piece.start - len(head)), self.source.text).frame
 
     def try_out(self, piece: Piece, tables: str) -> None:
         """Have Spark look at a condition or a value over some tables, without running it."""
-        common = "" if self.common is None else f"{self.common.text} "
-        head = f"{common}SELECT ("
-        looked_at = f"{head}{piece.text}) FROM {tables}"
+        head = f"{self._common()}SELECT ("
+        looked_at = f"{head}{self._spoken(piece)}) FROM {tables}"
         self.binder.query(Piece(looked_at, piece.start - len(head)), self.source.text)
+
+    def _common(self) -> str:
+        return "" if self.common is None else f"{self._spoken(self.common)} "
+
+    def _spoken(self, piece: Piece) -> str:
+        """Return a text in which no parameter is left that goes by its place: others may come to stand before it."""
+        return piece.text if isinstance(self.source.arguments, Mapping) else self._written_out(piece)
 
     def close(self) -> None:
         """Drop the temporary views."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from mangrove.sql.computed_moments import expression_end
 from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.grammar_queries import parse_query
 from mangrove.sql.row_statements import Assignment, Delete, Insert, Merge, MergeClause, Truncate, Update
@@ -97,7 +98,7 @@ def _source(cursor: Cursor) -> Piece:
     cursor.took("FOR")
     if cursor.took_one_of("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME"):
         cursor.expect("AS", "OF")
-        cursor.place += 1
+        cursor.place = expression_end(cursor.tokens, cursor.place)
     return Piece(cursor.text[name.start : cursor.peek(-1).end], name.start)
 
 

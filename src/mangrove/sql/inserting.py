@@ -14,6 +14,7 @@ from mangrove.spark.assigning import assigned
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, distinct_rows, literal_rows
 from mangrove.sql.cursor import Piece, SqlName
+from mangrove.sql.expressions import Expressions
 from mangrove.sql.queries import BoundQuery
 from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
@@ -34,19 +35,19 @@ def insert(
     transaction: LakeTransaction,
     sight: Sight,
     bound: Callable[[Query], BoundQuery],
-    engine: SparkEngine,
+    expressions: Expressions,
 ) -> RowCounts:
     """Add the rows of the query to the table, or put them in the place of others."""
     table = managed_table(transaction, sight, statement.table)
     schema = columns_of(table)
-    fixed = {name: value for name, value in statement.partition if value is not None}
+    fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
     rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
     fitted = _fitted(statement, table, schema, rows, fixed)
     if statement.replace_where is not None:
-        return table.overwrite(fitted, where=statement.replace_where.text)
+        return table.overwrite(fitted, where=expressions.text(statement.replace_where))
     if not statement.overwrite:
         return table.append(fitted)
-    return _overwritten(statement, table, schema, fitted, fixed, engine)
+    return _overwritten(statement, table, schema, fitted, fixed, expressions.binder.engine)
 
 
 def truncate(statement: Truncate, transaction: LakeTransaction, sight: Sight) -> RowCounts:
@@ -90,7 +91,7 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
     return Query(Piece(text + query.piece.text[done:], query.piece.start), query.at)
 
 
-def _targets(statement: Insert, schema: Schema, fixed: dict[str, Piece]) -> list[str]:
+def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
     """Return the columns that the query fills, in its order."""
     if statement.columns:
         return list(statement.columns)
@@ -103,7 +104,7 @@ def _fitted(
     table: LakeTable,
     schema: Schema,
     rows: Frame,
-    fixed: dict[str, Piece],
+    fixed: dict[str, str],
 ) -> Frame:
     names = list(rows.columns) if statement.by_name else _targets(statement, schema, fixed)
     folded = [name.casefold() for name in names]
@@ -111,7 +112,7 @@ def _fitted(
         schema.column(name)
         if folded.count(name.casefold()) > 1:
             raise InvalidInputError(f"column {name!r} is filled twice")
-    constants = [(schema.column(name), value.text) for name, value in fixed.items()]
+    constants = [(schema.column(name), value) for name, value in fixed.items()]
     for column, _ in constants:
         if column.name.casefold() in folded:
             raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
@@ -120,9 +121,9 @@ def _fitted(
 
 
 def _overwritten(
-    statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, Piece], engine: SparkEngine
+    statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
 ) -> RowCounts:
-    where = " and ".join(f"{quoted_name(schema.column(name).name)} = {value.text}" for name, value in fixed.items())
+    where = " and ".join(f"{quoted_name(schema.column(name).name)} = {value}" for name, value in fixed.items())
     if statement.if_not_exists and where and table.scan(where).scans:
         return NO_ROWS
     is_dynamic = len(fixed) < len(statement.partition) or (

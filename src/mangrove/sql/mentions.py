@@ -5,7 +5,7 @@ does not know some new syntax, Spark reports as not found, with its place.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.moments import TimeMoment, parse_moment
+from mangrove.sql.computed_moments import ComputedMoment, computed_moment, expression_end
 from mangrove.sql.tokens import Token, TokenKind, text_value, tokenize
 
 __all__ = [
@@ -48,6 +49,8 @@ class Mention:
     moment: int | str | None
     alias_place: int | None
     """Where an alias is to be written so that columns can be qualified; None where there is one, or cannot be."""
+    computed: ComputedMoment | None = None
+    """The moment, where it is not written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,29 +125,33 @@ def _check_moment(kind: str, moment: int | str) -> None:
         )
 
 
+def _literal_moment(tokens: Sequence[Token]) -> int | str | None:
+    """Return the version, name or time that is written out; None for any other expression."""
+    if len(tokens) == 1 and tokens[0].kind is TokenKind.NUMBER and tokens[0].text.isdecimal():
+        return int(tokens[0].text)
+    return text_value(tokens[0]) if len(tokens) == 1 and tokens[0].kind is TokenKind.TEXT else None
+
+
 def after_mention(tokens: list[Token], parts: tuple[str, ...], first: int, place: int) -> Mention:
     """Return the mention whose name lies between two places in the tokens, with what follows it."""
     end = tokens[place - 1].end
     moment: int | str | None = None
+    computed: ComputedMoment | None = None
     head = place + (tokens[place].word == "FOR")
     kind = _TRAVEL.get(tokens[head].word)
     if kind and [token.word for token in tokens[head + 1 : head + 3]] == ["AS", "OF"]:
-        literal = tokens[head + 3]
-        if literal.word in ("TIMESTAMP", "DATE"):
-            head += 1
-            literal = tokens[head + 3]
-        if literal.kind is TokenKind.NUMBER and literal.text.isdecimal():
-            moment = int(literal.text)
-        elif literal.kind is TokenKind.TEXT:
-            moment = text_value(literal)
+        first_of, place = head + 3, expression_end(tokens, head + 3)
+        moment = _literal_moment(tokens[first_of:place])
         if moment is not None:
             _check_moment(kind, moment)
-            place, end = head + 4, literal.end
+        elif place > first_of:
+            computed = computed_moment(kind, tokens[first_of:place])
+        end = tokens[place - 1].end
     behind = _after_sample(tokens, place)
     has_alias = tokens[behind].word == "AS" or (tokens[behind].is_name and tokens[behind].word not in _NO_ALIAS)
     cannot = first > 0 and tokens[first - 1].word == "TABLE"
     alias_place = None if has_alias or cannot else tokens[behind - 1].end
-    return Mention(parts, tokens[first].start, end, moment, alias_place)
+    return Mention(parts, tokens[first].start, end, moment, alias_place, computed)
 
 
 def _after_sample(tokens: list[Token], place: int) -> int:

@@ -1,6 +1,6 @@
 """Putting the lakehouse's tables and views in the place of their names in a query, and having Spark run it."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -13,6 +13,7 @@ from mangrove.model.names import check_name, joined_name, quoted_name
 from mangrove.model.objects import Table, TableType, View
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text
+from mangrove.sql.computed_moments import ComputedMoment, evaluated
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
 from mangrove.sql.kept import Kept, kept_of, what_rows_come_from
@@ -69,6 +70,8 @@ class QueryBinder:
     sight: Sight
     arguments: Arguments = None
     prunes: bool = True
+    start: int = 0
+    """Where the statement begins in its script: parameters without names are counted from there."""
     sees_session: bool = True
     """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
     above: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class QueryBinder:
     scans: list[TableScan] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
+    _moments: dict[tuple[object, ...], int | str] = field(default_factory=dict)
     _of_session: dict[str, bool] = field(default_factory=dict)
     """Which names are those of temporary views, as far as they were looked up."""
 
@@ -91,7 +95,7 @@ class QueryBinder:
         splices = list(self._splices(read, piece, whole))
         for _ in range(len(tokens) + 1):
             pieces = [Text(head, None), *_spliced(piece, splices)]
-            outcome = run_text(self.kept.names, pieces, self._used_arguments(tokens))
+            outcome = run_text(self.kept.names, pieces, self._used_arguments(tokens, piece, whole, splices))
             if not isinstance(outcome, Refused):
                 return BoundQuery(outcome, tuple(self.scans), tuple(dict.fromkeys(self.names)))
             splices.append(self._missed(outcome, tokens, piece, whole, splices))
@@ -105,11 +109,31 @@ class QueryBinder:
         """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
         return self._frame(Mention(name, 0, 0, moment, None), lambda _: None)
 
-    def _used_arguments(self, tokens: list[Token]) -> Arguments:
-        """Return the arguments, but none to a text without parameters, such as that of a view."""
+    def _used_arguments(
+        self, tokens: list[Token], piece: Piece, whole: str, splices: Sequence["_Splice"] = ()
+    ) -> Arguments:
+        """Return the arguments, but none to a text without parameters, such as that of a view.
+
+        Those that go by their places are only those of this piece of the statement.
+        """
         if self.above or not any(token.text in (":", "?") for token in tokens):
             return None
-        return self.arguments
+        if self.arguments is None or isinstance(self.arguments, Mapping):
+            return self.arguments
+        gone = [(splice.start, splice.end) for splice in splices]
+        asked = [
+            token.start
+            for token in tokens
+            if token.text == "?" and not any(start <= token.start < end for start, end in gone)
+        ]
+        everywhere = [token.start for token in tokenize(whole, self.start) if token.text == "?"]
+        places = [piece.start + start for start in asked]
+        numbers = [everywhere.index(place) for place in places if place in everywhere]
+        if len(numbers) < len(asked):
+            # Defaults were written into a list of values; the order is still that of the statement.
+            before = sum(place < piece.start for place in everywhere)
+            numbers = list(range(before, before + len(asked)))
+        return [self.arguments[number] for number in numbers if number < len(self.arguments)]
 
     def _read(self, text: str) -> ReadQuery:
         """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
@@ -175,9 +199,27 @@ class QueryBinder:
         self, mention: Mention, piece: Piece, whole: str, predicate_on: Callable[[TableState], Predicate | None]
     ) -> Frame | None:
         try:
+            if mention.computed is not None:
+                mention = replace(mention, moment=self._computed(mention.computed, piece, whole))
             return self._frame(mention, predicate_on)
         except MangroveError as error:
             raise located(error, whole, piece.start + mention.start) from error
+
+    def moment_at(self, moment: ComputedMoment, whole: str) -> int | str:
+        """Return what a moment is whose place is one in the whole statement."""
+        return self._computed(moment, Piece("", 0), whole)
+
+    def _computed(self, moment: ComputedMoment, piece: Piece, whole: str) -> int | str:
+        """Return the moment; the same words mean the same moment in all of the statement."""
+        key = (moment.kind, moment.text) if "?" not in moment.text else (moment, piece.start)
+        if key not in self._moments:
+            tokens = tokenize(whole[: piece.start + moment.end], piece.start + moment.start)
+            is_given = any(mark in moment.text for mark in ":?")
+            arguments = self._used_arguments(tokens, Piece("", 0), whole) if is_given else None
+            self._moments[key] = evaluated(
+                moment, lambda text: run_text(self.kept.names, [Text(text, None)], arguments)
+            )
+        return self._moments[key]
 
     def _frame(self, mention: Mention, predicate_on: Callable[[TableState], Predicate | None]) -> Frame | None:
         namespace, name = self._resolved(mention.parts)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mangrove.sql.computed_moments import ComputedMoment
 from mangrove.sql.cursor import Piece, SqlName
 
 __all__ = ["Assignment", "Delete", "Insert", "Merge", "MergeClause", "Query", "Truncate", "Update"]
@@ -12,7 +13,7 @@ class Query:
     """What Spark understands once our tables are put in it."""
 
     piece: Piece
-    at: str | int | None = None
+    at: str | int | ComputedMoment | None = None
     """The version, time or export at which every table is read."""
 
 

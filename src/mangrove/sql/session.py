@@ -294,9 +294,10 @@ class SqlSession:
 
     def _bound(self, query: Query, source: Source, catalog: Catalog | None = None, head: str = "") -> BoundQuery:
         sight = self._sight(catalog)
+        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
         if query.at is not None:
-            sight = replace(sight, catalog=self.lake.at(query.at))
-        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
+            at = query.at if isinstance(query.at, int | str) else binder.moment_at(query.at, source.text)
+            binder = replace(binder, sight=replace(sight, catalog=self.lake.at(at)))
         return binder.query(query.piece, source.text, head)
 
     def _explained(self, statement: Explain, source: Source) -> Result:
@@ -315,13 +316,17 @@ class SqlSession:
             sight = self._sight(transaction)
             if isinstance(statement, Truncate):
                 return truncate(statement, transaction, sight)
-            if isinstance(statement, Insert):
-                return insert(
-                    statement, transaction, sight, lambda query: self._bound(query, source, transaction), self.engine
-                )
-            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes)
-            expressions = Expressions(binder, source, statement.common)
+            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
+            expressions = Expressions(binder, source, None if isinstance(statement, Insert) else statement.common)
             try:
+                if isinstance(statement, Insert):
+                    return insert(
+                        statement,
+                        transaction,
+                        sight,
+                        lambda query: self._bound(query, source, transaction),
+                        expressions,
+                    )
                 return change(statement, transaction, expressions)
             finally:
                 expressions.close()
