@@ -13,6 +13,7 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
 from mangrove.lakehouse.row_engines import LocalRows, SparkRows
 from mangrove.local.engine import LocalEngine
+from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.tables.row_counts import RowCounts
 from mangrove.testing.effects import repeatable_effects
@@ -33,7 +34,7 @@ class OnlyLocal:
     def spark_sees(self, *others: str) -> bool:
         return False
 
-    def spark(self) -> SparkRows:
+    def spark(self, *, jars: bool = False) -> SparkRows:
         raise AssertionError("no test here needs Spark")
 
 
@@ -271,3 +272,19 @@ def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(lake: Lakeho
     with pytest.raises(InvalidInputError, match="not Unicode"):
         table.append(pd.DataFrame(rows) if is_frame else rows)
     assert lake.version == before
+
+
+def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> None:
+    store = CountingStore(MemoryStore())
+    lake = create_on(repeatable_effects(store), engines=OnlyLocal)
+    lake.create_namespace("sales")
+    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    for number in range(10):
+        table.upsert(orders(1, 100 + number, 200, customer=f"c{number}"))
+    table.delete([{"order_id": 105}, {"order_id": 300}])
+    state = table.state()
+    before = store.requests.reads
+    found = LocalEngine(store, lake.new_id).read(state, ["order_id", "customer"])
+    assert store.requests.reads - before == 11
+    rest = [(100 + number, f"c{number}") for number in range(10) if number != 5]
+    assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "c9"), *rest, (200, "c9")]

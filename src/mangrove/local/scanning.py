@@ -1,10 +1,9 @@
 """Running a scan plan in this process: open the files, leave out what is hidden or not meant."""
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +16,15 @@ from mangrove.local.row_keys import newest_hiding, visible_rows
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
+from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
 __all__ = ["ROW", "chosen_columns", "count_visible", "scanned", "scanned_parts"]
+
+T = TypeVar("T")
 
 ROW: Final = "mangrove row"
 """The column that numbers the rows of a file from 0; with a space, so that no column of ours meets it by accident."""
@@ -68,51 +70,84 @@ def scanned_parts(
     A predicate is applied before keys are compared: both only leave rows out, and
     the fewer there are the less is compared.
     """
-    asked = _with_asked(state, columns, predicate)
-    hiding = _Hiding(store, state)
+    reading = _Reading(store, state, _with_asked(state, columns, predicate), predicate)
+    key_files = {key_file.file.location: key_file for key_file in plan.key_files}
+    keys_of: dict[str, pa.Table] = {}
 
-    def visible(scan: FileScan) -> tuple[FileScan, pa.Table]:
-        key_ids = dict.fromkeys(key_id for key_file in scan.hidden_by for key_id in key_file.key_ids)
-        needed = dict.fromkeys([*asked, *(state.schema.column_with_id(key_id) for key_id in key_ids)])
-        rows = _numbered(read_columns(store, scan.file, tuple(needed)))
+    def opened(scan: FileScan) -> pa.Table:
+        key_file = key_files.get(scan.file.location)
+        rows, keys = reading.rows(scan, key_file)
+        if key_file is not None:
+            keys_of[scan.file.location] = keys
+        return rows
+
+    parts = _at_once(opened, plan.scans)
+    # What was read for its rows had its keys read along with them.
+    unread = [key_file for location, key_file in key_files.items() if location not in keys_of]
+    keys_of |= dict(zip((one.file.location for one in unread), _at_once(reading.keys, unread), strict=True))
+    for (log_values, key_ids), hiding in _hiding_groups(plan).items():
+        keys = reading.key_columns(key_ids)
+        newest = newest_hiding([(keys_of[one.file.location], one.position) for one in hiding], keys)
+        compared = [
+            place
+            for place, scan in enumerate(plan.scans)
+            if scan.log_values == log_values and any(one.key_ids == key_ids for one in scan.hidden_by)
+        ]
+        visible = visible_rows([(parts[place], plan.scans[place].position) for place in compared], newest, keys)
+        for place, part in zip(compared, visible, strict=True):
+            parts[place] = part
+    return list(zip(plan.scans, parts, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Opens the files of one scan, each of them once."""
+
+    store: Store
+    state: TableState
+    asked: Sequence[Column]
+    predicate: Predicate | None
+
+    def rows(self, scan: FileScan, key_file: KeyFile | None) -> tuple[pa.Table, pa.Table]:
+        """Return the numbered rows of a file that are meant, and its keys where they hide rows of others."""
+        hiding = self.key_columns(() if key_file is None else key_file.key_ids)
+        met = dict.fromkeys(key_id for one in scan.hidden_by for key_id in one.key_ids)
+        needed = dict.fromkeys([*self.asked, *self.key_columns(met), *hiding])
+        found = read_columns(self.store, scan.file, tuple(needed))
+        rows = _numbered(found)
         if scan.position_deletes:
-            rows = rows.filter(pc.invert(pc.is_in(rows.column(ROW), deleted_positions(store, scan))))
-        if predicate is not None:
-            rows = rows.filter(meant_rows(rows, predicate, state.schema))
-        return scan, hiding.visible(scan, rows)
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(ROW), deleted_positions(self.store, scan))))
+        if self.predicate is not None:
+            rows = rows.filter(meant_rows(rows, self.predicate, self.state.schema))
+        return rows, found.select([column.name for column in hiding])
 
-    with ThreadPoolExecutor(_READERS_MAX) as pool:
-        return list(pool.map(visible, plan.scans))
+    def keys(self, key_file: KeyFile) -> pa.Table:
+        """Return the keys of a file whose rows are not asked for."""
+        return read_columns(self.store, key_file.file, self.key_columns(key_file.key_ids))
+
+    def key_columns(self, key_ids: Iterable[int]) -> list[Column]:
+        return [self.state.schema.column_with_id(key_id) for key_id in key_ids]
+
+
+def _hiding_groups(plan: ScanPlan) -> dict[tuple[tuple[Value | None, ...], tuple[int, ...]], list[KeyFile]]:
+    """Return the files of keys that can be compared at once: those of one log with the same columns."""
+    groups: dict[tuple[tuple[Value | None, ...], tuple[int, ...]], dict[str, KeyFile]] = {}
+    for scan in plan.scans:
+        for one in scan.hidden_by:
+            groups.setdefault((scan.log_values, one.key_ids), {})[one.file.location] = one
+    return {which: list(found.values()) for which, found in groups.items()}
+
+
+def _at_once(work: Callable[[T], pa.Table], items: Sequence[T]) -> list[pa.Table]:
+    """Do it for all items, several at a time; a lone one needs no thread."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_READERS_MAX, len(items))) as pool:
+        return list(pool.map(work, items))
 
 
 def _numbered(rows: pa.Table) -> pa.Table:
     return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
-
-
-class _Hiding:
-    """The newer keys of one scan, read once for all files that they hide rows of."""
-
-    def __init__(self, store: Store, state: TableState) -> None:
-        self._store = store
-        self._state = state
-        self._newest: dict[tuple[KeyFile, ...], pa.Table] = {}
-        self._lock = threading.Lock()
-
-    def visible(self, scan: FileScan, rows: pa.Table) -> pa.Table:
-        """Return the rows of a file that nothing hides."""
-        for key_ids in dict.fromkeys(key_file.key_ids for key_file in scan.hidden_by):
-            if rows.num_rows:
-                keys = [self._state.schema.column_with_id(key_id) for key_id in key_ids]
-                chosen = tuple(key_file for key_file in scan.hidden_by if key_file.key_ids == key_ids)
-                rows = visible_rows(rows, scan.position, self._newest_of(chosen, keys), keys)
-        return rows
-
-    def _newest_of(self, key_files: tuple[KeyFile, ...], keys: Sequence[Column]) -> pa.Table:
-        with self._lock:
-            if key_files not in self._newest:
-                found = [(read_columns(self._store, one.file, keys), one.position) for one in key_files]
-                self._newest[key_files] = newest_hiding(found, keys)
-            return self._newest[key_files]
 
 
 def _with_asked(state: TableState, columns: Sequence[Column], predicate: Predicate | None) -> list[Column]:

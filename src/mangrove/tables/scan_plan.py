@@ -1,8 +1,10 @@
 """The scan plan: which files a read opens, which keys hide rows of each, and why the rest is skipped."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.schemes import PartitionScheme
@@ -60,7 +62,8 @@ class ScanPlan:
     @property
     def key_files(self) -> tuple[KeyFile, ...]:
         """The files of keys that the read opens, each once."""
-        return tuple(dict.fromkeys(key_file for scan in self.scans for key_file in scan.hidden_by))
+        found = {(one.file.location, one.position): one for scan in self.scans for one in scan.hidden_by}
+        return tuple(found.values())
 
     def files(self) -> list[DataFile]:
         """Return every file that the read opens, each once; `skipped` has the others, with the reasons."""
@@ -100,7 +103,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     skipped: list[SkippedFile] = []
     for log in state.logs:
         alive = live_files(log.deltas)
-        hiding = _key_files(state, alive, predicate)
+        hiding = _Hiding(_key_files(state, alive, predicate))
         by_position = [live for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
         for live in alive:
             if not live.is_data:
@@ -111,9 +114,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
             if reason is not None:
                 skipped.append(SkippedFile(live.file, reason))
                 continue
-            hidden_by = tuple(
-                key_file for key_file in hiding if key_file.position > live.position and _may_meet(live.file, key_file)
-            )
+            hidden_by = hiding.of(live)
             numbered = tuple(other.file for other in by_position if other.file.applies_to in (None, live.file.location))
             scans.append(FileScan(live.file, live.position, log.values, hidden_by, numbered))
     return ScanPlan(tuple(scans), tuple(skipped))
@@ -178,16 +179,47 @@ def _facts_in(state: TableState, file: DataFile) -> Callable[[int], ColumnFacts]
     return facts_of
 
 
-def _may_meet(file: DataFile, key_file: KeyFile) -> bool:
-    """Return whether a row of `file` can have one of the keys, by the bounds of each key column."""
-    for key_id in key_file.key_ids:
-        ours, theirs = file.statistics_of(key_id), key_file.file.statistics_of(key_id)
-        if ours is None or theirs is None:
-            continue
-        if _is_below(ours.maximum, theirs.minimum) or _is_below(theirs.maximum, ours.minimum):
+class _Hiding:
+    """The files of keys of one log, by their positions, with their bounds at hand: each is compared with many files."""
+
+    def __init__(self, key_files: Sequence[KeyFile]) -> None:
+        self._key_files = key_files
+        self._key_ids = {key_file.key_ids for key_file in key_files}
+        self._positions = [key_file.position for key_file in key_files]
+        self._bounds = [_bounds(key_file.file, key_file.key_ids) for key_file in key_files]
+
+    def of(self, live: LiveFile) -> tuple[KeyFile, ...]:
+        """Return those that stand behind a file of rows and can hold the keys of some of its rows."""
+        ours = {key_ids: _bounds(live.file, key_ids) for key_ids in self._key_ids}
+        first = bisect_right(self._positions, live.position)
+        behind = zip(self._key_files[first:], self._bounds[first:], strict=True)
+        return tuple([key_file for key_file, theirs in behind if _may_meet(ours[key_file.key_ids], theirs)])
+
+
+_Bounds = tuple[tuple[Any, Any, type | None], ...]
+"""The least and the greatest value of each key column with their type, which is None where they cannot be compared."""
+
+
+def _bounds(file: DataFile, key_ids: Iterable[int]) -> _Bounds:
+    found = []
+    for key_id in key_ids:
+        known = file.statistics_of(key_id)
+        low, high = (None, None) if known is None else (known.minimum, known.maximum)
+        is_known = low is not None and high is not None and type(low) is type(high)
+        found.append((low, high, type(low) if is_known else None))
+    return tuple(found)
+
+
+def _may_meet(ours: _Bounds, theirs: _Bounds) -> bool:
+    """Return whether two files can hold the same keys, by the bounds of each key column."""
+    for (our_low, our_high, our_type), (their_low, their_high, their_type) in zip(ours, theirs, strict=True):
+        if our_type is their_type and our_type is not None:
+            if our_high < their_low or their_high < our_low:
+                return False
+        elif _is_below(our_high, their_low) or _is_below(their_high, our_low):
             return False
     return True
 
 
-def _is_below(high: Value | None, low: Value | None) -> bool:
-    return high is not None and low is not None and type(high) is type(low) and bool(high < low)  # type: ignore[operator]
+def _is_below(high: Any, low: Any) -> bool:
+    return high is not None and low is not None and type(high) is type(low) and bool(high < low)

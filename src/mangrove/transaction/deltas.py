@@ -118,7 +118,7 @@ def deltas_of(
     for locator, value in reading.children(Kind.DELTA, partition, after=after):
         assert isinstance(locator, DeltaLocator)
         assert isinstance(value, Delta)
-        yield locator, replace(value, position=locator.position)
+        yield locator, value if value.position == locator.position else replace(value, position=locator.position)
 
 
 def add_delta(

@@ -13,7 +13,7 @@ renaming a table or a namespace leaves all of it where it is.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -109,6 +109,33 @@ _SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
 }
 
 
+def _usual_pattern(shapes: Sequence[_Shape]) -> re.Pattern[str] | None:
+    """Return what finds the parts of a key that has no names, where every id is as long as a UUID."""
+    if not set(shapes) <= {_Shape.IDENTIFIER, *_DIGITS}:
+        return None
+    identifier = rf"([!-.0-~]{{{_IDENTIFIER_WIDTH}}}) "
+    return re.compile("".join(rf"(\d{{{_DIGITS[one]}}})" if one in _DIGITS else identifier for one in shapes), re.ASCII)
+
+
+_USUAL: Mapping[Kind, re.Pattern[str]] = {
+    kind: pattern for kind, shapes in _SHAPES.items() if (pattern := _usual_pattern(shapes)) is not None
+}
+"""How most keys below tables look: a table's log has thousands of them, and one match reads such a key."""
+_NUMBERS: Mapping[Kind, frozenset[int]] = {
+    kind: frozenset(place for place, shape in enumerate(shapes) if shape in _DIGITS) for kind, shapes in _SHAPES.items()
+}
+
+
+def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
+    """Return the parts of a key of the usual form, or None where it has another."""
+    pattern = _USUAL.get(kind)
+    match = None if pattern is None else pattern.fullmatch(text)
+    if match is None:
+        return None
+    numbers = _NUMBERS[kind]
+    return tuple([int(part) if place in numbers else part for place, part in enumerate(match.groups())])
+
+
 def schema_word(schema_id: int) -> str:
     """Return the four characters that stand for a schema id in a tree key.
 
@@ -130,8 +157,11 @@ class KeyEncoding:
     after: Mapping[Kind, str]
     codec: str = "utf-8"
     unit_bytes: int = 1
+    _frames: tuple[tuple[str, str, Kind], ...] = field(init=False, repr=False, compare=False)
+    """What stands before and after the parts, for each kind in turn."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_frames", tuple((self.before[one], self.after[one], one) for one in _SHAPES))
         if len(_SHAPES) not in {len(set(self.before.values())), len(set(self.after.values()))}:
             raise ValueError("two kinds of objects would share their tree keys")
 
@@ -150,10 +180,10 @@ class KeyEncoding:
 
     def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
         """Return what the tree key says; one that no object can have is a `FormatError`."""
-        for kind in _SHAPES:
-            before, after = self.before[kind], self.after[kind]
+        for before, after, kind in self._frames:
             if key.startswith(before) and key.endswith(after) and len(key) > len(before) + len(after):
-                parts = self._read(_SHAPES[kind], key[len(before) : len(key) - len(after)], sizes)
+                text = key[len(before) : len(key) - len(after)]
+                parts = _usual_parts(kind, text) or self._read(_SHAPES[kind], text, sizes)
                 if parts is not None:
                     return KeyParts(kind, parts)
         raise FormatError(f"{key!r} is not the tree key of any object: run `mangrove check`")

@@ -5,13 +5,13 @@ from dataclasses import replace
 from itertools import islice
 
 from mangrove.betree import search
-from mangrove.betree.node import Entry, Node
+from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.contest import Keys
 from mangrove.layouts.tree.definition_codec import SettingsRead
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_dialects import revisions_named
-from mangrove.layouts.tree.keys import locator_of_parts
+from mangrove.layouts.tree.keys import KeyParts, locator_of_parts
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import Commit, Parent, Scan
 from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator
@@ -60,10 +60,9 @@ class TreeSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
-        entries = self._entries(Scan(kind, parent, prefix), after)
+        found = self._found(Scan(kind, parent, prefix), after)
         page = _PAGE_FIRST
-        while batch := list(islice(entries, page)):
-            wanted = [(self._locator(key, parent), pointer) for key, pointer in batch]
+        while wanted := list(islice(found, page)):
             for (locator, _), value in zip(wanted, self.defined(wanted), strict=True):
                 yield locator, value
             page = min(2 * page, _PAGE_MAX)
@@ -72,9 +71,12 @@ class TreeSnapshot:
         """Return the last of the objects of `kind` below `parent`, or None if there is none."""
         first, end = self.keys.range_of(Scan(kind, parent))
         found = search.last(self.root.node, first, end, self.read_nodes)
-        while found is not None and not self._is(found.key, kind):
+        while found is not None:
+            parts = self.keys.encoding.parts_of(found.key, self.keys.sizes)
+            if parts.kind is kind:
+                return self._below(parent, parts)
             found = search.last(self.root.node, first, found.key, self.read_nodes)
-        return None if found is None else self._locator(found.key, parent)
+        return None
 
     def pointer(self, locator: Locator) -> str | None:
         """Return the value of the object's tree key, or None if there is none."""
@@ -97,27 +99,30 @@ class TreeSnapshot:
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
         """Return the way to the object with this tree key, given what the key does not say."""
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
-        try:
-            return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
-        except InvalidInputError as error:
-            raise FormatError(f"{key!r} is not the tree key of any object ({error}): run `mangrove check`") from error
+        return _located(parts, namespace, namespace_id)
 
-    def _entries(self, scan: Scan, after: Locator | None) -> Iterator[Entry]:
+    def _found(self, scan: Scan, after: Locator | None) -> Iterator[tuple[Locator, str]]:
         first, end = self.keys.range_of(scan, after)
-        found = search.scan(self.root.node, first, end, self.read_nodes)
-        return (entry for entry in found if self._is(entry.key, scan.kind))
+        for key, pointer in search.scan(self.root.node, first, end, self.read_nodes):
+            parts = self.keys.encoding.parts_of(key, self.keys.sizes)
+            if parts.kind is scan.kind:
+                yield self._below(scan.parent, parts), pointer
 
-    def _is(self, key: str, kind: Kind) -> bool:
-        return self.keys.encoding.is_of_kind(key, kind, self.keys.sizes)
-
-    def _locator(self, key: str, parent: Parent) -> Locator:
+    def _below(self, parent: Parent, parts: KeyParts) -> Locator:
         if isinstance(parent, NamespaceLocator):
-            return self.locator(key, namespace=parent.name)
-        return self.locator(key, namespace_id=None if parent is None else parent.namespace_id)
+            return _located(parts, parent.name, None)
+        return _located(parts, None, None if parent is None else parent.namespace_id)
+
+
+def _located(parts: KeyParts, namespace: str | None, namespace_id: str | None) -> Locator:
+    try:
+        return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
+    except InvalidInputError as error:
+        raise FormatError(f"{parts!r} is not the tree key of any object ({error}): run `mangrove check`") from error
 
 
 def _in_place(locator: Locator, value: Object) -> Object:
     """Return the object as it is at its place: a delta's position is in its tree key only."""
-    if isinstance(locator, DeltaLocator) and isinstance(value, Delta):
+    if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:
         return replace(value, position=locator.position)
     return value
