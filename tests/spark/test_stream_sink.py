@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import mangrove
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.sink import StreamTableWriter, TableWriter, WrittenFiles
 from mangrove.spark.source import MangroveSource
@@ -137,6 +137,33 @@ def test_a_batch_write_lands_in_a_table_that_was_renamed_meanwhile(lake: Lakehou
     writer.commit([message])
     writer.abort([message])
     assert lake.table("s.other").to_arrow().num_rows == 1
+
+
+def test_a_sink_follows_its_table_through_a_rename_by_the_record_of_its_last_batch(lake: Lakehouse, sink: Sink) -> None:
+    sink.commit(sink.written([1]), 0)
+    lake.create_namespace("other")
+    table = lake.rename_table("s.t", "other.place")
+    late = sink.written([2])
+    sink.commit(late, 1)
+    sink.commit(late, 1)
+    sink.commit(sink.written([3]), 2)
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3]
+    assert [(done.batch_id, done.query.split()[0]) for done in lake.queries()] == [(2, "query-1")]
+    sink.new_checkpoint("query-2")
+    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+        sink.written([4])
+    sink.new_checkpoint("query-1")
+    lake.drop_table("other.place")
+    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+        sink.written([4])
+
+
+def test_a_new_table_under_the_name_is_the_one_that_is_meant(lake: Lakehouse, sink: Sink) -> None:
+    sink.commit(sink.written([1]), 0)
+    lake.rename_table("s.t", "s.old")
+    lake.create_table("s.t", "id bigint, name string")
+    sink.commit(sink.written([2]), 1)
+    assert (sink.ids(), lake.table("s.old").to_arrow().num_rows) == ([2], 1)
 
 
 class Input:

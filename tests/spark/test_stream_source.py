@@ -202,6 +202,26 @@ def test_a_table_that_is_renamed_under_a_running_stream_is_followed(
     lake.create_namespace("other")
     lake.rename_table("s.t", "other.place").append(ids(2))
     assert follower.batches(reader) == [rows(2)]
+    # A query that is started again knows the name only, and its checkpoint fits the new one.
+    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+        follower.run()
+    lake.table("other.place").append(ids(3))
+    assert follower.run("other.place") == [rows(3)]
+
+
+def test_the_changes_of_a_table_that_was_renamed_are_read_by_tasks_that_know_the_old_name(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint not null, name string", keys=["id"])
+    table.append([{"id": 1, "name": "a"}])
+    follower = follow()
+    source = follower.source("s.t", {"readChangeFeed": "true"})
+    reader = source.streamReader(source.schema())
+    assert [row[0] for batch in follower.batches(reader) for row in batch] == [1]
+    table.upsert([{"id": 1, "name": "b"}])
+    lake.rename_table("s.t", "s.renamed")
+    (batch,) = follower.batches(reader)
+    assert {row[1] for row in batch} == {"a", "b"}
 
 
 def test_a_batch_that_is_planned_again_holds_the_same_rows(lake: Lakehouse, follow: Callable[[], Follower]) -> None:

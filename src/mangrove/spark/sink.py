@@ -21,6 +21,8 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.local.engine import LocalEngine
 from mangrove.local.parquet import read_columns
 from mangrove.local.row_keys import check_distinct
+from mangrove.metastore import Snapshot
+from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Table
 from mangrove.model.values import Value
@@ -33,8 +35,9 @@ from mangrove.tables.conversion import check_columns
 from mangrove.tables.stream_fit import still_fits
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, appended, overwritten, planned, upserted
+from mangrove.transaction.batches import query_batches
 from mangrove.transaction.deltas import open_table
-from mangrove.transaction.identities import located
+from mangrove.transaction.identities import located, named
 
 __all__ = ["StreamTableWriter", "TableWriter", "WrittenFiles", "checkpoint_query"]
 
@@ -59,13 +62,18 @@ class _TaskWriter:
         if overwrite and options.operation != "append":
             raise InvalidInputError(f"{options.table} is to be overwritten and upserted at once: choose one of them")
         snapshot = options.opened().metastore.latest()
-        self._table = open_table(snapshot, options.table).table
-        self._state = bare(table_state(snapshot, options.table, with_logs=False))
+        self._name = self._found(snapshot)
+        self._table = open_table(snapshot, self._name).table
+        self._state = bare(table_state(snapshot, self._name, with_logs=False))
         given = {field.name: column_type(field.dataType, field.name) for field in schema.fields}
         check_columns(self._state.name, self._state.schema, given)
         if options.operation == "upsert":
             self._state.checked_keys("an upsert")
             self._check_complete(given)
+
+    def _found(self, snapshot: Snapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
+        """Return the name under which the table is."""
+        return self._options.table
 
     def _check_complete(self, given: Iterable[str]) -> None:
         """Refuse rows without some columns: whether those keep their values cannot be asked of rows not read."""
@@ -93,7 +101,7 @@ class _TaskWriter:
     def _stage(self, transaction: LakeTransaction, messages: Sequence[WrittenFiles]) -> None:
         """Add what the tasks wrote to a transaction; a table that was renamed meanwhile is the same table."""
         workspace = transaction.reading()
-        locator = located(workspace, self._table, self._options.table)
+        locator = located(workspace, self._table, self._name)
         state = table_state(workspace, locator, with_logs=self._overwrite)
         for message in messages:
             if not still_fits(message.state, state):
@@ -152,8 +160,27 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         if not self._overwrite and not any(message.files for message in reported):
             return
         self._check_distinct(reported)
-        query = f"{self._options.query or checkpoint_query(self._options)} into table {self._table.id}"
+        query = f"{self._into()}{self._table.id}"
         self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
+
+    def _found(self, snapshot: Snapshot) -> TableLocator:
+        """Return the name under which the table is; where it has another by now, the query's last batch says which.
+
+        Spark makes a new writer for every batch, and tells it the name that the query
+        began with.
+        """
+        if snapshot.get(self._options.table) is None:
+            into = self._into()
+            mine = [batch for batch in query_batches(snapshot) if batch.query.startswith(into)]
+            for batch in sorted(mine, key=lambda one: one.noted_at_millis, reverse=True):
+                found = named(snapshot, batch.query.removeprefix(into))
+                if found is not None:
+                    return found
+        return self._options.table
+
+    def _into(self) -> str:
+        """Return how the names of this query's records begin; the id of a table follows."""
+        return f"{self._options.query or checkpoint_query(self._options)} into table "
 
 
 def checkpoint_query(options: SourceOptions) -> str:

@@ -25,17 +25,24 @@ _STATES_MAX: Final = 32
 class TableHistory:
     """The versions of one table; what a version holds never changes, so it is read once."""
 
-    def __init__(self, lake: Lakehouse, name: TableLocator, *, fails_on_data_loss: bool = True) -> None:
+    def __init__(
+        self, lake: Lakehouse, name: TableLocator, *, table: Table | None = None, fails_on_data_loss: bool = True
+    ) -> None:
         self._lake = lake
         self._locator = name
-        self._table: Table = open_table(lake.metastore.latest(), name).table
+        self._table: Table = open_table(lake.metastore.latest(), name).table if table is None else table
         self._fails_on_data_loss = fails_on_data_loss
         self._states: OrderedDict[int, TableState] = OrderedDict()
         self._first: Step | None = None
 
     @property
+    def table(self) -> Table:
+        """The table, whose id is followed when it is renamed."""
+        return self._table
+
+    @property
     def table_id(self) -> str:
-        """The id, by which the table is followed when it is renamed."""
+        """The id."""
         return self._table.id
 
     def newest(self) -> tuple[int, TableState]:

@@ -21,6 +21,7 @@ from mangrove.local.changes import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.masks import meant_rows
 from mangrove.local.scanning import chosen_columns
+from mangrove.model.objects import Table
 from mangrove.model.schema import Schema
 from mangrove.spark.leading import leading
 from mangrove.spark.source_options import SourceOptions
@@ -60,7 +61,8 @@ class StreamPiece(InputPartition):
     reader: PieceReader
     scans: tuple[FileScan, ...]
     version: int
-    is_change: bool = False
+    changed: Table | None = None
+    """The table of which it is the changes, since a task finds no table by a name that it had."""
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -112,7 +114,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pieces: list[StreamPiece] = []
         for step, units in units_between(begin, until, self._steps(history, begin, upto)):
             if step.is_change:
-                pieces.append(StreamPiece(reader, (), step.version, is_change=True))
+                pieces.append(StreamPiece(reader, (), step.version, history.table))
                 continue
             scans = [unit.scan for unit in units if unit.scan is not None]
             pieces += [StreamPiece(reader, piece.scans, step.version) for piece in gathered(scans, step.version)]
@@ -122,7 +124,9 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of a piece as Arrow batches; this runs in a task."""
         assert isinstance(partition, StreamPiece)
         with leading():
-            rows = self._changes(partition) if partition.is_change else self._new_rows(partition)
+            rows = (
+                self._new_rows(partition) if partition.changed is None else self._changes(partition, partition.changed)
+            )
         versions = pa.repeat(pa.scalar(partition.version, pa.int64()), rows.num_rows)
         yield from batches(rows.append_column(COMMIT_VERSION, versions), self._schema)
 
@@ -130,8 +134,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = piece.reader.rows(self._options.store(), piece.scans)
         return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(_INSERT), rows.num_rows))
 
-    def _changes(self, piece: StreamPiece) -> pa.Table:
-        history, store = self._opened(), self._options.store()
+    def _changes(self, piece: StreamPiece, table: Table) -> pa.Table:
+        history, store = TableHistory(self._options.opened(), self._options.table, table=table), self._options.store()
         version = piece.reader.state.version
         before = replace(history.state(piece.version - 1), version=version)
         after = replace(history.state(piece.version), version=version)

@@ -2,14 +2,14 @@
 
 from mangrove.errors import NotFoundError
 from mangrove.metastore import Snapshot
-from mangrove.model.locators import TableLocator
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import Table
 from mangrove.transaction.names import Reading, table_names
 from mangrove.transaction.tables import identity_of
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["located"]
+__all__ = ["located", "named"]
 
 
 def located(reading: Reading, known: Table, last: TableLocator) -> TableLocator:
@@ -28,3 +28,13 @@ def located(reading: Reading, known: Table, last: TableLocator) -> TableLocator:
             f"{last} (id {known.id}) is not in version {snapshot.version}: it was dropped, or was not there yet"
         )
     return TableLocator(*split_name(name))
+
+
+def named(snapshot: Snapshot, table_id: str) -> TableLocator | None:
+    """Return under which name a version has the table with an id; nothing leads there, so tables are looked through."""
+    for space, _ in snapshot.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for locator, table in snapshot.children(Kind.TABLE, space):
+            if isinstance(locator, TableLocator) and isinstance(table, Table) and table.id == table_id:
+                return locator
+    return None
