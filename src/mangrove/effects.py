@@ -66,31 +66,35 @@ class _Slot:
     _REST_SECONDS = 0.1
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        # Each is told only what it waits for: who commits often must not wake the thread while it rests.
+        self._given = threading.Condition(lock)
+        self._done = threading.Condition(lock)
+        self._hurried = threading.Condition(lock)
         self._waiting: Callable[[], None] | None = None
         self._busy = False
         self._running = False
         self._hurry = False
 
     def take(self, task: Callable[[], None]) -> None:
-        with self._changed:
+        with self._given:
             self._waiting = task
-            self._changed.notify_all()
+            self._given.notify_all()
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="mangrove-later", daemon=True).start()
 
     def finish(self, timeout_seconds: float) -> None:
-        with self._changed:
+        with self._done:
             self._hurry = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting is None and not self._busy, timeout_seconds)
+            self._hurried.notify_all()
+            self._done.wait_for(lambda: self._waiting is None and not self._busy, timeout_seconds)
             self._hurry = False
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                if not self._changed.wait_for(lambda: self._waiting is not None, self._IDLE_SECONDS):
+            with self._given:
+                if not self._given.wait_for(lambda: self._waiting is not None, self._IDLE_SECONDS):
                     self._running = False
                     return
                 task, self._waiting, self._busy = self._waiting, None, True
@@ -98,7 +102,7 @@ class _Slot:
             try:
                 task()
             finally:
-                with self._changed:
+                with self._done:
                     self._busy = False
-                    self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._hurry, self._REST_SECONDS)
+                    self._done.notify_all()
+                    self._hurried.wait_for(lambda: self._hurry, self._REST_SECONDS)

@@ -173,8 +173,10 @@ def _last(
     pending = _pending(node, start, end, newer)
     first, beyond = bisect_left(node.keys, start), bisect_left(node.keys, end)
     if node.is_leaf:
-        entries = list(_merged(node.keys[first:beyond], node.values[first:beyond], sorted(pending), pending))
-        return entries[-1] if entries else None
+        stored = next((place for place in range(beyond - 1, first - 1, -1) if node.keys[place] not in pending), None)
+        found = [Entry(message.key, message.value) for message in pending.values() if message.value is not None]
+        found += [] if stored is None else [Entry(node.keys[stored], node.values[stored])]
+        return max(found, default=None)
     high = end
     pivots = set(node.keys[first:beyond])
     for index in range(beyond, first - 1, -1):
@@ -182,9 +184,9 @@ def _last(
         held = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
         child, below = load(node.children[index], read), place.of_child(node, index)
         check_place(node.children[index], child, *below)
-        found = _last(child, below, low, high, held, read, depth - 1)
-        if found is not None:
-            return found
+        greatest = _last(child, below, low, high, held, read, depth - 1)
+        if greatest is not None:
+            return greatest
         if index > first:
             pivot = next(_pivot(node, index - 1, pending), None)
             if pivot is not None:

@@ -8,7 +8,7 @@ from mangrove.model.locators import DeltaLocator, Kind, TableLocator
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.table_state import Log, TableState
 from mangrove.tables.writing import PlannedWrite
-from mangrove.transaction.deltas import OpenTable, add_delta, deltas_of, open_table, partition_with, partitions_of
+from mangrove.transaction.deltas import OpenTable, add_delta_to, deltas_of, open_table, partition_with, partitions_of
 from mangrove.transaction.names import Reading
 from mangrove.transaction.workspace import Workspace
 
@@ -39,7 +39,7 @@ def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite
         workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, values)))
     for planned in write.deltas:
         _drop_replaced(workspace, opened, planned.log_values, planned.delta)
-        add_delta(workspace, locator, planned.log_values, planned.delta, transaction_id)
+        add_delta_to(workspace, opened, planned.log_values, planned.delta, transaction_id)
 
 
 def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "REWRITTEN_BY",
     "OpenTable",
     "add_delta",
+    "add_delta_to",
     "deltas_of",
     "open_table",
     "partition_id_of",
@@ -129,7 +130,13 @@ def add_delta(
     Its position is the next one as far as this transaction knows; it may move back
     when others commit first.
     """
-    opened = open_table(workspace, locator)
+    return add_delta_to(workspace, open_table(workspace, locator), values, delta, transaction_id)
+
+
+def add_delta_to(
+    workspace: Workspace, opened: OpenTable, values: Sequence[Value | None], delta: Delta, transaction_id: str
+) -> DeltaLocator:
+    """Stage a delta in a table that this transaction has opened and not changed since."""
     checked = _checked_values(opened, values)
     way = partition_with(workspace, opened, checked)
     partition = Partition(way.partition_id, checked, opened.stream.partition_scheme_id)
