@@ -23,6 +23,6 @@ class LocalEngines:
         """Return that nothing is done on Spark."""
         return False
 
-    def spark(self) -> NoReturn:
+    def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - not at all
         """Refuse: no command hands in a frame of Spark's."""
         raise InvalidInputError("commands read and write rows in this process: use Spark from Python instead")

@@ -62,9 +62,9 @@ class QuietEngines(BothEngines):
         if "_started" in self.__dict__:
             self._started.session.sparkContext.cancelAllJobs()
 
-    def spark(self) -> "SparkEngine":
+    def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark."""
-        return self._started
+        return super().spark(jars=True) if jars else self._started
 
 
 def canceller(lake: Lakehouse) -> Callable[[], None]:

@@ -133,11 +133,14 @@ class Lakehouse(Catalog):
         )
         return LakeTransaction(core, self.effects.new_id, self.clients, self.engines, self)
 
-    def spark(self) -> Any:
-        """Return the Spark session in which its rows are read and written: the one that is there, or a new one."""
+    def spark(self, *, jars: bool = False) -> Any:
+        """Return the Spark session in which its rows are read and written: the one that is there, or a new one.
+
+        With `jars`, a new one brings Hadoop's classes for the bucket from Maven Central.
+        """
         if self.engines is None:
             raise InvalidInputError(f"{self.uri} was opened without engines: use mangrove.open or mangrove.create")
-        return self.engines.spark().session
+        return self.engines.spark(jars=jars).session
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""

@@ -147,6 +147,6 @@ class Engines(Protocol):
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
         ...
 
-    def spark(self) -> SparkRows:
-        """Return the engine on Spark."""
+    def spark(self, *, jars: bool = False) -> SparkRows:
+        """Return the engine on Spark, which brings Hadoop's JARs for the bucket where it is asked to."""
         ...

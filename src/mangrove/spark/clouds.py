@@ -9,13 +9,15 @@ from pyspark.sql import SparkSession
 
 from mangrove.storage.uri import RootUri, parse_root
 
-__all__ = ["can_reach", "hadoop_root", "hadoop_settings"]
+__all__ = ["GOOGLE_CLASS", "can_reach", "hadoop_root", "hadoop_settings"]
 
+GOOGLE_CLASS: Final = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
+"""Hadoop's own, since 3.5."""
 _CLASSES: Final = {
-    "s3": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-    "gs": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-    "az": "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
-    "abfss": "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",
+    "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem",),
+    "gs": ("com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem", GOOGLE_CLASS),
+    "az": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",),
+    "abfss": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem",),
 }
 _MISSING: Final = ("ClassNotFound", "No FileSystem for scheme", "UnsupportedFileSystem", "NoClassDefFound")
 _S3_NAMES: Final = {
@@ -77,21 +79,25 @@ def can_reach(session: SparkSession, uri: str) -> bool:
     Over Connect nobody can look into the server's Java, so a path that names no
     bucket of anybody is asked for, and the complaint tells.
     """
-    name = _CLASSES.get(parse_root(uri).scheme)
-    if name is None:
+    names = _CLASSES.get(parse_root(uri).scheme)
+    if names is None:
         return True
     java: Any = getattr(session, "_jvm", None)
     if java is not None:
-        try:
-            loader = java.java.lang.Thread.currentThread().getContextClassLoader()
-            java.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java takes no names
-        except Py4JError:
-            return False
-        return True
+        return any(_is_there(java, name) for name in names)
     try:
         session.read.schema("a int").parquet(hadoop_root(uri) + "mangrove-looks-for-classes")
     except PySparkException as error:
         return not any(word in str(error) for word in _MISSING)
+    return True
+
+
+def _is_there(java: Any, name: str) -> bool:
+    try:
+        loader = java.java.lang.Thread.currentThread().getContextClassLoader()
+        java.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java takes no names
+    except Py4JError:
+        return False
     return True
 
 

@@ -61,6 +61,10 @@ class BothEngines:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
         return spark_is_installed() and all(map(opens_in_other_processes, [self._effects.store.uri, *others]))
 
-    def spark(self) -> "SparkEngine":
-        """Return the engine on Spark, in the session that is there or in a new one."""
+    def spark(self, *, jars: bool = False) -> "SparkEngine":
+        """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
+        if jars:
+            from mangrove.spark.jars import start_with_jars
+
+            start_with_jars(self._effects.store.uri)
         return self._spark
