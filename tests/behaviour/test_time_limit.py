@@ -1,11 +1,14 @@
 """The time limit of a transaction holds for every attempt to commit it, not only for the first."""
 
+from collections.abc import Callable
+
 import pytest
 from tests.maintenance.test_maintenance_machine import HookedStore
 
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.tree_upkeep import compact_tree, upgrade_tree
 from mangrove.testing.effects import Clock, repeatable_effects
 
 HOUR_MILLIS = 60 * 60 * 1000
@@ -53,3 +56,30 @@ def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
     with pytest.raises(ConflictError, match="others may delete what it stands on"):
         lake.rollback(to=0)
     assert lake.version == 1
+
+
+UPKEEP: dict[str, Callable[[Lakehouse], object]] = {
+    "compact": compact_tree,
+    "upgrade": upgrade_tree,
+}
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_upkeep_that_stood_still_for_too_long_commits_nothing(name: str) -> None:
+    late = 0
+    for requests in range(1, REQUESTS_MAX):
+        clock = Clock()
+        store = HookedStore("memory://late/", clock)
+        lake = create_on(repeatable_effects(store, clock), layout="tree-older")
+        lake.create_namespace("n")
+
+        def sleep(clock: Clock = clock) -> None:
+            clock.now_millis += 2 * HOUR_MILLIS
+
+        store.interrupt(requests, sleep)
+        try:
+            UPKEEP[name](lake)
+        except ConflictError:
+            late += 1
+            assert lake.version == 1
+    assert late

@@ -12,10 +12,10 @@ from mangrove.cli.completing import offer_tables
 from mangrove.cli.session import Session
 from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.tree_upkeep import compact_tree, upgrade_tree
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.progress import said_bytes
 from mangrove.maintenance.vacuum import VacuumReport
-from mangrove.metastore import Changes
 from mangrove.model.objects import TableType
 from mangrove.storage.probe import ProbedCreates, probe_creates
 from mangrove.tables.compaction import CompactionReport
@@ -91,11 +91,8 @@ def compact_command(
     if any(bounds.values()):
         raise InvalidInputError("the tree is compacted as a whole: --bytes-max, --files-max and --full are for tables")
     opened = session.open(lake)
-    compact = getattr(opened.metastore, "compact", None)
-    if compact is None:
-        raise InvalidInputError(f"{opened.uri} is in the {opened.layout} layout, whose tree needs no compaction")
     with session.watching("compacting the tree"):
-        version = compact(Changes(opened.new_id(), message="compact the tree")).version
+        version = compact_tree(opened)
     session.answer({"version": version}, lambda: f"version {version} holds the same in a compact tree")
 
 
@@ -129,12 +126,9 @@ def check_command(
 def upgrade_command(session: Session, lake: str) -> None:
     """Bring a lakehouse to the newer format revision, by an ordinary commit."""
     opened = session.open(lake)
-    upgrade = getattr(opened.metastore, "upgrade", None)
     before = opened.version
-    if upgrade is None:
-        raise InvalidInputError(f"{opened.uri} is in the {opened.layout} layout, which has nothing to be upgraded to")
     with session.watching("upgrading"):
-        version = upgrade(Changes(opened.new_id(), message="upgrade to the newer format revision")).version
+        version = upgrade_tree(opened)
     said = (
         f"version {version} is in the newer format revision"
         if version > before

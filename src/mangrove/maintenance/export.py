@@ -36,7 +36,7 @@ from mangrove.model.locators import (
 from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, Table
 from mangrove.storage.port import Store
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.transaction.time_limit import latest_commit_millis, youngest_expirable_millis
 
 __all__ = ["ExportMode", "ExportReport", "drop_export", "export", "pin"]
 
@@ -191,11 +191,17 @@ def _recorded(lake: Maintained, made: Export) -> Export:
 
 def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[str, str]], message: str) -> None:
     for _ in range(_ATTEMPTS_MAX):
+        began_at_millis = lake.effects.now_millis()
         newest = lake.metastore.latest()
         changed = replace(newest.settings, exported_snapshots=change(newest.settings.exported_snapshots))
         if changed == newest.settings:
             return
-        changes = Changes(lake.effects.new_id(), settings=changed, message=message)
+        changes = Changes(
+            lake.effects.new_id(),
+            settings=changed,
+            message=message,
+            commit_before_millis=latest_commit_millis(newest.settings, began_at_millis),
+        )
         try:
             lake.metastore.commit(newest, changes, Isolation.SNAPSHOT)
         except ConflictError:

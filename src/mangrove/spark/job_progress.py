@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from mangrove.spark.session import is_remote
+from mangrove.spark.session_names import is_remote
 
 __all__ = ["share_done", "told_jobs"]
 

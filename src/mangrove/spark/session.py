@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mangrove.spark.java import java_home
 
-__all__ = ["LOCAL_SETTINGS", "is_remote", "local_session"]
+__all__ = ["LOCAL_SETTINGS", "local_session"]
 
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.app.name": "mangrove",
@@ -44,11 +44,6 @@ def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         SPARK_LOCAL_IP="127.0.0.1",
     ):
         return builder.getOrCreate()
-
-
-def is_remote(session: SparkSession) -> bool:
-    """Return whether a session is one over Connect, which has no Java in this process."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 @contextmanager

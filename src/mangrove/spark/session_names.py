@@ -18,9 +18,7 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mangrove.spark.session import is_remote
-
-__all__ = ["NAMES_MAX", "SessionNames"]
+__all__ = ["NAMES_MAX", "SessionNames", "is_remote"]
 
 NAMES_MAX: Final = 128
 """So many frames keep their names."""
@@ -102,6 +100,11 @@ class SessionNames:
         idle = [key for key, entry in self._named.items() if not entry.users]
         for key in idle[: max(0, len(self._named) - self._names_max)]:
             self.session.catalog.dropGlobalTempView(self._named.pop(key).name)
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Return whether a session is one over Connect, which has no Java in this process."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _forget(session: SparkSession, named: OrderedDict[int, _Named]) -> None:

@@ -43,6 +43,7 @@ from mangrove.metastore import (
     Problem,
     Retired,
     Snapshot,
+    check_in_time,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
@@ -167,6 +168,7 @@ class TreeMetastore:
         like = Root(base.version + 1, Node(), system, revision, base.root.key_names)
         entries = entries_in(revision, base)
         root = replace(like, node=built(self._effects, self._files, like, base.settings, entries))
+        check_in_time(changes, self._effects.now_millis())
         return self._seen(TreeSnapshot(self._files, root)) if publish(self._effects, root, base.settings) else None
 
     def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
