@@ -4,8 +4,9 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.foreign import numbered_files
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.paths import HINT_PATH
+from mangrove.layouts.deltacat.paths import HINT_PATH, numbered_file
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
 from mangrove.maintenance.check import check
 from mangrove.maintenance.maintained import Maintained
@@ -105,3 +106,29 @@ def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_nam
     assert all(effects.store.exists(path) for path in strangers)
     assert {problem.path for problem in _problems(effects)} == {"n/t/notes.txt", "n/.DS_Store"}
     assert len(list(opened.objects(opened.latest(), Kind.DELTA))) == 240
+
+
+def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_stand_in_for_it(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    mappings = [path for path, file in numbered_files(effects.store) if file.object_folder is None]
+    # A namespace and a table have names that DeltaCAT knows; a table's versions and streams have numbers and forms.
+    assert len(mappings) >= 2
+    for path in mappings:
+        effects.store.delete_many([path])
+        aborted = path.replace(numbered_file(path).transaction, "1700000000000_aborted")
+        effects.store.put(aborted, b"")
+        (problem,) = _problems(effects)
+        assert problem.path.rpartition("/")[0] == path.rpartition("/")[0]
+        assert f"to {numbered_file(path).target} is missing" in problem.rule
+        effects.store.put(path, b"")
+        assert _problems(effects) == [], "a leftover beside the file is garbage, and no problem"
+
+
+def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: CatalogMetastore, effects: Effects) -> None:
+    before = set(dict(numbered_files(effects.store)))
+    put(catalog, catalog.latest(), deletes=[TableLocator("sales", "orders")])
+    ended = [path for path, file in numbered_files(effects.store) if path not in before and file.object_folder is None]
+    assert ended
+    effects.store.delete_many(ended)
+    assert [problem for problem in _problems(effects) if "leads nowhere any more is missing" in problem.rule]

@@ -41,6 +41,7 @@ __all__ = [
     "key_of_below",
     "key_parts",
     "locator_of_below",
+    "mapping_folder_of",
     "mapping_key",
     "name_key",
     "name_of",
@@ -48,6 +49,7 @@ __all__ = [
     "object_key",
     "range_below",
     "range_of_kind",
+    "range_of_mappings",
     "sort_of",
 ]
 
@@ -153,6 +155,21 @@ def folder_in(key: str) -> str:
 def mapping_key(folder: str) -> str:
     """Return the key of the newest file of a mapping folder."""
     return _joined("y", folder)
+
+
+def range_of_mappings() -> KeyRange:
+    """Return where the keys of all mapping folders lie."""
+    start = mapping_key("")
+    return KeyRange(start, _end_of(start))
+
+
+def mapping_folder_of(key: str) -> str:
+    """Return the mapping folder whose key this is.
+
+    >>> mapping_folder_of(mapping_key("sales/4f8a"))
+    'sales/4f8a'
+    """
+    return key.removeprefix(mapping_key(""))
 
 
 def range_below(kind: Kind, parent: Parent, namespace_id: str, prefix: str, after: Locator | None) -> KeyRange:

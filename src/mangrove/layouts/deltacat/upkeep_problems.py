@@ -6,10 +6,18 @@ from itertools import islice
 from mangrove.betree.search import scan
 from mangrove.betree.verify import verify
 from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.draft import DELETE
 from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
-from mangrove.layouts.deltacat.foreign import logged_transactions
-from mangrove.layouts.deltacat.index import SHAPE, read_named, read_stored
-from mangrove.layouts.deltacat.keys import folder_of, locator_of_below, object_key, range_of_kind
+from mangrove.layouts.deltacat.foreign import logged_transactions, numbered_files
+from mangrove.layouts.deltacat.index import SHAPE, read_mapped, read_named, read_stored
+from mangrove.layouts.deltacat.keys import (
+    folder_of,
+    locator_of_below,
+    mapping_folder_of,
+    object_key,
+    range_of_kind,
+    range_of_mappings,
+)
 from mangrove.layouts.deltacat.packed import pack
 from mangrove.layouts.deltacat.paths import guard_path, is_numbered
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
@@ -42,6 +50,7 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     yield from _strangers(fresh)
     yield from _lost_newest(fresh)
     yield from _unlogged(files, wanted)
+    yield from _lost_mappings(fresh)
     bodies = iter(wanted)
     while batch := list(islice(bodies, _BODIES_AT_ONCE)):
         yield from _body_problems(files, batch)
@@ -59,6 +68,31 @@ def _unlogged(files: CatalogFiles, wanted: list[Wanted]) -> Iterator[Problem]:
     for one in unlogged:
         if files.path_of(one) in here:
             yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
+
+
+def _lost_mappings(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield the files that lead DeltaCAT from a name to an object, or that end such a way, and that are gone.
+
+    What an attempt left that never committed has a transaction that the log does not
+    have, and counts for nothing. A copy by its guard alone has none of the files.
+    """
+    files = snapshot.files
+    committed = {*logged_transactions(files), snapshot.guard.transaction}
+    there: dict[tuple[str, int], set[str]] = {}
+    for _, file in numbered_files(files.store):
+        if file.transaction in committed:
+            there.setdefault((file.folder, file.number), set()).add("" if file.operation == DELETE else file.target)
+    first, end = range_of_mappings()
+    for key, value in scan(snapshot.guard.root, first, end, snapshot.read_nodes) if there else ():
+        folder, mapped = mapping_folder_of(key), read_mapped(value)
+        if mapped.number and mapped.target not in there.get((folder, mapped.number), ()):
+            lost = (
+                f"leads from a name to {mapped.target}" if mapped.target else "says that a name leads nowhere any more"
+            )
+            yield Problem(
+                files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
+                f"the file that {does} is missing, and DeltaCAT sees it otherwise: copy it from an export",
+            )
 
 
 def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
