@@ -91,7 +91,7 @@ def _lost_mappings(snapshot: CatalogSnapshot) -> Iterator[Problem]:
             )
             yield Problem(
                 files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
-                f"the file that {does} is missing, and DeltaCAT sees it otherwise: copy it from an export",
+                f"the file that {lost} is missing, and DeltaCAT sees it otherwise: copy it from an export",
             )
 
 
