@@ -279,6 +279,8 @@ class _Run:
         is_engine = _ENGINE_ITSELF.search(record.sql) is not None
         is_hash = record.expected is not None and any(map(_VALUES_LINE.match, record.expected))
         if is_engine or is_hash or record.is_for_others:
+            # What such a statement makes, later ones may need.
+            self._was_refused = self._was_refused or record.sql.lower().startswith(("create", "set", "attach", "copy"))
             return "skipped", "the engine itself" if is_engine else "not for us", ""
         session = self._sessions.setdefault(record.connection, SqlSession(self._lake))
         try:

@@ -4,7 +4,8 @@ import pytest
 
 from mangrove.errors import InvalidInputError
 from mangrove.sql.grammar import parse_statement
-from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Update
+from mangrove.sql.row_statements import Delete, Insert, Merge, MultiInsert, Query, Update
+from mangrove.sql.session_statements import ExecuteImmediate
 from mangrove.sql.statements import (
     AddColumns,
     AlterColumn,
@@ -92,6 +93,65 @@ def test_a_with_clause_before_an_insert_keeps_every_place_of_its_query() -> None
     assert found.query.piece.text.split() == "with c as (select 1 as a) select a from c".split()  # noqa: SIM905
     assert found.query.piece.start == 0
     assert found.query.piece.text.index("select a") == text.index("select a")
+
+
+def test_several_inserts_share_what_stands_behind_from_and_keep_their_places() -> None:
+    text = (
+        "with c as (select 1 as a) from c join d using (a) insert into t select a where a > 1 "
+        "insert overwrite u (b) select a"
+    )
+    found = parse_statement(text)
+    assert isinstance(found, MultiInsert)
+    assert [(one.table.parts, one.columns, one.overwrite) for one in found.inserts] == [
+        (("t",), (), False),
+        (("u",), ("b",), True),
+    ]
+    first, second = (" ".join(one.query.piece.text.split()) for one in found.inserts)
+    assert first == "with c as (select 1 as a) from c join d using (a) select a where a > 1"
+    assert second == "with c as (select 1 as a) from c join d using (a) select a"
+    assert found.inserts[1].query.piece.text.rindex("select a") == text.rindex("select a")
+
+
+@pytest.mark.parametrize("text", ["from t select a", "from t", "with c as (select 1) from c select *"])
+def test_a_query_that_begins_with_from_is_no_insert(text: str) -> None:
+    assert isinstance(parse_statement(text), Query)
+
+
+def test_an_alias_of_a_source_may_name_its_columns() -> None:
+    found = parse_statement("merge into t using (values (1, 2)) as s (a, b) on t.a = s.a when matched then delete")
+    assert isinstance(found, Merge)
+    assert (found.source_alias, found.source_columns) == ("s", ("a", "b"))
+
+
+def test_a_name_may_be_computed() -> None:
+    found = parse_statement("delete from identifier(:t) where a = 1", 0, lambda piece: f"s.`{piece.text}`")
+    assert isinstance(found, Delete)
+    assert found.table.parts == ("s", ":t")
+    assert isinstance(parse_statement("select * from identifier(:t)", 0, lambda _: "never"), Query)
+
+
+def test_the_text_and_the_arguments_of_execute_immediate_are_expressions() -> None:
+    found = parse_statement("execute immediate 'select ' || :x using 1 + 1 as a, f(2, 3) as b")
+    assert isinstance(found, ExecuteImmediate)
+    assert found.text.text == "'select ' || :x"
+    assert [(name, piece.text) for name, piece in found.arguments] == [("a", "1 + 1"), ("b", "f(2, 3)")]
+    assert isinstance(parse_statement("execute immediate 'select 1' into x"), Query)
+    with pytest.raises(InvalidInputError, match="name all or none"):
+        parse_statement("execute immediate 'x' using 1, 2 as b")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("begin declare x int; insert into t values (x); end", "INSERT"),
+        ("begin if a then select 1; else update t set a = 1; end if; end", "UPDATE"),
+        ("begin while a do delete from t; end while; end", "DELETE"),
+    ],
+)
+def test_a_block_that_changes_rows_is_refused_at_its_place_with_what_to_do(text: str, word: str) -> None:
+    with pytest.raises(InvalidInputError, match=rf"column {text.upper().index(word) + 1}: .*BEGIN TRANSACTION"):
+        parse_statement(text)
+    assert isinstance(parse_statement("begin declare insert int; select insert; end"), Query)
 
 
 def test_updates_and_deletes_have_aliases_and_conditions() -> None:

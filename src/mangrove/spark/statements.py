@@ -30,6 +30,8 @@ __all__ = [
     "create_temporary_view",
     "distinct_rows",
     "drop_temporary_view",
+    "keep_rows",
+    "let_go_of_rows",
     "literal_rows",
     "moment_value",
     "one_row",
@@ -161,6 +163,18 @@ def one_row(session: SparkSession, name: str) -> Frame:
     return session.range(1).toDF(name)
 
 
+def keep_rows(frame: Frame, *, at_once: bool) -> None:
+    """Keep rows in Spark's memory, from now on or from when they are first read."""
+    frame.cache()
+    if at_once:
+        frame.count()
+
+
+def let_go_of_rows(frame: Frame) -> None:
+    """Forget rows that were kept."""
+    frame.unpersist()
+
+
 def moment_value(frame: Frame) -> object:
     """Return the one value of one row; a date or a time as how long it is after the year 1970 began in UTC."""
     kind = frame.schema.fields[0].dataType
@@ -175,10 +189,25 @@ def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...
     return session.createDataFrame(list(rows), schema)
 
 
-def distinct_rows(frame: Frame, columns: Sequence[str], at_most: int) -> list[tuple[Any, ...]]:
-    """Return the different values of some columns; one more than so many, where there are more."""
-    chosen = frame.select(*(f.col(_quoted(name)) for name in columns)).distinct().limit(at_most + 1)
-    return [tuple(row) for row in chosen.collect()]
+def distinct_rows(frame: Frame, columns: Sequence[tuple[str, int | None]], at_most: int) -> list[tuple[Any, ...]]:
+    """Return the different values of some columns; one more than so many, where there are more.
+
+    With a number, a date or time is cut to that many characters: 7 leaves `2026-11`.
+    What has a time zone is cut in UTC.
+    """
+    chosen = [_value(frame, name, length).alias(f"value {place}") for place, (name, length) in enumerate(columns)]
+    return [tuple(row) for row in frame.select(*chosen).distinct().limit(at_most + 1).collect()]
+
+
+def _value(frame: Frame, name: str, length: int | None) -> Any:
+    value = f.col(_quoted(name))
+    if length is None:
+        return value
+    if isinstance(frame.schema[name].dataType, TimestampType):
+        # Not by a format, which would be one of the session's own zone.
+        micros = f.unix_micros(value)
+        value = f.timestamp_add("MICROSECOND", micros, f.expr("timestamp_ntz'1970-01-01 00:00:00'"))
+    return f.substring(value.cast("string"), 1, length)
 
 
 def literal_rows(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:

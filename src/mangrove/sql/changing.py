@@ -9,11 +9,12 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.model.names import joined_name, quoted_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct
-from mangrove.spark.statements import one_row
+from mangrove.spark.statements import one_row, renamed_columns
 from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.expressions import Expressions, has_subquery, requalified
 from mangrove.sql.inserting import columns_of, managed_table
 from mangrove.sql.pruning import exact_predicate
+from mangrove.sql.qualifying import qualified
 from mangrove.sql.row_statements import Assignment, Delete, Merge, MergeClause, Update
 from mangrove.sql.tokens import name_chain, tokenize
 from mangrove.tables.predicates import Predicate
@@ -49,18 +50,22 @@ def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressi
     """Raise what Spark refuses about a condition or a value, at its place in the statement."""
     quoted = quoted_name(statement.alias or statement.table.parts[-1])
     tables = f"{joined_name(table.locator.namespace, table.name)} AS {quoted}"
-    pieces = [statement.condition] if statement.condition is not None else []
+    looked_at = [(statement.condition, tables)] if statement.condition is not None else []
     if isinstance(statement, Update):
-        pieces += [assignment.value for assignment in statement.assignments]
+        looked_at += [(assignment.value, tables) for assignment in statement.assignments]
     elif isinstance(statement, Merge):
         alias = "" if statement.source_alias is None else f" AS {quoted_name(statement.source_alias)}"
-        tables += f", {statement.source.text}{alias}"
+        names = f"({', '.join(map(quoted_name, statement.source_columns))})" if statement.source_columns else ""
+        source = f"{statement.source.text}{alias}{names}"
+        both = f"{tables}, {source}"
+        looked_at = [(piece, both) for piece, _ in looked_at]
+        seen = {"matched": both, "not matched": source, "not matched by source": tables}
         for clause in statement.clauses:
-            pieces += [clause.condition] if clause.condition is not None else []
-            pieces += [assignment.value for assignment in clause.assignments]
-    for piece in pieces:
+            looked_at += [(clause.condition, seen[clause.group])] if clause.condition is not None else []
+            looked_at += [(assignment.value, seen[clause.group]) for assignment in clause.assignments]
+    for piece, over in looked_at:
         if piece.text.strip().upper() != "DEFAULT":
-            expressions.try_out(piece, tables)
+            expressions.try_out(piece, over)
 
 
 def _delete(statement: Delete, table: LakeTable, expressions: Expressions) -> RowCounts:
@@ -109,6 +114,8 @@ def _alone(table: LakeTable, name: SqlName, alias: str | None, expressions: Expr
 
 def _merge(statement: Merge, table: LakeTable, expressions: Expressions) -> RowCounts:
     source = expressions.rows(statement.source)
+    if statement.source_columns:
+        source = renamed_columns(source, statement.source_columns)
     if statement.with_schema_evolution:
         table.evolve(source.select(*map(quoted_name, _used(statement, source.columns))))
     target = statement.alias or statement.table.parts[-1]
@@ -150,9 +157,16 @@ def _with_clause(
     about: tuple[LakeTable, Merge, Expressions, dict[tuple[str, ...], str | None]],
 ) -> TableMerge:
     table, statement, expressions, names = about
-    where = None if clause.condition is None else requalified(expressions.text(clause.condition), names)
+    shared = {column.name.casefold() for column in schema.columns} & {name.casefold() for name in source_columns}
+    side = {"not matched": merge.plan.source_name, "not matched by source": merge.plan.target_name}.get(clause.group)
+
+    def spoken(text: str) -> str:
+        # Where a row has no match, a bare name can mean a column of the one side alone.
+        return requalified(text if side is None else qualified(text, shared, side), names)
+
+    where = None if clause.condition is None else spoken(expressions.text(clause.condition))
     assigned = _assigned(clause.assignments, schema, _names(statement.table, statement.alias), expressions, table)
-    values = {name: requalified(value, names) for name, value in assigned.items()}
+    values = {name: spoken(value) for name, value in assigned.items()}
     if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
         there = {name.casefold() for name in source_columns}
         missing = [column.name for column in schema.columns if column.name.casefold() not in there]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mangrove.errors import InvalidInputError
+from mangrove.model.names import split_name
 from mangrove.sql.places import error_at
 from mangrove.sql.tokens import Token, TokenKind, name_chain, text_value, tokenize
 
@@ -33,10 +34,12 @@ class Piece:
 class Cursor:
     """Walks over one statement."""
 
-    def __init__(self, text: str, start: int = 0) -> None:
+    def __init__(self, text: str, start: int = 0, computed: "Callable[[Piece], str] | None" = None) -> None:
         self.text = text
         self.tokens = tokenize(text, start)
         self.place = 0
+        self.computed = computed
+        """What tells the name that the expression in `IDENTIFIER(…)` is."""
 
     @property
     def next(self) -> Token:
@@ -82,6 +85,10 @@ class Cursor:
         if not self.next.is_name:
             raise self.refusal("a name")
         start = self.next.start
+        if self.computed is not None and self.took("IDENTIFIER", "("):
+            self.place -= 1
+            parts = split_name(self.computed(self.bracketed()))
+            return SqlName(parts, start, self.tokens[self.place - 1].end)
         parts, self.place = name_chain(self.tokens, self.place)
         return SqlName(parts, start, self.tokens[self.place - 1].end)
 

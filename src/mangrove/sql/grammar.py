@@ -4,7 +4,14 @@ from collections.abc import Callable
 from typing import Final
 
 from mangrove.sql.cursor import Cursor, Piece
-from mangrove.sql.grammar_changes import parse_delete, parse_insert, parse_merge, parse_truncate, parse_update
+from mangrove.sql.grammar_changes import (
+    parse_delete,
+    parse_insert,
+    parse_merge,
+    parse_multi_insert,
+    parse_truncate,
+    parse_update,
+)
 from mangrove.sql.grammar_definitions import (
     parse_alter,
     parse_comment_on,
@@ -14,6 +21,14 @@ from mangrove.sql.grammar_definitions import (
     parse_show,
 )
 from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.grammar_session import (
+    parse_analyze,
+    parse_cache,
+    parse_execute,
+    parse_refresh,
+    parse_uncache,
+    refuse_changes_in_block,
+)
 from mangrove.sql.splitting import begins_transaction
 from mangrove.sql.statements import Begin, Call, Commit, Explain, Literal, Rollback, Savepoint, Statement, Use
 from mangrove.sql.tokens import TokenKind
@@ -23,13 +38,14 @@ __all__ = ["parse_statement"]
 _EXPLAIN_MODES: Final = ("EXTENDED", "FORMATTED", "COST", "CODEGEN", "LOGICAL")
 
 
-def parse_statement(text: str, start: int = 0) -> Statement:
+def parse_statement(text: str, start: int = 0, computed: Callable[[Piece], str] | None = None) -> Statement:
     """Return what the statement asks for that begins at `start` and ends with the text.
 
     What is not recognised is returned as a query: Spark knows far more than we do,
-    and it says better what is wrong with a text that nobody knows.
+    and it says better what is wrong with a text that nobody knows. `computed` tells
+    the name that the expression in `IDENTIFIER(…)` is.
     """
-    cursor = Cursor(text, start)
+    cursor = Cursor(text, start, computed)
     if begins_transaction(cursor.tokens):
         return _begin(cursor)
     word = cursor.next.word
@@ -140,6 +156,9 @@ def _literal(cursor: Cursor) -> Literal:
 
 def _after_common(cursor: Cursor) -> Statement | None:
     """Take a change behind a WITH clause, which its queries may use; None where it is a query."""
+    several = parse_multi_insert(cursor)
+    if several is not None:
+        return several
     start, depth = cursor.next.start, 0
     while not cursor.is_at_end:
         token = cursor.next
@@ -158,8 +177,15 @@ _CHANGES: Final[dict[str, Callable[[Cursor, Piece | None], Statement]]] = {
     "DELETE": parse_delete,
     "MERGE": parse_merge,
 }
+
+
+def _block(cursor: Cursor) -> None:
+    refuse_changes_in_block(cursor)
+
+
 _BY_FIRST_WORD: Final[dict[str, Callable[[Cursor], Statement | None]]] = {
     "WITH": _after_common,
+    "FROM": parse_multi_insert,
     "START": _start,
     "COMMIT": _commit,
     "ROLLBACK": _rollback,
@@ -181,4 +207,10 @@ _BY_FIRST_WORD: Final[dict[str, Callable[[Cursor], Statement | None]]] = {
     "DESC": parse_describe,
     "SHOW": parse_show,
     "COMMENT": parse_comment_on,
+    "CACHE": parse_cache,
+    "UNCACHE": parse_uncache,
+    "REFRESH": parse_refresh,
+    "ANALYZE": parse_analyze,
+    "EXECUTE": parse_execute,
+    "BEGIN": _block,
 }

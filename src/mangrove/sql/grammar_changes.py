@@ -6,9 +6,9 @@ from typing import Final
 from mangrove.sql.computed_moments import expression_end
 from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.grammar_queries import parse_query
-from mangrove.sql.row_statements import Assignment, Delete, Insert, Merge, MergeClause, Truncate, Update
+from mangrove.sql.row_statements import Assignment, Delete, Insert, Merge, MergeClause, MultiInsert, Truncate, Update
 
-__all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_truncate", "parse_update"]
+__all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_multi_insert", "parse_truncate", "parse_update"]
 
 _QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _AFTER_TABLE: Final = frozenset({"SET", "WHERE", "USING", "ON", "WHEN"})
@@ -40,6 +40,29 @@ def parse_insert(cursor: Cursor, common: Piece | None) -> Insert:
     return Insert(table, query, columns, by_name, overwrite, partition, if_not_exists, where)
 
 
+def parse_multi_insert(cursor: Cursor) -> MultiInsert | None:
+    """Take `FROM … INSERT … SELECT … INSERT … SELECT …`, also behind a WITH clause; None where it is a query."""
+    tokens, depth, begins, inserts = cursor.tokens, 0, None, []
+    for place in range(cursor.place, len(tokens) - 1):
+        token = tokens[place]
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and begins is None and token.word in ("SELECT", "INSERT"):
+            return None
+        if depth == 0 and token.word == "FROM" and begins is None:
+            begins = place
+        if depth == 0 and token.word == "INSERT" and tokens[place + 1].word in ("INTO", "OVERWRITE"):
+            inserts.append(place)
+    if begins is None or not inserts or inserts[0] == begins + 1:
+        return None
+    start, source_end = tokens[cursor.place].start, tokens[inserts[0] - 1].end
+    shared = Piece(cursor.text[start:source_end], start)
+    ends = [*(tokens[place - 1].end for place in inserts[1:]), len(cursor.text)]
+    bodies = zip(inserts, ends, strict=True)
+    return MultiInsert(
+        tuple(parse_insert(Cursor(cursor.text[:end], tokens[place].start), shared) for place, end in bodies)
+    )
+
+
 def parse_update(cursor: Cursor, common: Piece | None) -> Update:
     """Take UPDATE."""
     cursor.expect("UPDATE")
@@ -69,6 +92,7 @@ def parse_merge(cursor: Cursor, common: Piece | None) -> Merge:
     cursor.expect("USING")
     source = _source(cursor)
     source_alias = _alias(cursor)
+    source_columns = cursor.listed(cursor.single_name) if source_alias is not None and cursor.sees("(") else ()
     cursor.expect("ON")
     condition = cursor.piece_until("WHEN")
     clauses = []
@@ -77,7 +101,7 @@ def parse_merge(cursor: Cursor, common: Piece | None) -> Merge:
     cursor.expect_end()
     if not clauses:
         raise cursor.refusal("WHEN MATCHED or WHEN NOT MATCHED")
-    return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves)
+    return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves, source_columns)
 
 
 def parse_truncate(cursor: Cursor) -> Truncate:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from mangrove.sql.cursor import Cursor
+from mangrove.sql.cursor import Cursor, SqlName
 from mangrove.sql.grammar_queries import parse_query
 from mangrove.sql.grammar_tables import parse_alter_table, parse_create_table, properties_of, property_names
+from mangrove.sql.places import error_at
 from mangrove.sql.statements import (
+    AlterColumn,
     AlterNamespace,
     AlterTable,
     AlterView,
@@ -72,13 +74,18 @@ def parse_alter(cursor: Cursor) -> AlterNamespace | AlterTable | AlterView | Non
 def parse_comment_on(cursor: Cursor) -> AlterNamespace | AlterTable | AlterView:
     """Take COMMENT ON."""
     cursor.expect("COMMENT", "ON")
-    kind = cursor.took_one_of(*_NAMESPACE, "TABLE", "VIEW")
+    kind = cursor.took_one_of(*_NAMESPACE, "TABLE", "VIEW", "COLUMN")
     if kind is None:
-        raise cursor.refusal("NAMESPACE, TABLE or VIEW")
+        raise cursor.refusal("NAMESPACE, TABLE, VIEW or COLUMN")
     name = cursor.name()
     cursor.expect("IS")
     action = SetComment("" if cursor.took("NULL") else cursor.words_text())
     cursor.expect_end()
+    if kind == "COLUMN":
+        if len(name.parts) < 2:
+            raise error_at(cursor.text, name.start, "a column is named with its table: write table.column")
+        table = SqlName(name.parts[:-1], name.start, name.end)
+        return AlterTable(table, AlterColumn(name.parts[-1:], "comment", action.comment))
     if kind == "TABLE":
         return AlterTable(name, action)
     return AlterView(name, action) if kind == "VIEW" else AlterNamespace(name, action)
@@ -161,7 +168,11 @@ def _listed(cursor: Cursor, kind: str) -> Show:
 def _columns(cursor: Cursor) -> Show:
     if cursor.took_one_of("FROM", "IN") is None:
         raise cursor.refusal("FROM or IN")
-    return _about(cursor, "columns")
+    name = cursor.name()
+    if cursor.took_one_of("FROM", "IN"):
+        name = SqlName((*cursor.name().parts, name.parts[-1]), name.start, name.end)
+    cursor.expect_end()
+    return Show("columns", name)
 
 
 def _about(cursor: Cursor, kind: str) -> Show:

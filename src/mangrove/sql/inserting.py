@@ -1,7 +1,8 @@
 """Carrying out INSERT and TRUNCATE: the rows of a query go to a table, beside its rows or in their place."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.handles import LakeTable
@@ -9,7 +10,8 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.model.names import joined_name, quoted_name
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
-from mangrove.model.transforms import Identity
+from mangrove.model.transforms import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.types import Column
 from mangrove.spark.assigning import assigned
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, distinct_rows, literal_rows
@@ -20,34 +22,53 @@ from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.tokens import tokenize
+from mangrove.tables.periods import period_comparison
 from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsNull, Operator, Predicate
 from mangrove.tables.row_counts import NO_ROWS, RowCounts
 
-__all__ = ["columns_of", "insert", "managed_table", "truncate"]
+__all__ = ["Prepared", "columns_of", "insert", "managed_table", "prepared", "truncate"]
 
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
+_CUT: Final[dict[type, int | None]] = {Identity: None, Years: 4, Months: 7, Days: 10, Hours: 13}
+"""How many characters of a date or time say its period; None where the value itself is the partition."""
 _PARTITIONS_MAX: Final = 10_000
 """So many partitions may be overwritten at once by what the rows say; each is named in a predicate."""
 
 
-def insert(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An insert whose rows are bound to the tables as they are now, before anything is written."""
+
+    statement: Insert
+    table: LakeTable
+    rows: Frame
+    fixed: dict[str, str]
+    """The values of partition columns that the statement says, as SQL."""
+
+
+def prepared(
     statement: Insert,
     transaction: LakeTransaction,
     sight: Sight,
     bound: Callable[[Query], BoundQuery],
     expressions: Expressions,
-) -> RowCounts:
-    """Add the rows of the query to the table, or put them in the place of others."""
+) -> Prepared:
+    """Return the rows of the query as the table takes them."""
     table = managed_table(transaction, sight, statement.table)
     schema = columns_of(table)
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
     rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
-    fitted = _fitted(statement, table, schema, rows, fixed)
+    return Prepared(statement, table, _fitted(statement, table, schema, rows, fixed), fixed)
+
+
+def insert(work: Prepared, expressions: Expressions) -> RowCounts:
+    """Add the rows to the table, or put them in the place of others."""
+    statement, table = work.statement, work.table
     if statement.replace_where is not None:
-        return table.overwrite(fitted, where=expressions.text(statement.replace_where))
+        return table.overwrite(work.rows, where=expressions.text(statement.replace_where))
     if not statement.overwrite:
-        return table.append(fitted)
-    return _overwritten(statement, table, schema, fitted, fixed, expressions.binder.engine)
+        return table.append(work.rows)
+    return _overwritten(statement, table, columns_of(table), work.rows, work.fixed, expressions.binder.engine)
 
 
 def truncate(statement: Truncate, transaction: LakeTransaction, sight: Sight) -> RowCounts:
@@ -138,25 +159,34 @@ def _overwritten(
 def _touched(table: LakeTable, schema: Schema, rows: Frame) -> Predicate | None:
     """Return what the rows of all partitions fulfil that get rows, or None where none does."""
     fields = table.opened().version.partition_scheme.fields
-    if not fields or any(not isinstance(field.transform, Identity) for field in fields):
+    if not fields or any(type(field.transform) not in _CUT for field in fields):
         raise InvalidInputError(
-            f"{table} is not partitioned by plain columns, so nothing says which partitions the rows replace: "
-            "write PARTITION (column = value), or REPLACE WHERE"
+            f"{table} is not partitioned by plain columns or periods, so nothing says which partitions the rows "
+            "replace: write PARTITION (column = value), or REPLACE WHERE"
         )
     columns = [schema.column_with_id(field.source_id) for field in fields]
-    found = distinct_rows(rows, [column.name for column in columns], _PARTITIONS_MAX)
+    asked = [(column.name, _CUT[type(field.transform)]) for column, field in zip(columns, fields, strict=True)]
+    found = distinct_rows(rows, asked, _PARTITIONS_MAX)
     if len(found) > _PARTITIONS_MAX:
         raise InvalidInputError(f"the rows lie in more than {_PARTITIONS_MAX} partitions of {table}: write fewer")
     parts = [
         AllOf(
             tuple(
-                IsNull(column.id) if value is None else Comparison(column.id, Operator.EQUAL, value)
-                for column, value in zip(columns, values, strict=True)
+                _equal(column, field.transform, value)
+                for column, field, value in zip(columns, fields, values, strict=True)
             )
         )
         for values in found
     ]
     return AnyOf(tuple(parts)) if parts else None
+
+
+def _equal(column: Column, transform: Transform, value: Any) -> Predicate:
+    if value is None:
+        return IsNull(column.id)
+    if isinstance(transform, Identity):
+        return Comparison(column.id, Operator.EQUAL, value)
+    return period_comparison(column, transform, Operator.EQUAL, value)
 
 
 def columns_of(table: LakeTable) -> Schema:

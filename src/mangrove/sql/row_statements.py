@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mangrove.sql.computed_moments import ComputedMoment
 from mangrove.sql.cursor import Piece, SqlName
 
-__all__ = ["Assignment", "Delete", "Insert", "Merge", "MergeClause", "Query", "Truncate", "Update"]
+__all__ = ["Assignment", "Delete", "Insert", "Merge", "MergeClause", "MultiInsert", "Query", "Truncate", "Update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,18 @@ class Insert:
     """The partition columns with their values; without one, the query says it."""
     if_not_exists: bool = False
     replace_where: Piece | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert:
+    """Add rows of one source to several tables; each query begins with the FROM that they share."""
+
+    inserts: tuple[Insert, ...]
+
+    @property
+    def table(self) -> SqlName:
+        """The first of the tables."""
+        return self.inserts[0].table
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,8 @@ class Merge:
     clauses: tuple[MergeClause, ...] = ()
     common: Piece | None = None
     with_schema_evolution: bool = False
+    source_columns: tuple[str, ...] = ()
+    """What the columns of the source are called, where its alias says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
@@ -26,18 +26,21 @@ from mangrove.spark.statements import (
     spark_errors,
 )
 from mangrove.sql.answers import Answer, count_rows
+from mangrove.sql.caching import cache_table
 from mangrove.sql.calling import call
-from mangrove.sql.changing import change
-from mangrove.sql.cursor import SqlName
+from mangrove.sql.cursor import Cursor, Piece, SqlName
 from mangrove.sql.defining import define
-from mangrove.sql.expressions import Expressions
 from mangrove.sql.grammar import parse_statement
-from mangrove.sql.inserting import insert, truncate
+from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.immediate import immediate_arguments, text_of
+from mangrove.sql.kept import kept_of
 from mangrove.sql.places import line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.refusals import raised
 from mangrove.sql.results import Result
-from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Truncate, Update
+from mangrove.sql.row_changes import RowChange, change_rows, said
+from mangrove.sql.row_statements import Query
+from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
 from mangrove.sql.showing import describe, show
 from mangrove.sql.sight import Sight, Source
 from mangrove.sql.splitting import split_script
@@ -69,7 +72,6 @@ from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
 __all__ = ["SqlSession"]
 
 T = TypeVar("T")
-_Change: TypeAlias = Insert | Update | Delete | Merge | Truncate
 _FIRST_NAMESPACE: Final = "default"
 _NO_PLAN: Final = "Error occurred during query planning"
 _DEFINITIONS: Final = (
@@ -155,7 +157,7 @@ class SqlSession:
         # What comes before stays in front, so that every place is one in the whole script.
         source, place = Source(whole[: start + len(text)], start, arguments), start
         try:
-            statement = parse_statement(source.text, start)
+            statement = parse_statement(source.text, start, lambda piece: self._computed_text(piece, source))
             place = _main_place(statement, start)
             result = self._outcome(statement, source)
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
@@ -192,6 +194,14 @@ class SqlSession:
                 return Result("definition", f"temporary view {name.parts[-1]} is dropped")
             case _ if isinstance(statement, _DEFINITIONS):
                 return self._defined(statement, source)
+            case CacheTable():
+                return self._cached(statement, source)
+            case Analyze(name):
+                show(Show("columns", name), self._sight(), self._view_columns)
+                return Result("information", "statistics come with each file as it is written: nothing was to be done")
+            case ExecuteImmediate(text):
+                arguments = immediate_arguments(statement, self._binder(self._sight(), source), source.text)
+                return self.run(self._computed_text(text, source), arguments)
             case Call():
                 if self._open is not None:
                     raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
@@ -292,9 +302,12 @@ class SqlSession:
             lambda locator: self.lake.table(locator).history(),
         )
 
+    def _binder(self, sight: Sight, source: Source) -> QueryBinder:
+        return QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
+
     def _bound(self, query: Query, source: Source, catalog: Catalog | None = None, head: str = "") -> BoundQuery:
         sight = self._sight(catalog)
-        binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
+        binder = self._binder(sight, source)
         if query.at is not None:
             at = query.at if isinstance(query.at, int | str) else binder.moment_at(query.at, source.text)
             binder = replace(binder, sight=replace(sight, catalog=self.lake.at(at)))
@@ -311,25 +324,12 @@ class SqlSession:
             lines.append(f"{scan.name}: {len(files.files())} read, {len(files.skipped)} skipped")
         return Result("information", answer=Answer("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
-    def _rows_changed(self, statement: _Change, source: Source) -> Result:
+    def _rows_changed(self, statement: RowChange, source: Source) -> Result:
         def work(transaction: LakeTransaction) -> RowCounts:
-            sight = self._sight(transaction)
-            if isinstance(statement, Truncate):
-                return truncate(statement, transaction, sight)
-            binder = QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
-            expressions = Expressions(binder, source, None if isinstance(statement, Insert) else statement.common)
-            try:
-                if isinstance(statement, Insert):
-                    return insert(
-                        statement,
-                        transaction,
-                        sight,
-                        lambda query: self._bound(query, source, transaction),
-                        expressions,
-                    )
-                return change(statement, transaction, expressions)
-            finally:
-                expressions.close()
+            binder = self._binder(self._sight(transaction), source)
+            return change_rows(
+                statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
+            )
 
         try:
             with quiet():
@@ -337,7 +337,7 @@ class SqlSession:
         except spark_errors as error:
             raise raised(refused(error), source.text) from error
         answer = count_rows(counts)
-        return Result("change", _said(counts), answer=answer, counts=counts, version=version)
+        return Result("change", said(counts), answer=answer, counts=counts, version=version)
 
     def _view_columns(self, view: LakeView) -> Schema:
         name = (view.locator.namespace, view.locator.name)
@@ -350,6 +350,17 @@ class SqlSession:
         namespace = sight.catalog.namespace(sight.namespace_of(statement.namespace))
         self.namespace = namespace.name
         return Result("information", f"names without a namespace are now looked up in {namespace}")
+
+    def _computed_text(self, piece: Piece, source: Source) -> str:
+        return text_of(piece, self._binder(self._sight(), source), source.text)
+
+    def _cached(self, statement: CacheTable, source: Source) -> Result:
+        sight, parts = self._sight(), statement.name.parts
+        if len(parts) == 1 and kept_of(self.engine).names.temporary_views(parts):
+            return self._outcome(parse_query(Cursor(source.text, source.start)), source)
+        name = sight.pair(statement.name)
+        frame = self._binder(sight, source).frame_of(name)
+        return Result("information", cache_table(statement, self.engine, name, frame))
 
     def _dropped_from_session(self, name: SqlName) -> bool:
         """Drop a temporary view, if it is one; a session of Spark's that has not begun has none."""
@@ -368,12 +379,6 @@ class SqlSession:
 
         message, version = self._changed(work, source)
         return Result("definition", message, version=version)
-
-
-def _said(counts: RowCounts) -> str:
-    words = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
-    said = [f"{number:,} {word}" for word, number in words.items() if number]
-    return f"rows: {', '.join(said)}" if said else "no row was changed"
 
 
 def _main_place(statement: Statement, start: int) -> int:

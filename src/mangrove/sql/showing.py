@@ -1,7 +1,7 @@
 """Carrying out SHOW and DESCRIBE."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -33,10 +33,10 @@ def show(statement: Show, sight: Sight, view_columns: _ViewColumns) -> Answer:
             names = [namespace.name for namespace in catalog.namespaces()]
             return Answer("namespace string", tuple((name,) for name in names if _is_like(name, statement.pattern)))
         case "tables":
-            found = [str(one.name) for one in catalog.tables(sight.namespace_of(statement.name))]
+            found = [] if _is_nowhere(statement, sight) else _names(catalog.tables(sight.namespace_of(statement.name)))
             return _listed(found, sight.namespace_of(statement.name).name, "tableName", statement.pattern)
         case "views":
-            found = [str(one.name) for one in catalog.views(sight.namespace_of(statement.name))]
+            found = [] if _is_nowhere(statement, sight) else _names(catalog.views(sight.namespace_of(statement.name)))
             return _listed(found, sight.namespace_of(statement.name).name, "viewName", statement.pattern)
         case "history":
             limit = _HISTORY_LINES if statement.limit is None else statement.limit
@@ -47,6 +47,15 @@ def show(statement: Show, sight: Sight, view_columns: _ViewColumns) -> Answer:
         case _:
             assert statement.name is not None
             return _about(statement, sight, view_columns)
+
+
+def _is_nowhere(statement: Show, sight: Sight) -> bool:
+    """Return whether the namespace that nobody named is not there: where one begins, nothing is there to be shown."""
+    return statement.name is None and sight.catalog.reading().get(sight.namespace_of(None)) is None
+
+
+def _names(found: Iterable[LakeTable | LakeView]) -> list[str]:
+    return [str(one.name) for one in found]
 
 
 def _about(statement: Show, sight: Sight, view_columns: _ViewColumns) -> Answer:

@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.sql.cursor import SqlName
-from mangrove.sql.row_statements import Delete, Insert, Merge, Query, Truncate, Update
+from mangrove.sql.row_statements import Delete, Insert, Merge, MultiInsert, Query, Truncate, Update
+from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
 
 __all__ = [
     "AddCheck",
@@ -362,9 +363,13 @@ Statement: TypeAlias = (
     | Describe
     | Show
     | Insert
+    | MultiInsert
     | Update
     | Delete
     | Merge
     | Truncate
     | Call
+    | CacheTable
+    | Analyze
+    | ExecuteImmediate
 )

@@ -1,0 +1,89 @@
+"""The grammar of CACHE, UNCACHE, REFRESH, ANALYZE and EXECUTE IMMEDIATE, and of blocks that would change tables."""
+
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.sql.cursor import Cursor, Piece
+from mangrove.sql.places import error_at
+from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
+
+__all__ = ["parse_analyze", "parse_cache", "parse_execute", "parse_refresh", "parse_uncache", "refuse_changes_in_block"]
+
+_CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE")
+_STATEMENT_STARTS: Final = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "ATOMIC")
+
+
+def parse_cache(cursor: Cursor) -> CacheTable | None:
+    """Take CACHE TABLE; None where it names a query, which Spark keeps as a temporary view."""
+    cursor.expect("CACHE")
+    is_lazy = cursor.took("LAZY")
+    cursor.expect("TABLE")
+    name = cursor.name()
+    if cursor.took("OPTIONS"):
+        cursor.bracketed()
+    return CacheTable(name, "cache", is_lazy) if cursor.is_at_end else None
+
+
+def parse_uncache(cursor: Cursor) -> CacheTable:
+    """Take UNCACHE TABLE."""
+    cursor.expect("UNCACHE", "TABLE")
+    if_exists = cursor.took("IF", "EXISTS")
+    statement = CacheTable(cursor.name(), "uncache", if_exists=if_exists)
+    cursor.expect_end()
+    return statement
+
+
+def parse_refresh(cursor: Cursor) -> CacheTable | None:
+    """Take REFRESH TABLE; None for functions and paths."""
+    cursor.expect("REFRESH")
+    if not cursor.took("TABLE"):
+        return None
+    statement = CacheTable(cursor.name(), "refresh")
+    cursor.expect_end()
+    return statement
+
+
+def parse_analyze(cursor: Cursor) -> Analyze | None:
+    """Take ANALYZE TABLE, whatever it asks to be computed."""
+    cursor.expect("ANALYZE")
+    if not cursor.took("TABLE"):
+        return None
+    statement = Analyze(cursor.name())
+    cursor.rest()
+    return statement
+
+
+def parse_execute(cursor: Cursor) -> ExecuteImmediate | None:
+    """Take EXECUTE IMMEDIATE; None where it goes into variables, which are Spark's."""
+    if not cursor.took("EXECUTE", "IMMEDIATE"):
+        return None
+    text = cursor.piece_until("INTO", "USING")
+    if cursor.sees("INTO"):
+        return None
+    arguments: list[tuple[str | None, Piece]] = []
+    if cursor.took("USING"):
+        is_bracketed = cursor.took("(")
+        while not arguments or cursor.took(","):
+            value = cursor.piece_until(",", "AS")
+            arguments.append((cursor.single_name() if cursor.took("AS") else None, value))
+        if is_bracketed:
+            cursor.expect(")")
+    cursor.expect_end()
+    if len({name is None for name, _ in arguments}) > 1:
+        raise InvalidInputError("some arguments of EXECUTE IMMEDIATE have names and some have none: name all or none")
+    return ExecuteImmediate(text, tuple(arguments))
+
+
+def refuse_changes_in_block(cursor: Cursor) -> None:
+    """Refuse a block of Spark's, BEGIN … END, that changes rows: Spark runs it, and cannot change our tables."""
+    for place, token in enumerate(cursor.tokens[1:], 1):
+        before = cursor.tokens[place - 1]
+        begins = before.text in (";", ":") or before.word in _STATEMENT_STARTS
+        if begins and token.word in _CHANGES:
+            raise error_at(
+                cursor.text,
+                token.start,
+                f"a block BEGIN … END is run by Spark, which cannot {token.word} in the lakehouse's tables: write the "
+                "statements one by one between BEGIN TRANSACTION; and COMMIT;, or loop in Python inside "
+                "lake.transaction()",
+            )
