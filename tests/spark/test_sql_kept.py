@@ -53,6 +53,28 @@ def test_a_query_that_was_run_before_gives_no_new_names_and_people_see_none(
     assert {table.name for table in spark.catalog.listTables()} == seen
 
 
+def test_other_values_in_the_same_files_give_no_new_names(spark: SparkSession, lake: Lakehouse) -> None:
+    lake.table("s.t").append([{"id": 11, "name": "k"}, {"id": 12, "name": "l"}])
+    before = global_names(spark)
+    for condition, found in (("id = 1", 1), ("id = 2", 1), ("id in (1, 2)", 2), ("name < 'b'", 1)):
+        assert counted(lake, f"select count(*) from s.t where {condition}") == found
+    assert len(global_names(spark) - before) == 1
+    for condition, found in (("id = 11", 1), ("id = 12", 1), ("id in (2, 11)", 2), ("true", 4)):
+        assert counted(lake, f"select count(*) from s.t where {condition}") == found
+    assert len(global_names(spark) - before) == 3, "one for each file, and one for both"
+
+
+def test_rows_that_newer_keys_hide_stay_hidden_whatever_is_asked(spark: SparkSession, lake: Lakehouse) -> None:
+    assert spark is not None
+    table = lake.create_table("s.keyed", "id bigint not null, name string", keys=["id"])
+    table.append([{"id": number, "name": "old"} for number in range(4)])
+    table.upsert([{"id": 1, "name": "new"}])
+    table.delete([{"id": 3}])
+    for condition, found in (("id = 1", ["new"]), ("id = 3", []), ("id in (0, 2)", ["old"] * 2), ("id < 9", 3)):
+        rows = [row.name for row in lake.sql(f"select name from s.keyed where {condition}").collect()]
+        assert rows == found or len(rows) == found
+
+
 def test_what_is_kept_hides_neither_new_rows_nor_names_that_changed(spark: SparkSession, lake: Lakehouse) -> None:
     session, other = SqlSession(lake), SqlSession(lake)
     assert session.run(QUERY).rows() == other.run(QUERY).rows() == [(2,)]

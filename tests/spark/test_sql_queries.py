@@ -159,8 +159,18 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
         ("select * from sales.orders where id = 10 or customer = 'c1'", 3),
         ("select * from sales.orders where id + 1 = 11", 3),
         ("select * from sales.orders where id > 100", 0),
+        ("with o as (select id as number, amount from sales.orders) select * from o where number in (10, 32)", 2),
+        ("with o as (select * from sales.orders) select * from o x, o y where x.id = 10 and y.id = 11", 1),
+        ("select * from (select customer, id from sales.orders union all select name, 0 from `a.b`.customers) "
+         "where id = 20", 1),
+        ("select * from sales.orders o join `a.b`.orders b on o.id = b.id where b.id = 10", 1),
+        ("select * from sales.orders join `a.b`.orders using (id) where id = 10", 1),
+        ("select * from (select id, sum(amount) from sales.orders group by id) where id = 20", 1),
+        ("select * from sales.orders where cast(ts as date) = '2026-01-02'", 1),
+        ("select * from sales.orders where year(ts) = 2025", 0),
+        ("select * from sales.orders where ts < date '2025-12-03' + interval 1 month", 2),
     ],
-)
+)  # fmt: skip
 def test_files_without_wanted_rows_are_not_opened(session: SqlSession, lake: Lakehouse, text: str, read: int) -> None:
     result = session.run(text)
     assert [entry for entry in result.files() if entry[0] == "sales.orders"] == [("sales.orders", read, 3 - read)]
@@ -171,7 +181,30 @@ def test_files_without_wanted_rows_are_not_opened(session: SqlSession, lake: Lak
 def test_explain_tells_how_many_files_are_skipped(session: SqlSession) -> None:
     plan = values(session, "explain select * from sales.orders where id = 10")[0]
     assert "FileScan parquet" in plan
-    assert "sales.orders: 1 read, 2 skipped" in plan
+    assert "sales.orders: 1 read, 2 skipped, by id = 10" in plan
+
+
+def test_conditions_on_a_view_skip_files_of_the_tables_inside(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("create view sales.paid (number, day, amount) as select id, date(ts), amount from sales.orders")
+    session.run("create view sales.daily as select day, sum(amount) as total, min(number) as least "
+                "from sales.paid where amount > 0 group by day")  # fmt: skip
+    try:
+        for text, read, condition in (
+            ("select * from sales.paid where number between 20 and 22", 1, "(id >= 20 and id <= 22)"),
+            ("select total from sales.daily where day = '2026-01-03'", 1, "ts >= "),
+            ("select * from sales.daily d join sales.paid p on d.least = p.number where number = :n", 1, "id = 21"),
+            ("select * from sales.daily where total > 100", 3, "amount > 0"),
+        ):
+            arguments = {"n": 21} if ":n" in text else None
+            result = session.run(text, arguments)
+            assert ("sales.orders", read, 3 - read) in list(result.files()), text
+            without = SqlSession(lake, prunes=False).run(text, arguments)
+            assert sorted(result.rows(), key=repr) == sorted(without.rows(), key=repr)
+            plan = values(session, f"explain {text}", arguments)[0]
+            assert any(f"sales.orders: {read} read" in line and condition in line for line in plan.splitlines()), plan
+    finally:
+        session.run("drop view sales.daily")
+        session.run("drop view sales.paid")
 
 
 def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lakehouse) -> None:

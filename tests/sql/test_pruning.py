@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from mangrove.local.masks import is_true, meant_rows
 from mangrove.model.sql_text import parse_schema
+from mangrove.sql.constants import Constants
+from mangrove.sql.demands import Demands
 from mangrove.sql.mentions import mentions, parsed_query
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.tokens import tokenize
@@ -43,6 +45,7 @@ rows = st.fixed_dictionaries(
         "x": st.none() | st.booleans(),
     }
 )
+UTC = Constants(lambda: "UTC")
 NUMBERS = ["-2", "0", "1", "1.25", "0.5", "3.999", "(2)"]
 OPERATORS = ["=", "<>", "!=", "<", "<=", ">", ">="]
 LITERALS = {
@@ -97,7 +100,8 @@ def predicates(query: str) -> dict[str, Predicate | None]:
     tokens = tokenize(query)
     parsed = parsed_query(query, tokens)
     tables = [parsed.tables[mention.start] for mention in mentions(parsed, tokens)]
-    return {table.alias_or_name: certain_predicate(table, SCHEMA, lambda: "UTC") for table in tables}
+    demands = Demands(lambda _: [(column.name, column.type) for column in SCHEMA.columns])
+    return {table.alias_or_name: certain_predicate(demands.on_table(table), SCHEMA, UTC) for table in tables}
 
 
 def needed(table: pa.Table, predicate: Predicate | None) -> pa.Table:
@@ -178,8 +182,6 @@ def test_plain_conditions_are_understood(condition: str) -> None:
         "select * from u left join t on u.a = t.a where t.a is null",
         "select * from u where exists (select 1 from t) and a = 1",
         "from t |> aggregate count(*) group by a |> where a = 1",
-        "select * from (select * from t) where a = 1",
-        "select * from t as t (b, a, c, d, e, f, g, h) where a = 1",
         "select * from t natural join u where a = 1",
     ],
 )
@@ -193,5 +195,6 @@ def test_a_time_without_a_zone_counts_only_where_the_session_is_in_utc() -> None
     query = "select * from t where z > '2026-01-01 00:00:00'"
     schema = parse_schema("z timestamp")
     table = next(iter(parsed_query(query, tokenize(query)).tables.values()))
-    assert certain_predicate(table, schema, lambda: "UTC") is not None
-    assert certain_predicate(table, schema, lambda: "Europe/Madrid") is None
+    demand = Demands(lambda _: [(column.name, column.type) for column in schema.columns]).on_table(table)
+    assert certain_predicate(demand, schema, UTC) is not None
+    assert certain_predicate(demand, schema, Constants(lambda: "Europe/Madrid")) is None

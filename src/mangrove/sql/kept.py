@@ -17,11 +17,12 @@ from mangrove.spark.session_names import SessionNames
 from mangrove.spark.statements import Frame
 from mangrove.spark.types import spark_schema
 from mangrove.sql.mentions import ReadQuery
+from mangrove.tables.live_files import live_files
 from mangrove.tables.predicates import Predicate
-from mangrove.tables.scan_plan import FileScan, plan_scan
+from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["Kept", "LastUsed", "kept_of", "what_rows_come_from"]
+__all__ = ["FilesRead", "Kept", "LastUsed", "files_read", "kept_of", "what_rows_come_from"]
 
 V = TypeVar("V")
 _STATES_MAX: Final = 32
@@ -78,14 +79,38 @@ def kept_of(engine: SparkEngine) -> Kept:
         return _OF_ENGINES[engine]
 
 
-def what_rows_come_from(state: TableState, predicate: Predicate | None) -> Hashable:
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The files in which all wanted rows of a table are, and what must still be asked of each row in them."""
+
+    plan: ScanPlan
+    predicate: Predicate | None = None
+
+
+def files_read(state: TableState, predicate: Predicate | None) -> FilesRead:
+    """Return what is read so that no row is missing that the predicate means.
+
+    Other rows may come along, because Spark asks the same and more of each. So
+    queries with other values that are in the same files read the same. Only
+    where newer keys were left out that hide nothing wanted, must the rows that
+    they would hide be kept away.
+    """
+    plan = plan_scan(state, predicate)
+    if predicate is None or not any(live.hides for log in state.logs for live in live_files(log.deltas)):
+        return FilesRead(plan)
+    opened = {scan.file.location for scan in plan.scans}
+    whole = tuple(scan for scan in plan_scan(state).scans if scan.file.location in opened)
+    return FilesRead(plan, None if whole == plan.scans else predicate)
+
+
+def what_rows_come_from(state: TableState, files: FilesRead) -> Hashable:
     """Return all that the rows of a table depend on: its columns, the files that are read, and what is asked of them.
 
     Files never change, so a table to which nothing was done is the same in a later
     version, and in a transaction that wrote to others.
     """
-    scans = plan_scan(state, predicate).scans
-    return state.table_id, spark_schema(state.schema).json(), predicate, tuple(map(_scan_key, scans))
+    scans = tuple(map(_scan_key, files.plan.scans))
+    return state.table_id, spark_schema(state.schema).json(), files.predicate, scans
 
 
 def _scan_key(scan: FileScan) -> Hashable:

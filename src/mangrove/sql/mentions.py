@@ -4,6 +4,7 @@ The text itself goes to Spark as it is. What is not found here, because sqlglot
 does not know some new syntax, Spark reports as not found, with its place.
 """
 
+import bisect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from mangrove.sql.computed_moments import ComputedMoment, computed_moment, expre
 from mangrove.sql.tokens import Token, TokenKind, text_value, tokenize
 
 __all__ = [
+    "PLACE_PREFIX",
     "Mention",
     "Parsed",
     "ReadQuery",
     "after_mention",
+    "common_clause",
     "mentions",
     "parsed_query",
     "parsed_tree",
@@ -35,6 +38,8 @@ _NO_ALIAS: Final = frozenset(
     | {"ON", "OR", "ORDER", "PIVOT", "QUALIFY", "RIGHT", "SELECT", "SEMI", "SET", "SORT", "TABLESAMPLE", "THEN"}
     | {"UNION", "UNPIVOT", "USING", "WHEN", "WHERE", "WINDOW"}
 )
+PLACE_PREFIX: Final = "mangrove_"
+"""What each `?` is called in the tree, with its number behind it: sqlglot does not say where they stand."""
 _TRAVEL: Final = {"VERSION": "version", "SYSTEM_VERSION": "version", "TIMESTAMP": "time", "SYSTEM_TIME": "time"}
 
 
@@ -64,6 +69,7 @@ class Parsed:
     """Whether sqlglot understands conditions just as Spark does."""
     is_known: bool = True
     """Whether sqlglot understood the text at all."""
+    tree: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +90,82 @@ def read_query(text: str) -> ReadQuery:
 
 def parsed_query(text: str, tokens: list[Token]) -> Parsed:
     """Return the tables that are named in a query, but not those that are names of its WITH clauses."""
+    numbered = _numbered(text, tokens)
     try:
-        tree: Any = sqlglot.parse_one(text, dialect="spark")
+        tree: Any = sqlglot.parse_one(numbered, dialect="spark")
     except (SqlglotError, RecursionError):
         return Parsed({}, is_prunable=False, is_known=False)
+    if numbered != text:
+        _put_back(tree, tokens)
     tables = {}
     for table in tree.find_all(exp.Table):
         place = _place(table.parts[0]) if table.parts else None
-        if place is not None and isinstance(table.this, exp.Identifier) and not _is_common(table):
+        if place is not None and isinstance(table.this, exp.Identifier) and common_clause(table) is None:
             tables[place] = table
-    return Parsed(tables, tuple(_qualified(tree)), is_prunable=_is_plain(tokens))
+    return Parsed(tables, tuple(_qualified(tree)), is_prunable=_is_plain(tokens), tree=tree)
 
 
 def parsed_tree(text: str) -> Any | None:
     """Return what sqlglot made of a query, or None where it does not understand all of it just as Spark does."""
     try:
-        return sqlglot.parse_one(text, dialect="spark") if _is_plain(tokenize(text)) else None
+        tokens = tokenize(text)
+        return sqlglot.parse_one(_numbered(text, tokens), dialect="spark") if _is_plain(tokens) else None
     except (SqlglotError, RecursionError):
         return None
+
+
+def _numbered(text: str, tokens: list[Token]) -> str:
+    """Return the text with a name in the place of each `?`."""
+    pieces, done = [], 0
+    for number, token in enumerate(token for token in tokens if token.text == "?"):
+        pieces += [text[done : token.start], f":{PLACE_PREFIX}{number}"]
+        done = token.end
+    return "".join([*pieces, text[done:]])
+
+
+def _put_back(tree: Any, tokens: list[Token]) -> None:
+    """Give what is in the tree the places that it has in the text with the question marks."""
+    grown: list[tuple[int, int]] = []
+    for number, token in enumerate(token for token in tokens if token.text == "?"):
+        so_far = grown[-1][1] if grown else 0
+        grown.append((token.start + so_far, so_far + len(f"{PLACE_PREFIX}{number}")))
+    starts = [start for start, _ in grown]
+    for node in tree.find_all(exp.Identifier):
+        for word in ("start", "end"):
+            place = node.meta.get(word)
+            before = bisect.bisect_left(starts, place) if place is not None else 0
+            if before:
+                node.meta[word] = place - grown[before - 1][1]
+
+
+def common_clause(table: exp.Table) -> exp.CTE | None:
+    """Return the WITH clause in sight of it whose name the table has, if there is one."""
+    if len(table.parts) != 1:
+        return None
+    name = table.name.casefold()
+    child: Any = table
+    parent: Any = child.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            clauses = parent.expressions
+            number = next(place for place, clause in enumerate(clauses) if clause is child)
+            found = _called(name, clauses[: number + bool(parent.args.get("recursive"))])
+            if found is not None:
+                return found
+            # Its owner's other clauses come after it and are not in sight.
+            owner: Any = parent.parent
+            child, parent = owner, owner.parent
+            continue
+        common = parent.args.get("with_")
+        found = None if common is None else _called(name, common.expressions)
+        if found is not None:
+            return found
+        child, parent = parent, parent.parent
+    return None
+
+
+def _called(name: str, clauses: list[exp.CTE]) -> exp.CTE | None:
+    return next((clause for clause in reversed(clauses) if clause.alias.casefold() == name), None)
 
 
 def mentions(parsed: Parsed, tokens: list[Token]) -> list[Mention]:
@@ -167,42 +231,18 @@ def _after_sample(tokens: list[Token], place: int) -> int:
     return place
 
 
-def _is_common(table: exp.Table) -> bool:
-    """Return whether the name is that of a WITH clause that is in sight of it."""
-    if len(table.parts) != 1:
-        return False
-    name = table.name.casefold()
-    child: Any = table
-    parent: Any = child.parent
-    while parent is not None:
-        if isinstance(parent, exp.With):
-            clauses = parent.expressions
-            number = next(place for place, clause in enumerate(clauses) if clause is child)
-            visible = clauses[: number + bool(parent.args.get("recursive"))]
-            if any(clause.alias.casefold() == name for clause in visible):
-                return True
-            # Its owner's other clauses come after it and are not in sight.
-            owner: Any = parent.parent
-            child, parent = owner, owner.parent
-            continue
-        common = parent.args.get("with_")
-        if common is not None and any(clause.alias.casefold() == name for clause in common.expressions):
-            return True
-        child, parent = parent, parent.parent
-    return False
-
-
 def _is_plain(tokens: list[Token]) -> bool:
     """Return whether nothing is there that sqlglot and Spark may take differently.
 
     sqlglot makes WITH clauses of pipes, in which conditions stand elsewhere than they
     were written. What escapes mean, and what double quotes are, depends on settings.
+    And a name that is computed may be any, also that of a WITH clause.
     """
     for token, following in itertools.pairwise(tokens):
-        if token.text == "|>":
+        if token.text == "|>" or (token.word == "IDENTIFIER" and following.text == "("):
             return False
         if token.kind is TokenKind.TEXT and (
-            token.text[0] != "'" or "\\" in token.text or following.start == token.end
+            token.text[0] != "'" or "\\" in token.text or following.kind is TokenKind.TEXT
         ):
             return False
     return True

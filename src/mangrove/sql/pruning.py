@@ -1,36 +1,27 @@
-"""Reading from a query which rows of a table it can use at all, so that files without such rows are never opened.
+"""Turning what a query asks of a table's rows into a predicate, so that files without such rows are never opened.
 
-Only conditions that are certain are taken: comparisons of a column with a
-literal, where Spark and we compare alike, joined by AND, OR and NOT. A condition
-of WHERE, or of an inner join, holds for every row that survives. Where an outer
-join may add a row of nulls in a table's place, only a condition that such a row
-does not fulfil says something about the table.
+Only what is certain is taken: comparisons of a column, or of a period of it, with
+a constant, where Spark and we compare alike, joined by AND, OR and NOT. Where an
+outer join may put a row of nulls in a row's place, only a condition that such a
+row does not fulfil says something about the table.
 """
 
-import datetime
 import decimal
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import exp
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
-from mangrove.model.types import (
-    Boolean,
-    Column,
-    Date,
-    Decimal,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
-    Timestamp,
-    TimestampTz,
-    Varchar,
-)
+from mangrove.model.types import Column, Varchar
+from mangrove.sql.constants import Constants
+from mangrove.sql.demands import Asked, Demand, OneOf
 from mangrove.sql.mentions import parsed_tree
+from mangrove.sql.preserved import preserved_comparison
+from mangrove.sql.scopes import has_only
 from mangrove.tables.literals import comparison
 from mangrove.tables.predicates import (
     AllOf,
@@ -54,43 +45,13 @@ _OPERATORS: Final[dict[type, Operator]] = {
     exp.GT: Operator.GREATER,
     exp.GTE: Operator.GREATER_OR_EQUAL,
 }
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
-_NUMBERS: Final = (Int2, Int4, Int8, Decimal, Float8)
 _PLAIN_PATTERN: Final = re.compile(r"[^%_\\]+%?")
 
 
-def certain_predicate(table: exp.Table, schema: Schema, time_zone: Callable[[], str]) -> Predicate | None:
+def certain_predicate(demand: Demand, schema: Schema, constants: Constants) -> Predicate | None:
     """Return what every row of the table fulfils that can matter to the query, or None where that may be any row."""
-    select = table.find_ancestor(exp.Select)
-    if select is None or select.args.get("sample") or not _has_only(table, "this", "db", "alias", "version"):
-        return None
-    alias = table.args.get("alias")
-    if alias is not None and not _has_only(alias, "this"):
-        # Its columns are called otherwise here.
-        return None
-    source = select.args.get("from_")
-    own_join = table.parent if isinstance(table.parent, exp.Join) else None
-    if not (own_join is not None and own_join.parent is select) and not (source is not None and source.this is table):
-        return None
-    joins: list[exp.Join] = select.args.get("joins") or []
-    if not all(_has_only(join, "this", "on", "side", "kind") for join in joins):
-        return None
-    if own_join is not None and own_join.kind in ("SEMI", "ANTI"):
-        # Its columns are out of sight behind the join.
-        return None
-    reader = _Reader(table.alias_or_name, schema, time_zone)
-    adds_nulls = any(join.side for join in joins if join.kind not in ("SEMI", "ANTI"))
-    found = [
-        predicate
-        for condition in _conditions(select, joins)
-        if (predicate := reader.predicate(condition)) is not None
-        if not (adds_nulls and _holds_for_nulls(predicate))
-    ]
-    if own_join is not None and own_join.side == "LEFT" and not own_join.kind:
-        # What the join itself asks of its right side, no row that fails it is ever joined.
-        found += [predicate for one in _parts(own_join.args.get("on")) if (predicate := reader.predicate(one))]
+    found = [predicate for part in demand if (predicate := _read(part, schema, constants)) is not None]
+    found = [predicate for predicate in dict.fromkeys(found) if predicate != Constant(holds=True)]
     return AllOf(tuple(found)) if len(found) > 1 else next(iter(found), None)
 
 
@@ -99,36 +60,28 @@ def exact_predicate(
 ) -> Predicate | None:
     """Return the predicate that a condition on one table is, or None where it says more than predicates do."""
     tree = parsed_tree(f"SELECT * FROM t WHERE {condition}")  # noqa: S608 - it is only parsed
-    if tree is None:
+    where = None if tree is None else tree.args.get("where")
+    if where is None:
         return None
-    where = tree.args.get("where")
-    found = [_Reader(name, schema, time_zone).predicate(where.this) for name in names] if where is not None else []
-    return next((predicate for predicate in found if predicate is not None), None)
+    folded = {name.casefold() for name in names}
+
+    def name_of(column: Any) -> str | None:
+        is_meant = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
+        return column.name.casefold() if is_meant and isinstance(column.this, exp.Identifier) else None
+
+    asked = Asked(where.this, (), name_of, is_beside_nulls=False)
+    return _Reader(asked, schema, Constants(time_zone)).predicate(asked.node, is_exact=True)
 
 
-def _has_only(node: Any, *allowed: str) -> bool:
-    """Return whether a node says nothing but what we know; a later sqlglot may put more into it."""
-    return {name for name, value in node.args.items() if value and not name.startswith("_")} <= set(allowed)
-
-
-def _conditions(select: exp.Select, joins: list[exp.Join]) -> Iterator[Any]:
-    where = select.args.get("where")
-    if where is not None:
-        yield from _parts(where.this)
-    for join in joins:
-        if not join.side and join.kind in ("", "INNER", "CROSS"):
-            yield from _parts(join.args.get("on"))
-
-
-def _parts(condition: Any) -> Iterator[Any]:
-    """Yield what is joined by AND."""
-    if isinstance(condition, exp.Paren):
-        yield from _parts(condition.this)
-    elif isinstance(condition, exp.And):
-        yield from _parts(condition.left)
-        yield from _parts(condition.right)
-    elif condition is not None:
-        yield condition
+def _read(part: Asked | OneOf, schema: Schema, constants: Constants) -> Predicate | None:
+    if isinstance(part, OneOf):
+        each = [certain_predicate(demand, schema, constants) for demand in part.demands]
+        known = tuple(dict.fromkeys(predicate for predicate in each if predicate is not None))
+        if None in each:
+            return None
+        return known[0] if len(known) == 1 else AnyOf(known)
+    predicate = _Reader(part, schema, constants).predicate(part.node, is_exact=False)
+    return None if predicate is not None and part.is_beside_nulls and _holds_for_nulls(predicate) else predicate
 
 
 def _holds_for_nulls(predicate: Predicate) -> bool:
@@ -146,66 +99,89 @@ def _holds_for_nulls(predicate: Predicate) -> bool:
             return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An expression that stands inside so many of the SELECTs that lie between."""
+
+    node: Any
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    """Turns conditions into predicates on one table; None stands for whatever is not certain."""
+    """Turns a condition into a predicate on one table; None stands for whatever is not certain."""
 
-    def __init__(self, alias: str, schema: Schema, time_zone: Callable[[], str]) -> None:
-        self._alias = alias.casefold()
-        self._schema = schema
-        self._time_zone = time_zone
+    asked: Asked
+    schema: Schema
+    constants: Constants
 
-    def predicate(self, node: Any) -> Predicate | None:
+    def predicate(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        """Return what holds just where the condition does, or, if it need not be exact, at least there."""
         match node:
             case exp.Paren():
-                return self.predicate(node.this)
+                return self.predicate(node.this, is_exact=is_exact)
             case exp.And() | exp.Or():
-                left, right = self.predicate(node.left), self.predicate(node.right)
-                if left is None or right is None:
-                    return None
-                return AllOf((left, right)) if isinstance(node, exp.And) else AnyOf((left, right))
-            case exp.Not() if _has_only(node, "this"):
-                inner = self.predicate(node.this)
+                return self._joined(node, is_exact=is_exact)
+            case exp.Not() if has_only(node, "this"):
+                inner = self.predicate(node.this, is_exact=True)
                 return None if inner is None else negation(inner)
-            case exp.Between() if _has_only(node, "this", "low", "high"):
+            case exp.Between() if has_only(node, "this", "low", "high"):
                 low = self._compared(Operator.GREATER_OR_EQUAL, node.this, node.args["low"])
                 high = self._compared(Operator.LESS_OR_EQUAL, node.this, node.args["high"])
-                return None if low is None or high is None else AllOf((low, high))
-            case exp.In() if _has_only(node, "this", "expressions"):
-                return self._listed(node)
-            case exp.Is() if _has_only(node, "this", "expression") and isinstance(node.expression, exp.Null):
-                column = self._column(node.this)
+                return _both(low, high, is_exact=is_exact)
+            case exp.In() if has_only(node, "this", "expressions"):
+                return self._listed(node, is_exact=is_exact)
+            case exp.Is() if has_only(node, "this", "expression") and isinstance(node.expression, exp.Null):
+                column = self._column(self._made(node.this))
                 return None if column is None else IsNull(column.id)
-            case exp.Like() if _has_only(node, "this", "expression", "negate"):
+            case exp.Like() if has_only(node, "this", "expression", "negate"):
                 found = self._like(node)
                 return negation(found) if found is not None and node.args.get("negate") else found
-            case _ if type(node) in _OPERATORS and _has_only(node, "this", "expression"):
+            case _ if type(node) in _OPERATORS and has_only(node, "this", "expression"):
                 operator = _OPERATORS[type(node)]
-                if isinstance(node.left, exp.Column):
-                    return self._compared(operator, node.left, node.right)
-                return self._compared(operator.mirrored, node.right, node.left)
+                found = self._compared(operator, node.left, node.right)
+                return found if found is not None else self._compared(operator.mirrored, node.right, node.left)
             case _:
                 return None
 
+    def _joined(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        left = self.predicate(node.left, is_exact=is_exact)
+        right = self.predicate(node.right, is_exact=is_exact)
+        if isinstance(node, exp.And):
+            return _both(left, right, is_exact=is_exact)
+        return None if left is None or right is None else AnyOf((left, right))
+
     def _compared(self, operator: Operator, left: Any, right: Any) -> Predicate | None:
-        column = self._column(left)
-        if column is None:
+        made, beside = self._made(left), self._made(right)
+        if made is None or beside is None:
             return None
-        literal = self._literal(column, right)
-        if literal is None:
-            return None
+        column = self._column(made)
         try:
-            return comparison(column, operator, literal)
+            if column is None:
+                return self._compared_inside(operator, made, beside.node)
+            constant = self.constants.beside(column, beside.node)
+            return None if constant is None else comparison(column, operator, constant)
         except InvalidInputError:
             # The column cannot hold such a value; what that means is left to Spark.
             return None
 
-    def _listed(self, node: exp.In) -> Predicate | None:
-        parts = [self._compared(Operator.EQUAL, node.this, one) for one in node.expressions]
+    def _compared_inside(self, operator: Operator, made: _Made, constant: Any) -> Predicate | None:
+        """Return the comparison of what is made of a column, or of a constant that stands where a column would."""
+        if isinstance(made.node, exp.Literal) and made.depth and not self.asked.is_beside_nulls:
+            return _compared_constants(operator, made.node, constant)
+        return preserved_comparison(
+            made.node, operator, constant, self.constants, lambda node: self._column(self._made(node, made.depth))
+        )
+
+    def _listed(self, node: exp.In, *, is_exact: bool) -> Predicate | None:
+        # Nothing is equal to null; but with it in the list, nothing is for certain not in the list.
+        listed = [one for one in node.expressions if is_exact or not isinstance(one, exp.Null)]
+        parts = [self._compared(Operator.EQUAL, node.this, one) for one in listed]
         known = tuple(part for part in parts if part is not None)
         return AnyOf(known) if known and len(known) == len(parts) else None
 
     def _like(self, node: exp.Like) -> Predicate | None:
-        column = self._column(node.this)
+        column = self._column(self._made(node.this))
         pattern = node.expression
         if column is None or not isinstance(column.type, Varchar) or not isinstance(pattern, exp.Literal):
             return None
@@ -215,76 +191,42 @@ class _Reader:
             return StartsWith(column.id, pattern.this[:-1])
         return Comparison(column.id, Operator.EQUAL, pattern.this)
 
-    def _column(self, node: Any) -> Column | None:
-        """Return the column of this table that is meant; one that other tables have too, Spark refuses anyway."""
-        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+    def _made(self, node: Any, depth: int = 0) -> _Made | None:
+        """Return what an expression is, inside all that only hands it on."""
+        while isinstance(node, exp.Paren) or (isinstance(node, exp.Column) and depth < len(self.asked.ways)):
+            if isinstance(node, exp.Paren):
+                node = node.this
+            else:
+                node = self.asked.ways[depth](node)
+                depth += 1
+        return None if node is None else _Made(node, depth)
+
+    def _column(self, made: _Made | None) -> Column | None:
+        if made is None or not isinstance(made.node, exp.Column):
             return None
-        parts = [part.name for part in node.parts]
-        if len(parts) > 2 or (len(parts) == 2 and parts[0].casefold() != self._alias):
-            return None
-        name = parts[-1].casefold()
-        return next((column for column in self._schema.columns if column.name.casefold() == name), None)
-
-    def _literal(self, column: Column, node: Any) -> "str | decimal.Decimal | bool | None":
-        """Return the literal, if Spark would compare it with the column in just the way that we do."""
-        if isinstance(node, exp.Paren):
-            return self._literal(column, node.this)
-        if isinstance(column.type, _NUMBERS):
-            return _number(node)
-        if isinstance(column.type, Boolean):
-            return bool(node.this) if isinstance(node, exp.Boolean) else None
-        text = _text(node, column)
-        match column.type:
-            case Varchar():
-                return text if isinstance(node, exp.Literal) else None
-            case Date():
-                return text if text is not None and _DAY.fullmatch(text) and _is_day(text) else None
-            case Timestamp():
-                return text if text is not None and _TIME.fullmatch(text) and _is_time(text) else None
-            case TimestampTz():
-                is_plain = self._time_zone().upper() in ("UTC", "ETC/UTC", "Z", "+00:00", "GMT")
-                return text if is_plain and text is not None and _TIME.fullmatch(text) and _is_time(text) else None
-            case _:
-                return None
+        name = self.asked.name_of(made.node)
+        return next((column for column in self.schema.columns if column.name.casefold() == name), None)
 
 
-def _number(node: Any) -> decimal.Decimal | None:
-    sign = 1
-    if isinstance(node, exp.Neg):
-        sign, node = -1, node.this
-    if not isinstance(node, exp.Literal) or node.is_string or not _NUMBER.fullmatch(node.this):
-        # With an exponent or a letter behind it, Spark compares floating-point numbers.
+def _both(left: Predicate | None, right: Predicate | None, *, is_exact: bool) -> Predicate | None:
+    if left is not None and right is not None:
+        return AllOf((left, right))
+    return None if is_exact else left or right
+
+
+def _compared_constants(operator: Operator, left: exp.Literal, right: Any) -> Predicate | None:
+    """Return whether one constant compares so with another of its kind."""
+    if not isinstance(right, exp.Literal) or left.is_string != right.is_string:
         return None
-    return sign * decimal.Decimal(node.this)
-
-
-def _text(node: Any, column: Column) -> str | None:
-    """Return the text of a literal such as 'x', date '…' or timestamp '…', the latter two only of the column's type."""
-    if isinstance(node, exp.Literal):
-        return node.this if node.is_string else None
-    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-        kinds = {
-            exp.DType.DATE: Date,
-            exp.DType.TIMESTAMPTZ: TimestampTz,
-            exp.DType.TIMESTAMPLTZ: TimestampTz,
-            exp.DType.TIMESTAMPNTZ: Timestamp,
-        }
-        wanted = kinds.get(node.to.this)
-        return node.this.this if wanted is not None and isinstance(column.type, wanted) else None
+    one, other = (_value(literal) for literal in (left, right))
+    if one is None or other is None:
+        return None
+    if operator is Operator.EQUAL or operator is Operator.UNEQUAL:
+        return Constant((one == other) == (operator is Operator.EQUAL))
     return None
 
 
-def _is_day(text: str) -> bool:
-    try:
-        datetime.date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+def _value(literal: exp.Literal) -> str | decimal.Decimal | None:
+    if literal.is_string:
+        return str(literal.this)
+    return decimal.Decimal(literal.this) if literal.this.isdecimal() else None

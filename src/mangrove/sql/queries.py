@@ -1,8 +1,9 @@
 """Putting the lakehouse's tables and views in the place of their names in a query, and having Spark run it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
@@ -14,39 +15,30 @@ from mangrove.model.objects import Table, TableType, View
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text
 from mangrove.sql.computed_moments import ComputedMoment, evaluated
+from mangrove.sql.constants import Constants
 from mangrove.sql.cursor import Piece
+from mangrove.sql.demands import Demand
 from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
-from mangrove.sql.kept import Kept, kept_of, what_rows_come_from
+from mangrove.sql.kept import Kept, files_read, kept_of, what_rows_come_from
+from mangrove.sql.lookups import Found, Lookups
 from mangrove.sql.mentions import Mention, ReadQuery, after_mention, read_query
 from mangrove.sql.places import located, pointed
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.refusals import raised
 from mangrove.sql.sight import Sight
+from mangrove.sql.splices import Splice, aliases, named, refused_name, spliced
 from mangrove.sql.suggestions import did_you_mean
-from mangrove.sql.tokens import Token, name_chain, tokenize
+from mangrove.sql.table_scans import TableScan
+from mangrove.sql.tokens import Token, tokenize
 from mangrove.tables.predicates import Predicate
-from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder", "TableScan"]
+__all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder"]
 
 VIEW_NAMESPACE: Final = "sql.namespace"
 """The property of a view that says where its names without a namespace are looked up."""
 _VIEWS_DEEP_MAX: Final = 50
 _KEPT_TEXT_MAX: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class TableScan:
-    """A table that a query reads, and what is certain about the rows that it needs."""
-
-    name: str
-    state: TableState
-    predicate: Predicate | None
-
-    def plan(self) -> ScanPlan:
-        """Return which files are read, and why others are skipped."""
-        return plan_scan(self.state, self.predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,9 @@ class QueryBinder:
     scans: list[TableScan] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
+    _views: dict[tuple[object, ...], Lookups] = field(default_factory=dict)
+    _made_of: list[list[Splice]] = field(default_factory=list)
+    """Kept, so that no other frame has the id of one that a view was made of."""
     _moments: dict[tuple[object, ...], int | str] = field(default_factory=dict)
     _of_session: dict[str, bool] = field(default_factory=dict)
     """Which names are those of temporary views, as far as they were looked up."""
@@ -90,27 +85,35 @@ class QueryBinder:
 
     def query(self, piece: Piece, whole: str, head: str = "") -> BoundQuery:
         """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
-        read = self._read(piece.text)
-        tokens = read.tokens
-        splices = list(self._splices(read, piece, whole))
+        looked_up = self._looked_up(piece, whole)
+        constants = Constants(cache(self.time_zone), self._used_arguments(looked_up.read.tokens, piece, whole))
+        splices = list(self._splices(looked_up, piece, whole, (), constants))
+        frame = self._run(looked_up.read.tokens, piece, whole, splices, head)
+        return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+
+    def _run(self, tokens: list[Token], piece: Piece, whole: str, splices: list[Splice], head: str = "") -> Frame:
+        """Return the rows of a query, with the splices in it and those for names that only Spark recognises."""
         for _ in range(len(tokens) + 1):
-            pieces = [Text(head, None), *_spliced(piece, splices)]
+            pieces = [Text(head, None), *spliced(piece, splices)]
             outcome = run_text(self.kept.names, pieces, self._used_arguments(tokens, piece, whole, splices))
             if not isinstance(outcome, Refused):
-                return BoundQuery(outcome, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+                return outcome
             splices.append(self._missed(outcome, tokens, piece, whole, splices))
         raise AssertionError("each round finds a name at another place")
 
     def frame_at(self, mention: Mention, whole: str, start: int) -> Frame | None:
         """Return the rows of what is named in a part of the statement that begins at `start`."""
-        return self._located(mention, Piece("", start - mention.start), whole, lambda _: None)
+        piece = Piece("", start - mention.start)
+        found = self._found_at(mention, piece, whole)
+        return None if found is None else self._rows_at(found, mention, piece, whole)
 
     def frame_of(self, name: tuple[str, ...], moment: int | str | None = None) -> Frame | None:
         """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
-        return self._frame(Mention(name, 0, 0, moment, None), lambda _: None)
+        found = self._found(Mention(name, 0, 0, moment, None))
+        return None if found is None else self._rows(found)
 
     def _used_arguments(
-        self, tokens: list[Token], piece: Piece, whole: str, splices: Sequence["_Splice"] = ()
+        self, tokens: list[Token], piece: Piece, whole: str, splices: Sequence[Splice] = ()
     ) -> Arguments:
         """Return the arguments, but none to a text without parameters, such as that of a view.
 
@@ -139,69 +142,85 @@ class QueryBinder:
         """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
         return self.kept.texts.got(text if len(text) <= _KEPT_TEXT_MAX else None, lambda: read_query(text))
 
-    def _splices(self, read: ReadQuery, piece: Piece, whole: str) -> Iterator["_Splice"]:
-        parsed, tokens, found = read.parsed, read.tokens, read.mentions
-        bare = {mention.parts[0] for mention in found if len(mention.parts) == 1}
+    def _looked_up(self, piece: Piece, whole: str) -> Lookups:
+        """Return what the names of a query stand for."""
+        read = self._read(piece.text)
+        bare = {mention.parts[0] for mention in read.mentions if len(mention.parts) == 1}
         if bare and self.sees_session:
             self._look_into_session(bare)
-        aliases = _aliases(found)
+        found = {mention.start: self._found_at(mention, piece, whole) for mention in read.mentions}
+        return Lookups(read, {place: one for place, one in found.items() if one is not None}, self._inside)
+
+    def _splices(
+        self, looked_up: Lookups, piece: Piece, whole: str, above: Demand, constants: Constants
+    ) -> Iterator[Splice]:
+        """Yield what stands in the place of each name; `above` is what is asked of the rows of the query itself."""
+        parsed, tokens, found = looked_up.read.parsed, looked_up.read.tokens, looked_up.read.mentions
+        called = aliases(found)
         ours: set[tuple[str, ...]] = set()
+        demands = looked_up.demands(above)
         for mention in found:
-
-            def predicate_on(state: TableState, start: int = mention.start) -> Predicate | None:
-                if not (self.prunes and parsed.is_prunable):
-                    return None
-                return certain_predicate(parsed.tables[start], state.schema, self.time_zone)
-
-            frame = self._located(mention, piece, whole, predicate_on)
-            if frame is not None:
+            thing = looked_up.found.get(mention.start)
+            if thing is not None:
+                demand = looked_up.demand_on(demands, mention) if self.prunes else ()
                 ours.add(mention.parts)
-                yield from _named(mention, frame, aliases[mention.parts])
+                yield named(
+                    mention, self._rows_at(thing, mention, piece, whole, demand, constants), called[mention.parts]
+                )
         for place, token in enumerate(tokens[:-1]):
             if token.word.lower() in FUNCTIONS and tokens[place - 1].word in ("FROM", "JOIN") and place:
                 yield self._function(call_at(piece.text, tokens, place), piece, whole)
         for parts, start, end in parsed.qualified:
-            if parts[:2] in ours and aliases[parts[:2]] != quoted_name(parts[1]):
-                yield _Splice(start, end, aliases[parts[:2]])
+            if parts[:2] in ours and called[parts[:2]] != quoted_name(parts[1]):
+                yield Splice(start, end, called[parts[:2]])
             elif parts[:2] in ours:
-                yield _Splice(start, end, quoted_name(parts[1]))
+                yield Splice(start, end, quoted_name(parts[1]))
 
-    def _missed(
-        self, refusal: Refused, tokens: list[Token], piece: Piece, whole: str, splices: list["_Splice"]
-    ) -> "_Splice":
+    def _missed(self, refusal: Refused, tokens: list[Token], piece: Piece, whole: str, splices: list[Splice]) -> Splice:
         """Return the splice for a name that only Spark recognised as a table's; raise any other refusal."""
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in splices):
             raise raised(refusal, whole)
         if refusal.condition == "TABLE_OR_VIEW_NOT_FOUND":
-            parts, after = _relation(refusal, tokens, place)
+            parts, after = refused_name(refusal, tokens, place)
             mention = after_mention(tokens, parts, place, after)
-            frame = self._located(mention, piece, whole, lambda _: None)
-            if frame is None:
+            found = self._found_at(mention, piece, whole)
+            if found is None:
                 hint = did_you_mean(self.sight.catalog, self.sight.namespace, parts)
                 message = f"there is no table or view {joined_name(*parts)}{hint}"
                 raise NotFoundError(pointed(whole, refusal.start or 0, message))
-            alias = None if mention.alias_place is None else quoted_name(parts[-1])
-            return _Splice(mention.start, mention.end, frame, alias, mention.alias_place)
+            return named(mention, self._rows_at(found, mention, piece, whole), quoted_name(parts[-1]))
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in FUNCTIONS:
             return self._function(call_at(piece.text, tokens, place), piece, whole)
         raise raised(refusal, whole)
 
-    def _function(self, call: FunctionCall, piece: Piece, whole: str) -> "_Splice":
+    def _function(self, call: FunctionCall, piece: Piece, whole: str) -> Splice:
         try:
             frame = function_rows(call, self.sight, self.engine)
         except MangroveError as error:
             raise located(error, whole, piece.start + call.start) from error
-        return _Splice(call.start, call.end, frame)
+        return Splice(call.start, call.end, frame)
 
-    def _located(
-        self, mention: Mention, piece: Piece, whole: str, predicate_on: Callable[[TableState], Predicate | None]
-    ) -> Frame | None:
+    def _found_at(self, mention: Mention, piece: Piece, whole: str) -> Found | None:
         try:
             if mention.computed is not None:
                 mention = replace(mention, moment=self._computed(mention.computed, piece, whole))
-            return self._frame(mention, predicate_on)
+            return self._found(mention)
+        except MangroveError as error:
+            raise located(error, whole, piece.start + mention.start) from error
+
+    def _rows_at(
+        self,
+        found: Found,
+        mention: Mention,
+        piece: Piece,
+        whole: str,
+        demand: Demand = (),
+        constants: Constants | None = None,
+    ) -> Frame:
+        try:
+            return self._rows(found, demand, constants)
         except MangroveError as error:
             raise located(error, whole, piece.start + mention.start) from error
 
@@ -221,7 +240,8 @@ class QueryBinder:
             )
         return self._moments[key]
 
-    def _frame(self, mention: Mention, predicate_on: Callable[[TableState], Predicate | None]) -> Frame | None:
+    def _found(self, mention: Mention) -> Found | None:
+        """Return what a name stands for, None where it is none of the lakehouse's."""
         namespace, name = self._resolved(mention.parts)
         if namespace is None or (len(mention.parts) == 1 and self._is_of_session(name)):
             return None
@@ -236,64 +256,86 @@ class QueryBinder:
         found = joined_name(namespace, name)
         if isinstance(table, Table):
             self.names.append(found)
-            return self._table_frame(catalog, TableLocator(namespace, name), table, mention.moment, predicate_on)
+            locator = TableLocator(namespace, name)
+            return Found(catalog, locator, table, mention.moment, self._state(catalog, locator, table))
         if isinstance(view, View):
             self.names.append(found)
-            return self._view_frame(catalog, ViewLocator(namespace, name), view, mention.moment)
+            return Found(catalog, ViewLocator(namespace, name), view, mention.moment)
         if mention.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
             raise NotFoundError(f"there is no table or view {found} at {mention.moment!r}")
         return None
 
-    def _table_frame(
-        self,
-        catalog: Catalog,
-        locator: TableLocator,
-        value: Table,
-        moment: int | str | None,
-        predicate_on: Callable[[TableState], Predicate | None],
-    ) -> Frame:
-        handle = catalog.table(locator)
+    def _state(self, catalog: Catalog, locator: TableLocator, value: Table) -> TableState | None:
+        """Return the state of a table whose files are ours, as it was for an earlier statement."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
+            return None
+        version = _version_of(catalog)
+        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+
+    def _rows(self, found: Found, demand: Demand = (), constants: Constants | None = None) -> Frame:
+        """Return the rows of a table or view, or at least those that a demand means."""
+        value = found.value
+        if isinstance(value, View):
+            return self._view_rows(found, demand, constants or Constants(self.time_zone))
+        if found.state is None:
             return read_elsewhere(self.engine.session, value.table_format, str(value.location), value.format_properties)
-        version = catalog.version if isinstance(catalog, PastLakehouse) else None
-        state = self.kept.states.got(None if version is None else (version, locator), handle.state)
-        predicate = predicate_on(state)
-        key = (locator, moment, predicate)
+        asked = certain_predicate(demand, found.state.schema, constants) if constants is not None else None
+        return self._table_rows(found, found.state, asked)
+
+    def _table_rows(self, found: Found, state: TableState, predicate: Predicate | None) -> Frame:
+        key = (found.locator, found.moment, predicate)
         if key not in self._frames:
-            frames = self.kept.frames
+            frames, version = self.kept.frames, _version_of(found.catalog)
 
             def made() -> Frame:
+                files = files_read(state, predicate)
                 return frames.got(
-                    what_rows_come_from(state, predicate), lambda: self.engine.read(state, None, predicate)
+                    what_rows_come_from(state, files),
+                    lambda: self.engine.read_files(state, files.plan, files.predicate),
                 )
 
-            self._frames[key] = frames.got(None if version is None else (version, locator, predicate), made)
-            self.scans.append(TableScan(str(locator), state, predicate))
+            self._frames[key] = frames.got(None if version is None else (version, found.locator, predicate), made)
+            self.scans.append(TableScan(str(found.locator), state, predicate))
         return self._frames[key]
 
-    def _view_frame(self, catalog: Catalog, locator: ViewLocator, value: View, moment: int | str | None) -> Frame:
-        name = str(locator)
+    def _inside(self, found: Found) -> Lookups:
+        """Return what the names in a view's query stand for; each view is looked into once."""
+        key = (found.locator, found.moment)
+        inner = self._within(found)
+        if key not in self._views:
+            with _reading(str(found.locator)):
+                self._views[key] = inner._looked_up(_whole(found), _whole(found).text)
+        return self._views[key]
+
+    def _within(self, found: Found) -> "QueryBinder":
+        """Return what looks up the names in a view's query."""
+        name = str(found.locator)
         if name in self.above or len(self.above) >= _VIEWS_DEEP_MAX:
             way = " reads ".join((*self.above, name))
             raise InvalidInputError(f"the view {name} reads itself: {way}")
-        key = (locator, moment)
-        if key not in self._frames:
-            namespace = value.properties.get(VIEW_NAMESPACE, locator.namespace)
-            inner = replace(
-                self,
-                sight=replace(self.sight, catalog=catalog, namespace=namespace),
-                sees_session=False,
-                above=(*self.above, name),
-                names=[],
-                _frames=self._frames if moment is None else {},
-            )
-            try:
-                self._frames[key] = inner.query(Piece(value.sql, 0), value.sql).frame
-            except MangroveError as error:
-                # Its first line says all; a caret in the view's text would stand below the user's.
-                raise type(error)(f"the view {name} cannot be read: {str(error).splitlines()[0]}") from error
+        namespace = found.value.properties.get(VIEW_NAMESPACE, found.locator.namespace)
+        is_now = found.moment is None
+        return replace(
+            self,
+            sight=replace(self.sight, catalog=found.catalog, namespace=namespace),
+            sees_session=False,
+            above=(*self.above, name),
+            names=[],
+            _frames=self._frames if is_now else {},
+            _views=self._views if is_now else {},
+        )
+
+    def _view_rows(self, found: Found, demand: Demand, constants: Constants) -> Frame:
+        """Return the rows of a view, made once of the same rows of its tables."""
+        inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
+        with _reading(str(found.locator)):
+            splices = list(inner._splices(looked_up, piece, piece.text, demand, constants))
+            key = (found.locator, found.moment, *(_identity(splice.instead) for splice in splices))
+            if key not in self._frames:
+                self._frames[key] = inner._run(looked_up.read.tokens, piece, piece.text, splices)
+                self._made_of.append(splices)
         return self._frames[key]
 
     def _resolved(self, parts: tuple[str, ...]) -> tuple[str | None, str]:
@@ -316,56 +358,26 @@ class QueryBinder:
         return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Splice:
-    """What stands in the place of a part of the query."""
-
-    start: int
-    end: int
-    instead: Frame | str
-    alias: str | None = None
-    alias_place: int | None = None
+def _whole(view: Found) -> Piece:
+    """Return the text of a view."""
+    assert isinstance(view.value, View)
+    return Piece(view.value.sql, 0)
 
 
-def _named(mention: Mention, frame: Frame, alias: str) -> Iterator[_Splice]:
-    yield _Splice(
-        mention.start, mention.end, frame, None if mention.alias_place is None else alias, mention.alias_place
-    )
+def _identity(instead: Frame | str) -> object:
+    return instead if isinstance(instead, str) else id(instead)
 
 
-def _spliced(piece: Piece, splices: list[_Splice]) -> Iterator[Text | Frame]:
-    """Yield the query with the splices in it; what is left of the text keeps its place in the statement."""
-    cuts: list[tuple[int, int, Frame | str]] = []
-    for splice in splices:
-        cuts.append((splice.start, splice.end, splice.instead))
-        if splice.alias is not None and splice.alias_place is not None:
-            cuts.append((splice.alias_place, splice.alias_place, f" AS {splice.alias}"))
-    done = 0
-    for start, end, instead in sorted(cuts, key=lambda cut: (cut[0], cut[1])):
-        yield Text(piece.text[done:start], piece.start + done)
-        yield Text(instead, None) if isinstance(instead, str) else instead
-        done = end
-    yield Text(piece.text[done:], piece.start + done)
+def _version_of(catalog: Catalog) -> int | None:
+    """Return the version that a catalog is for good, None for one that may still change."""
+    return catalog.version if isinstance(catalog, PastLakehouse) else None
 
 
-def _aliases(found: Sequence[Mention]) -> dict[tuple[str, ...], str]:
-    """Return how each table is called in the query: by its own name, and in full where two have the same."""
-    bare = {mention.parts for mention in found if mention.alias_place is not None}
-    last = [parts[-1].casefold() for parts in bare]
-    return {
-        mention.parts: quoted_name(mention.parts[-1])
-        if last.count(mention.parts[-1].casefold()) <= 1
-        else f"`{'.'.join(mention.parts).replace('`', '``')}`"
-        for mention in found
-    }
-
-
-def _relation(refusal: Refused, tokens: list[Token], place: int) -> tuple[tuple[str, ...], int]:
-    """Return the parts of the name that Spark did not find, and the place after it; it may come from a parameter."""
-    named, _ = name_chain([*tokenize(refusal.parameters.get("relationName", "``"))], 0)
-    parts, after = name_chain(tokens, place)
-    if parts == named:
-        return parts, after
-    end = refusal.end
-    last = next((number for number, token in enumerate(tokens) if end is not None and token.end >= end), place)
-    return named, last + 1
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Say of an error in which view it is."""
+    try:
+        yield
+    except MangroveError as error:
+        # Its first line says all; a caret in the view's text would stand below the user's.
+        raise type(error)(f"the view {name} cannot be read: {str(error).splitlines()[0]}") from error

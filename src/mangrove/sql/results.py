@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mangrove.spark.statements import Frame
 from mangrove.sql.answers import Answer, Row
-from mangrove.sql.queries import TableScan
+from mangrove.sql.table_scans import TableScan
 from mangrove.tables.row_counts import RowCounts
 
 __all__ = ["Result"]

@@ -319,9 +319,7 @@ class SqlSession:
         if plan.startswith(_NO_PLAN):
             self._bound(statement.query, source)  # Spark explains what it cannot run; running it says why.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
-        for scan in bound.scans:
-            files = scan.plan()
-            lines.append(f"{scan.name}: {len(files.files())} read, {len(files.skipped)} skipped")
+        lines += [scan.explained() for scan in bound.scans]
         return Result("information", answer=Answer("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
     def _rows_changed(self, statement: RowChange, source: Source) -> Result:

@@ -1,0 +1,262 @@
+"""What a query asks of the rows of each table that it names, seen through all that lies between.
+
+A demand on a part of a query is a set of conditions. A row of that part that does
+not fulfil them all can be left out, or put in, and the answer stays the same.
+It is found from the inside: a table asks its SELECT, which adds the conditions
+of WHERE and of joins to what is asked of its own rows, by the query around it,
+by all uses of a WITH clause, or by the statement that names a view.
+
+A condition passes a SELECT where it looks at columns that are handed on, and where
+each row, or each group of rows with the same values in those columns, goes its own
+way: not past LIMIT, nor past windows but by what they are divided by, nor past
+functions whose values depend on the other rows that are there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from mangrove.sql.equalities import Equalities, equalities_for
+from mangrove.sql.mentions import common_clause
+from mangrove.sql.scopes import Columns, Output, Scope, Scopes, has_only, is_plain_clause, parts_of, renamed
+
+__all__ = ["Asked", "Demand", "Demands", "OneOf"]
+
+_Way: TypeAlias = Callable[[Any], Any]
+"""From a column, as a SELECT names it, to the expression inside it that makes the column; None where that is unsure."""
+_NameOf: TypeAlias = Callable[[Any], str | None]
+
+_ALTERNATIVES_MAX: Final = 16
+_PASSABLE: Final = (
+    *("with_", "expressions", "hint", "distinct", "from_", "laterals", "joins", "where", "group", "having"),
+    *("distribute", "sort", "cluster", "order"),
+)
+_DEPENDENT: Final = (exp.Rand, exp.Randn, exp.Randstr, exp.Shuffle, exp.Uuid)
+_DEPENDENT_NAMES: Final = frozenset(
+    {"MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "RANDOM", "UNIFORM", "INPUT_FILE_NAME"}
+    | {"INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH", "NEXTVAL"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A condition somewhere in a query, and how its columns lead to those of the part of which it is asked."""
+
+    node: Any
+    ways: tuple[_Way, ...]
+    """Through each SELECT that lies between, from the outside in."""
+    name_of: _NameOf
+    """From a column, as the innermost of them names it, to the name that the part gives it."""
+    is_beside_nulls: bool
+    """Whether an outer join on the way may put a row of nulls in the place of the part's."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """At least one of several demands, each made by another use of the part."""
+
+    demands: "tuple[Demand, ...]"
+
+
+Demand: TypeAlias = tuple[Asked | OneOf, ...]
+
+
+class Demands:
+    """The demands that one text makes; `above` is what is asked of its own rows."""
+
+    def __init__(self, columns_of: Callable[[exp.Table], Columns | None], above: Demand = ()) -> None:
+        self.scopes = Scopes(columns_of)
+        self._above = above
+        self._on_queries: dict[int, Demand] = {}
+        self._uses: dict[int, list[exp.Table]] | None = None
+
+    def on_table(self, table: exp.Table) -> Demand:
+        """Return what is asked of the rows of a table or view that the text names."""
+        return self._on_source(table) if has_only(table, "this", "db", "alias", "version") else ()
+
+    def _on_source(self, node: Any) -> Demand:
+        """Return what is asked of the rows of what stands after FROM or JOIN, by the names of its own columns."""
+        joined = node.parent
+        select = joined.parent if isinstance(joined, exp.From | exp.Join) else None
+        if not isinstance(select, exp.Select) or select.args.get("sample"):
+            return ()
+        scope = self.scopes.scope(select)
+        number = next((one for one, source in enumerate(scope.sources) if source.node is node), None)
+        if number is None or not scope.is_known:
+            return ()
+        found: list[Asked | OneOf] = []
+        equalities = equalities_for(scope, number)
+        for condition, seen in _conditions(scope, number):
+            name_of = _finder(scope, number, seen, equalities)
+            found.append(Asked(condition, (), name_of, scope.adds_nulls))
+        outer = self._on_query(select)
+        if outer:
+            name_of = _finder(scope, number, scope.seen_by_where, equalities)
+            found += _inside(outer, _Projection(scope, self.scopes.outputs(select)), name_of, scope.adds_nulls)
+        names = node.args["alias"].args.get("columns") if node.args.get("alias") else None
+        if names and found:
+            return _renamed(tuple(found), scope.sources[number].outputs, self._unnamed(node))
+        return tuple(found)
+
+    def _unnamed(self, node: Any) -> tuple[Output, ...] | None:
+        """Return the columns of a source by the names that they have inside it."""
+        if isinstance(node, exp.Subquery):
+            return self.scopes.outputs(node.this)
+        clause = common_clause(node)
+        if clause is not None:
+            return renamed(self.scopes.outputs(clause.this), clause)
+        return self.scopes.table_outputs(node)
+
+    def _on_query(self, query: Any) -> Demand:
+        """Return what is asked of the rows that a query gives, as far as it hands the question on to its sources."""
+        if id(query) not in self._on_queries:
+            self._on_queries[id(query)] = ()  # A clause that reads itself is asked for all.
+            self._on_queries[id(query)] = self._around(query) if _passes(query) else ()
+        return self._on_queries[id(query)]
+
+    def _around(self, query: Any) -> Demand:
+        parent = query.parent
+        match parent:
+            case None:
+                return self._above
+            case exp.Subquery() if isinstance(parent.parent, exp.From | exp.Join):
+                return self._on_source(parent) if has_only(parent, "this", "alias") else ()
+            case exp.Subquery():
+                return self._on_query(parent)
+            case exp.SetOperation():
+                whole, part = self.scopes.outputs(parent), self.scopes.outputs(query)
+                known = None if whole is None else tuple(one if one.type else Output("") for one in whole)
+                return _renamed(self._on_query(parent), known, part)
+            case exp.CTE() if is_plain_clause(parent):
+                inner = self.scopes.outputs(query)
+                return _renamed(self._of_uses(parent), renamed(inner, parent), inner)
+            case _:
+                return ()
+
+    def _of_uses(self, clause: exp.CTE) -> Demand:
+        if self._uses is None:
+            self._uses = {}
+            for table in clause.root().find_all(exp.Table):
+                used = common_clause(table)
+                if used is not None:
+                    self._uses.setdefault(id(used), []).append(table)
+        uses = self._uses.get(id(clause), [])
+        demands = tuple(self.on_table(use) for use in uses)
+        if len(demands) == 1:
+            return demands[0]
+        if not all(demands) or sum(map(_size, demands)) > _ALTERNATIVES_MAX:
+            return ()
+        return (OneOf(demands),) if demands else ()
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """How the columns that a SELECT gives are made of those of its sources."""
+
+    scope: Scope
+    outputs: tuple[Output, ...] | None
+
+    @cached_property
+    def _windows(self) -> list[exp.Window]:
+        select = self.scope.select
+        clauses = [*select.expressions, select.args.get("order"), select.args.get("having")]
+        return [window for clause in clauses if clause is not None for window in clause.find_all(exp.Window)]
+
+    def node(self, name: str | None) -> Any:
+        """Return what makes the column of that name, where a condition on it can go before all else that is done."""
+        made = [output.node for output in self.outputs or () if name and output.name == name]
+        if len(made) != 1 or made[0] is None:
+            return None
+        place = self.scope.meant(made[0], self.scope.seen_by_where)
+        for window in self._windows:
+            divided = [self.scope.meant(one, self.scope.seen_by_where) for one in window.args.get("partition_by") or ()]
+            if place is None or place not in divided:
+                return None
+        return made[0]
+
+
+def _conditions(scope: Scope, number: int) -> Iterator[tuple[Any, frozenset[int]]]:
+    """Yield each condition that all rows fulfil in which a row of the source matters, and the sources that it sees."""
+    where = scope.select.args.get("where")
+    if where is not None:
+        yield from ((part, scope.seen_by_where) for part in parts_of(where.this))
+    for place, source in enumerate(scope.sources[1:], start=1):
+        assert source.join is not None
+        keeps_others = bool(source.join.side and not source.is_tested) or source.join.kind == "ANTI"
+        # What an outer join asks of its own right side, no row that fails it is ever joined.
+        if not keeps_others or (place == number and source.is_optional):
+            yield from ((part, scope.seen_by_join(place)) for part in parts_of(source.join.args.get("on")))
+
+
+def _finder(scope: Scope, number: int, seen: frozenset[int], equalities: Equalities) -> _NameOf:
+    def name_of(column: Any) -> str | None:
+        place = scope.meant(column, seen)
+        return None if place is None else equalities.name_in(number, place)
+
+    return name_of
+
+
+def _inside(demand: Demand, projection: _Projection, name_of: _NameOf, adds_nulls: bool) -> Iterator[Asked | OneOf]:
+    """Yield a demand on what a SELECT gives as one on a source of it."""
+    for part in demand:
+        if isinstance(part, OneOf):
+            yield OneOf(tuple(tuple(_inside(one, projection, name_of, adds_nulls)) for one in part.demands))
+        else:
+            way = _way(projection, part.name_of)
+            yield Asked(part.node, (*part.ways, way), name_of, part.is_beside_nulls or adds_nulls)
+
+
+def _way(projection: _Projection, name_of: _NameOf) -> _Way:
+    return lambda column: projection.node(name_of(column))
+
+
+def _renamed(demand: Demand, outside: tuple[Output, ...] | None, inside: tuple[Output, ...] | None) -> Demand:
+    """Return a demand on columns by the names that they have inside, where they stand in the same order."""
+    if outside is None or inside is None or len(outside) != len(inside):
+        return ()
+    names = [output.name for output in outside]
+    pairs = zip(names, inside, strict=True)
+    known = {name: output.name for name, output in pairs if name and names.count(name) == 1}
+
+    def one(part: Asked | OneOf) -> Asked | OneOf:
+        if isinstance(part, OneOf):
+            return OneOf(tuple(tuple(map(one, demand)) for demand in part.demands))
+        return Asked(part.node, part.ways, _via(known, part.name_of), part.is_beside_nulls)
+
+    return tuple(map(one, demand))
+
+
+def _via(names: dict[str, str], name_of: _NameOf) -> _NameOf:
+    return lambda column: names.get(name_of(column) or "")
+
+
+def _size(demand: Demand) -> int:
+    return sum(sum(map(_size, part.demands)) if isinstance(part, OneOf) else 1 for part in demand)
+
+
+def _passes(query: Any) -> bool:
+    """Return whether leaving rows out before a query leaves the same rows out behind it."""
+    if isinstance(query, exp.SetOperation):
+        return has_only(query, "with_", "this", "expression", "distinct", "order")
+    if isinstance(query, exp.Subquery):
+        return has_only(query, "this", "with_")
+    if not isinstance(query, exp.Select) or not has_only(query, *_PASSABLE):
+        return False
+    distinct, group = query.args.get("distinct"), query.args.get("group")
+    if distinct is not None and not has_only(distinct):
+        return False
+    if group is not None and not (has_only(group, "expressions", "all") and all(map(_is_plain_key, group.expressions))):
+        return False
+    return not any(_depends_on_rows(node) for node in query.walk())
+
+
+def _is_plain_key(node: Any) -> bool:
+    return not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)
+
+
+def _depends_on_rows(node: Any) -> bool:
+    """Return whether it is a function whose value depends on which rows, or files, are there."""
+    return isinstance(node, _DEPENDENT) or (isinstance(node, exp.Anonymous) and node.name.upper() in _DEPENDENT_NAMES)
