@@ -4,6 +4,8 @@ PYTHON ?= python3
 JOBS ?= 2
 LAKE ?=
 PORT ?= 8181
+SEEDS ?= 20
+FIRST ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -15,7 +17,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs bench bench-quick serve lock clean
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate bench bench-quick serve lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -55,6 +57,9 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 	$(BIN)/python docs/map.py
 	$(BIN)/python docs/reference.py
 	$(BIN)/zensical build --strict
+
+simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
+	@$(BIN)/python -m mangrove.testing.simulation --seeds $(SEEDS) --first $(FIRST)
 
 bench: $(READY) ## every script of benchmarks/
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "── $$script"; $(BIN)/python $$script || exit 1; done

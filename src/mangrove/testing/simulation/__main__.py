@@ -1,0 +1,71 @@
+"""The command that runs many seeds: `python -m mangrove.testing.simulation --seeds 100`."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.testing.simulation.bank import Broken
+from mangrove.testing.simulation.running import Simulation, run
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the seeds on both layouts; return 1 at the first that does not hold, with the way to repeat it."""
+    given = _parsed(arguments)
+    totals: Counter[str] = Counter()
+    began = time.monotonic()
+    for number, seed in enumerate(range(given.first, given.first + given.seeds), start=1):
+        for layout in given.layout or LAYOUTS:
+            simulation = Simulation(seed, layout, given.writers, given.deeds)
+            try:
+                ran = run(simulation)
+            except Broken as broken:
+                sys.stdout.write(_failure(simulation, broken))
+                return 1
+            totals.update(ran.outcomes)
+            totals.update(versions=ran.versions, turns=len(ran.turns))
+        _show(number, given.seeds, time.monotonic() - began, is_last=number == given.seeds)
+    sys.stdout.write(
+        f"{given.seeds:,} seed{'' if given.seeds == 1 else 's'} held: {totals['turns']:,} requests interleaved, "
+        f"{totals['versions']:,} versions compared; "
+        f"{totals['committed']:,} transactions committed, {totals['refused']:,} refused, "
+        f"{totals['unanswered']:,} without an answer\n"
+    )
+    return 0
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="mangrove.testing.simulation", description=main.__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
+    parser.add_argument("--layout", action="append", choices=LAYOUTS, help="only this layout")
+    parser.add_argument("--writers", type=int, default=3, help="how many at a time (default: %(default)s)")
+    parser.add_argument("--deeds", type=int, default=10, help="transactions of each writer (default: %(default)s)")
+    return parser.parse_args(arguments)
+
+
+def _failure(simulation: Simulation, broken: Broken) -> str:
+    return (
+        f"\nseed {simulation.seed} does not hold on the {simulation.layout} layout "
+        f"({simulation.weather.name}):\n  {broken}\nRun it again: "
+        f"python -m mangrove.testing.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
+        f"--writers {simulation.writers} --deeds {simulation.deeds}\n"
+    )
+
+
+def _show(done: int, total: int, seconds: float, *, is_last: bool) -> None:
+    """Say on a terminal how far it is, and how long it may still take."""
+    if not sys.stderr.isatty():
+        return
+    left = seconds / done * (total - done)
+    end = "\r\033[K" if is_last else ""
+    sys.stderr.write(f"\r{done:,} of {total:,} seeds, {done / max(seconds, 0.001):.1f}/s, {left:.0f} s left {end}")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

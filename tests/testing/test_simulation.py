@@ -1,0 +1,67 @@
+"""The simulation repeats itself, holds for seeds in every weather, and notices what it is there to notice."""
+
+from dataclasses import replace
+
+import pytest
+
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.testing.simulation.__main__ import main
+from mangrove.testing.simulation.bank import Bank, Broken, Create, Deposit, Drop, Transfer, applied
+from mangrove.testing.simulation.running import WEATHERS, Simulation, run
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("seed", range(len(WEATHERS)), ids=[weather.name for weather in WEATHERS])
+def test_every_version_is_what_its_transactions_made_of_the_one_before(seed: int, layout: str) -> None:
+    ran = run(Simulation(seed, layout, deeds=5))
+    assert ran.outcomes["committed"] > 0
+
+
+def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
+    storm = Simulation(4, "tree", deeds=4)
+    assert storm.weather.name == "storm"
+    assert run(storm) == run(storm)
+    assert run(storm).turns != run(Simulation(9, "tree", deeds=4)).turns
+
+
+def test_writers_who_rely_on_what_has_changed_are_noticed() -> None:
+    skewed = Simulation(15, "tree", deeds=5, isolation="snapshot")
+    with pytest.raises(Broken, match="it read"):
+        run(skewed)
+    run(replace(skewed, isolation="serializable"))
+
+
+def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(simulation: Simulation) -> None:
+        raise Broken("version 7 holds too much")
+
+    monkeypatch.setattr("mangrove.testing.simulation.__main__.run", broken)
+    assert main(["--seeds", "1", "--first", "17", "--layout", "tree"]) == 1
+    told = capsys.readouterr().out
+    assert "seed 17 does not hold on the tree layout" in told
+    assert "version 7 holds too much" in told
+    assert "--first 17 --seeds 1 --layout tree --writers 3 --deeds 10" in told
+
+
+def test_seeds_that_hold_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "1", "--layout", "deltacat", "--writers", "2", "--deeds", "2"]) == 0
+    assert "1 seed held" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("deed", "met", "read", "told"),
+    [
+        (Transfer("bank.giro", "bank.savings", 1), {"bank.giro": "1"}, {"bank.giro": {1: 5}}, "it read"),
+        (Deposit({"bank.giro": {1: 1}}), {"bank.giro": "9"}, {}, "which was not there"),
+        (Create("bank.giro"), {"bank.giro": "9"}, {}, "which was there already"),
+        (Drop("bank.giro"), {"bank.giro": "2"}, {}, "and not 2"),
+    ],
+)
+def test_a_deed_that_cannot_have_been_committed_is_refused_by_the_model(
+    deed: Transfer | Deposit | Create | Drop, met: dict[str, str], read: dict[str, dict[int, int]], told: str
+) -> None:
+    bank = Bank({"bank.giro": "1"}, {"1": {}})
+    with pytest.raises(Broken, match=told):
+        applied(deed, bank, met, read, None)
