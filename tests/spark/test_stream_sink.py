@@ -3,6 +3,9 @@
 import json
 import os
 import pickle
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +215,37 @@ def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_com
     into(given.stream(), lake, checkpoint).start("s.t").awaitTermination()
     assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
     assert lake.version == before + 3
+    assert [done.batch_id for done in lake.queries()] == [2]
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_a_stream_that_was_killed_after_its_commit_goes_on_without_giving_a_batch_twice(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    copied = lake.create_table("s.copied", "id bigint")
+    for number in range(3):
+        table.append([{"id": number}])
+    checkpoint = tmp_path / "checkpoint"
+    script = Path(__file__).parent / "dying_process.py"
+    killed = subprocess.run(
+        [sys.executable, str(script), lake.uri, str(checkpoint)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert copied.to_arrow().column("id").to_pylist() == [0, 1]
+    assert [path.name for path in (checkpoint / "commits").glob("[0-9]")] == ["0"]
+    lake.rename_table("s.copied", "s.renamed")
+    rows = register(spark).readStream.format("mangrove").options(lake=lake.uri, maxFilesPerTrigger=1).load("s.t")
+    into(rows, lake, checkpoint).start("s.copied").awaitTermination()
+    assert lake.table("s.renamed").to_arrow().column("id").to_pylist() == [0, 1, 2]
     assert [done.batch_id for done in lake.queries()] == [2]
 
 
