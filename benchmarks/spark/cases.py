@@ -1,69 +1,24 @@
-"""The cases that are measured: each builds what it needs and compares one thing."""
+"""The cases that are measured: each builds what it needs, compares something, and yields what it found."""
 
-import itertools
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measuring import compared
-from pyspark.sql import DataFrame, SparkSession
+from measuring import Comparison, compared
+from pyspark.sql import DataFrame
+from report import Counted
+from setting import Setting
 
 import mangrove
 from mangrove.lakehouse.table_rows import stage_write
 from mangrove.tables.writing import appended, planned
 
-_COLUMNS = (
-    "id",
-    "cast(hash(id) as int) as customer",
-    "cast(id % 1000 as decimal(10,2)) as amount",
-    "id * 0.5D as weight",
-    "concat('name-', cast(id % 100000 as string)) as name",
-    "timestamp_millis(1700000000000 + id * 1000) as ts",
-)
-
-
-@dataclass
-class Setting:
-    """One session and one folder, with the tables that several cases use."""
-
-    spark: SparkSession
-    folder: Path
-    rows: int
-    files: int
-    planned: int
-    upserted: int
-    repetitions: int
-
-    def __post_init__(self) -> None:
-        self.counter = itertools.count()
-        self.lake = mangrove.create(self.folder / "lake")
-        self.lake.create_namespace("bench")
-
-    def frame(self, rows: int, files: int, first: int = 0, step: int = 1) -> DataFrame:
-        return self.spark.range(first, first + rows * step, step, files).selectExpr(*_COLUMNS)
-
-    def fresh(self) -> Path:
-        return self.folder / f"bare-{next(self.counter)}"
-
-    def table(self, name: str, keys: tuple[str, ...] = (), **options: Any) -> Any:
-        return self.lake.create_table(f"bench.{name}", self.frame(1, 1).schema, keys=list(keys), **options)
-
-    @cached_property
-    def base(self) -> Any:
-        """A table of all rows, compacted."""
-        table = self.table("base", ("id",))
-        table.append(self.frame(self.rows, self.files))
-        table.compact(engine="spark")
-        return table
-
-    def files_of(self, table: Any) -> list[str]:
-        return [self.lake.uri + file.location for file in table.scan().files()]
+Outcomes: TypeAlias = Iterator[Comparison | Counted]
 
 
 def everything(frame: DataFrame) -> None:
@@ -71,62 +26,87 @@ def everything(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def scan(setting: Setting) -> None:
-    files = setting.files_of(setting.base)
-    schema = setting.spark.read.parquet(files[0]).schema
-    compared(
-        "full scan of a compacted table",
-        lambda: everything(setting.base.to_spark()),
-        lambda: everything(setting.spark.read.schema(schema).parquet(*files)),
-        1.03,
-        setting.repetitions,
-    )
+def scan(setting: Setting) -> Outcomes:
+    yield _scanned("full scan of a compacted table", setting, setting.base, setting.linked(setting.base), 1.03)
 
 
-def append(setting: Setting) -> None:
+def _scanned(what: str, setting: Setting, table: Any, folder: str, goal: float) -> Comparison:
+    """Compare with Spark on a folder, which it lists at once, told beforehand which columns there are."""
+    schema = setting.spark.read.parquet(folder).schema
+
+    def bare() -> None:
+        everything(setting.spark.read.schema(schema).parquet(folder))
+
+    return compared(what, lambda: everything(table.to_spark()), bare, goal, setting.repetitions)
+
+
+def append(setting: Setting) -> Outcomes:
     frame = setting.frame(setting.rows, setting.files)
     table = setting.table(f"appended{next(setting.counter)}")
-    _writes("append", setting, lambda: table.append(frame), frame, 1.10)
+    yield _written("append", setting, lambda: table.append(frame), frame, 1.10)
 
 
-def upsert(setting: Setting) -> None:
+def upsert(setting: Setting) -> Outcomes:
     frame = setting.frame(setting.upserted, 2, 7, setting.rows // setting.upserted)
     table = setting.base
     before = setting.lake.version
-    _writes(f"upsert of {setting.upserted:,} rows", setting, lambda: table.upsert(frame), frame, 1.3)
+    yield _written(f"upsert of {setting.upserted:,} rows", setting, lambda: table.upsert(frame), frame, 1.3)
     setting.lake.rollback(before)
 
 
-def _writes(what: str, setting: Setting, ours: Callable[[], None], frame: DataFrame, goal: float) -> None:
+def _written(what: str, setting: Setting, ours: Callable[[], None], frame: DataFrame, goal: float) -> Comparison:
     def bare() -> None:
         place = setting.fresh()
         frame.write.parquet(str(place))
         shutil.rmtree(place)
 
-    compared(f"{what}, against df.write.parquet", ours, bare, goal, setting.repetitions)
+    return compared(f"{what}, against df.write.parquet", ours, bare, goal, setting.repetitions)
 
 
-def merged(setting: Setting) -> None:
-    files = setting.files_of(setting.base)
-    schema = setting.spark.read.parquet(files[0]).schema
-    before = setting.lake.version
+def merged(setting: Setting) -> Outcomes:
+    yield from _merged(setting, setting.base, "numbers", _spread(setting, "numbers"))
+
+
+def merged_picked(setting: Setting) -> Outcomes:
+    yield from _merged(setting, setting.base, "numbers picked at random", setting.picked)
+
+
+def merged_far(setting: Setting) -> Outcomes:
+    yield from _merged_kind(setting, "numbers far apart")
+
+
+def merged_texts(setting: Setting) -> Outcomes:
+    yield from _merged_kind(setting, "texts")
+
+
+def merged_two(setting: Setting) -> Outcomes:
+    yield from _merged_kind(setting, "two columns")
+
+
+def _merged_kind(setting: Setting, kind: str) -> Outcomes:
+    yield from _merged(setting, setting.filled(kind), kind, _spread(setting, kind))
+
+
+def _spread(setting: Setting, kind: str) -> Callable[[int], DataFrame]:
+    """Return what makes the rows of each upsert, spread over the table; none hides rows of another."""
     step = setting.rows // setting.upserted
-    for number in range(20):
-        setting.base.upsert(setting.frame(setting.upserted, 1, number, step))
-        if number in (0, 19):
-            compared(
-                f"scan after {number + 1} upserts of {setting.upserted:,} rows",
-                lambda: everything(setting.base.to_spark()),
-                lambda: everything(setting.spark.read.schema(schema).parquet(*files)),
-                1.4 if number == 0 else 2.0,
-                setting.repetitions,
-            )
+    return lambda number: setting.frame(setting.upserted, 1, number, step, kind)
+
+
+def _merged(setting: Setting, table: Any, keys: str, rows_of: Callable[[int], DataFrame]) -> Outcomes:
+    folder = setting.linked(table)
+    before = setting.lake.version
+    for number in range(setting.upserts):
+        table.upsert(rows_of(number))
+        if number in (0, setting.upserts - 1):
+            what = f"scan after {number + 1} upserts of {setting.upserted:,} rows, keys are {keys}"
+            yield _scanned(what, setting, table, folder, 1.4 if number == 0 else 2.0)
     setting.lake.rollback(before)
 
 
-def plan(setting: Setting) -> None:
+def plan(setting: Setting) -> Outcomes:
     """Many files that are one file under many names: only planning is measured."""
-    table = setting.table("planned")
+    table = setting.table(f"planned{next(setting.counter)}")
     table.append(setting.frame(10, 1).coalesce(1))
     (file,) = table.scan().files()
     root = setting.folder / "lake"
@@ -138,23 +118,19 @@ def plan(setting: Setting) -> None:
         setting.lake.change(
             lambda transaction, write=write: stage_write(transaction.workspace, table.locator, write, transaction.id)
         )
-    files = setting.files_of(table)
-
-    def ours() -> None:
-        mangrove.open(setting.folder / "lake").table("bench.planned").to_spark()
-
-    compared(
+    files = [setting.lake.uri + one.location for one in table.scan().files()]
+    yield compared(
         f"plan a scan of {setting.planned:,} files, lakehouse just opened",
-        ours,
+        lambda: mangrove.open(root).table(str(table.locator)).to_spark(),
         lambda: setting.spark.read.parquet(*files),
         0.4,
         max(1, setting.repetitions // 2),
     )
 
 
-def small(setting: Setting) -> None:
+def small(setting: Setting) -> Outcomes:
     rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-    table = setting.lake.create_table("bench.small", "id bigint, name string")
+    table = setting.lake.create_table(f"bench.small{next(setting.counter)}", "id bigint, name string")
     folder = setting.fresh()
     folder.mkdir()
 
@@ -164,7 +140,8 @@ def small(setting: Setting) -> None:
         for name, data in ((f"{next(setting.counter)}.parquet", sink.getvalue()), (f"{next(setting.counter)}", b"x")):
             _durably(folder, name, data)
 
-    compared("append of 3 rows without a JVM, against Parquet + create", lambda: table.append(rows), bare, 3.0, 51)
+    what = "append of 3 rows without a JVM, against Parquet + create"
+    yield compared(what, lambda: table.append(rows), bare, 3.0, 51)
 
 
 def _durably(folder: Path, name: str, data: Any) -> None:
@@ -178,19 +155,23 @@ def _durably(folder: Path, name: str, data: Any) -> None:
     os.close(descriptor)
 
 
-def lookup(setting: Setting) -> None:
-    wanted = setting.rows // 3
-    opened = setting.base.scan(where=f"id = {wanted}")
-    total = len(opened.scans) + len(opened.skipped)
-    print(f"{f'files of {total} that a look-up of one key opens':<58} {len(opened.files()):>9}", flush=True)
+def lookup(setting: Setting) -> Outcomes:
+    opened = setting.base.scan(where=f"id = {setting.rows // 3}")
+    yield Counted("files that a look-up of one key opens", len(opened.files()), 2)
 
 
-CASES: dict[str, Callable[[Setting], None]] = {
+CASES: dict[str, Callable[[Setting], Outcomes]] = {
     "small": small,
+    "plan": plan,
     "append": append,
     "scan": scan,
     "lookup": lookup,
     "upsert": upsert,
     "merged": merged,
-    "plan": plan,
+    "merged-picked": merged_picked,
+    "merged-far": merged_far,
+    "merged-texts": merged_texts,
+    "merged-two": merged_two,
 }
+WITHOUT_SIZE = ("small", "plan")
+"""Cases that no number of rows or files changes, so they run at the first size only."""

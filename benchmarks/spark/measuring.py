@@ -22,15 +22,23 @@ class Comparison:
         """The medians of the two, one by the other."""
         return statistics.median(self.ours) / statistics.median(self.theirs)
 
+    @property
+    def ratio_text(self) -> str:
+        return f"{self.ratio:.2f} ×"
+
+    @property
+    def goal_text(self) -> str:
+        return f"{self.goal:.2f} ×"
+
     def line(self) -> str:
         verdict = "reached" if self.ratio <= self.goal else "missed"
         return (
-            f"{self.what:<58} {statistics.median(self.ours):>9.3f} {statistics.median(self.theirs):>9.3f} "
+            f"{self.what:<66} {statistics.median(self.ours):>9.3f} {statistics.median(self.theirs):>9.3f} "
             f"{self.ratio:>6.2f} × {self.goal:>6.2f} ×  {verdict}"
         )
 
 
-HEADER = f"{'':<58} {'ours, s':>9} {'bare, s':>9} {'ratio':>8} {'goal':>8}"
+HEADER = f"{'':<66} {'ours, s':>9} {'bare, s':>9} {'ratio':>8} {'goal':>8}"
 
 
 class Clock:
@@ -61,7 +69,7 @@ def seconds(work: Callable[[], object]) -> float:
 def compared(
     what: str, ours: Callable[[], object], theirs: Callable[[], object], goal: float, repetitions: int
 ) -> Comparison:
-    """Run both ways in turns, the first turn unmeasured, and print the outcome."""
+    """Run both ways in turns, the first turn unmeasured."""
     ours()
     theirs()
     taken: list[tuple[float, float]] = []
@@ -71,6 +79,4 @@ def compared(
             taken.append((seconds(ours), second))
         else:
             taken.append((seconds(ours), seconds(theirs)))
-    found = Comparison(what, tuple(one for one, _ in taken), tuple(two for _, two in taken), goal)
-    print(found.line(), flush=True)
-    return found
+    return Comparison(what, tuple(one for one, _ in taken), tuple(two for _, two in taken), goal)
