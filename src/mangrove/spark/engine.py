@@ -28,6 +28,7 @@ from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.job_progress import told_jobs
 from mangrove.spark.key_bits import KeyBits
+from mangrove.spark.key_slots import KeySlots
 from mangrove.spark.merging import merged
 from mangrove.spark.reach import opens_in_other_processes
 from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
@@ -40,6 +41,7 @@ from mangrove.spark.write import written
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, Compaction, CompactionBounds, PlannedCompaction, plan_table_compaction
+from mangrove.tables.conditions import Narrowed
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
@@ -101,13 +103,16 @@ class SparkEngine:
 
     def _reachable_lists(self) -> FileLists:
         """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
-        key_bits = KeyBits(self.session, self._store)
+        compared: dict[str, Any] = {
+            "key_bits": KeyBits(self.session, self._store),
+            "key_slots": KeySlots(self.session),
+        }
         worker = WorkerReader(self._store.uri, self._storage_options)
         if can_reach(self.session, self._store.uri):
             for name, value in hadoop_settings(self._store.uri, self._storage_options).items():
                 self.session.conf.set(name, value)
-            return FileLists(self.session, root_uri=self._root_uri, foreign=worker, key_bits=key_bits)
-        return FileLists(self.session, worker, self._root_uri, key_bits=key_bits)
+            return FileLists(self.session, root_uri=self._root_uri, foreign=worker, **compared)
+        return FileLists(self.session, worker, self._root_uri, **compared)
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
@@ -145,7 +150,7 @@ class SparkEngine:
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a condition means, any that Spark understands, or those with the keys of a frame."""
         with refusals():
-            if isinstance(what, str | Predicate):
+            if isinstance(what, str | Predicate | Narrowed):
                 return deleted_where(self._files, state, what)
             return deleted_keys(self._files, state, self._frame(state, what))
 
@@ -160,7 +165,7 @@ class SparkEngine:
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
     def update(
-        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None
     ) -> PlannedWrite:
         """Set columns of the rows that a condition means; expressions may be any that Spark understands."""
         with refusals():

@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from mangrove.spark.key_bits import KeyBits
+from mangrove.spark.key_slots import KeySlots
 from mangrove.spark.worker_read import WorkerReader
 
 __all__ = ["FileLists", "ListedFile", "log_text"]
@@ -57,6 +58,8 @@ class FileLists:
     """What reads files of other writers, whose columns have names only: Spark refuses those where ids are asked for."""
     key_bits: KeyBits | None = None
     """What tells by bits which keys are hidden; without it they are always joined."""
+    key_slots: KeySlots | None = None
+    """What spares most rows the join where bits cannot tell; without it all of them are looked up."""
     _folder: Path | None = None
     _is_trusted: bool | None = field(default=None)
     _count: int = 0

@@ -1,9 +1,9 @@
-"""Running a scan plan on Spark: its own reader, with bits or anti-joins where something hides rows."""
+"""Running a scan plan on Spark: its own reader, with bits, slots or anti-joins where something hides rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -15,12 +15,17 @@ from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.spark.file_lists import FileLists, ListedFile
+from mangrove.spark.key_bits import Told
+from mangrove.spark.key_slots import Likely
 from mangrove.spark.types import spark_schema
 from mangrove.tables.predicate_sql import predicate_sql
 from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import has_column_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 __all__ = ["BROADCAST_ROWS_MAX", "listed", "quoted", "scanned"]
 
@@ -53,8 +58,8 @@ def scanned(
     parts = []
     if free or not touched:
         parts.append(lists.read(listed(free, root_uri), spark_schema(schema)))
-    by_bits, joined = _told_by_bits(lists, root_uri, schema, touched)
-    parts += by_bits
+    compared, joined = _told_apart(lists, root_uri, schema, touched)
+    parts += compared
     if joined:
         parts.append(_visible(lists, root_uri, schema, joined))
     rows = _united(parts)
@@ -87,21 +92,17 @@ def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
     return ListedFile(root_uri + file.location, file.size_bytes, number, has_column_ids(file.location))
 
 
-def _told_by_bits(
+def _told_apart(
     lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]
 ) -> tuple[list[DataFrame], list[FileScan]]:
-    """Return the visible rows of files of which bits tell them, and the other files.
+    """Return the visible rows of files of which keys tell them without positions, and the other files.
 
     Files older than all keys are compared with all of them; after many upserts those
-    are nearly all rows. Of an upsert's own file bits tell only whether later keys hide
-    anything; where they do, it is left to a join that compares positions too.
+    are nearly all rows. Of an upsert's own file bits or hashes tell only whether later
+    keys hide anything; where they do, it is left to a join that compares positions too.
     """
     hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
-    key_ids = {key_file.key_ids for key_file in hiding}
-    if lists.key_bits is None or len(key_ids) != 1 or len(*key_ids) != 1:
-        return [], list(scans)
-    ((key_id,),) = key_ids
-    told = lists.key_bits.told(hiding, schema.column_with_id(key_id))
+    told = _told(lists, root_uri, schema, hiding)
     if told is None:
         return [], list(scans)
     oldest = min(key_file.position for key_file in hiding)
@@ -111,12 +112,28 @@ def _told_by_bits(
     for scan in scans:
         by_keys = older if scan.position < oldest else whole if scan.file.location in told.whole else others
         (others if scan.position_deletes else by_keys).append(scan)
-    parts = [
-        lists.read(listed((scan.file for scan in chosen), root_uri), spark_schema(schema)).where(condition)
-        for chosen, condition in ((whole, f.lit(True)), (older, told.is_shown))  # noqa: FBT003
-        if chosen
-    ]
+    parts = [lists.read(listed((scan.file for scan in whole), root_uri), spark_schema(schema))] if whole else []
+    if older:
+        rows = lists.read(listed((scan.file for scan in older), root_uri), spark_schema(schema))
+        if isinstance(told, Told):
+            parts.append(rows.where(told.is_shown))
+        else:
+            parts.append(_without_keys(lists, root_uri, rows, schema, hiding, oldest - 1, told.may_be_hidden))
     return parts, others
+
+
+def _told(lists: FileLists, root_uri: str, schema: Schema, hiding: Sequence[KeyFile]) -> Told | Likely | None:
+    """Return what bits tell of the keys, or else hashes, or None where only a join tells anything."""
+    key_ids = {key_file.key_ids for key_file in hiding}
+    if len(key_ids) != 1:
+        return None
+    columns = [schema.column_with_id(key_id) for key_id in next(iter(key_ids))]
+    told = lists.key_bits.told(hiding, columns[0]) if lists.key_bits is not None and len(columns) == 1 else None
+    if told is not None or lists.key_slots is None:
+        return told
+    only_keys = spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
+    placed = [_listed(key_file.file, root_uri, key_file.position) for key_file in hiding]
+    return lists.key_slots.likely(hiding, columns, lambda position: lists.read_numbered(placed, only_keys, position))
 
 
 def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
@@ -142,15 +159,27 @@ def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[Fi
 
 
 def _without_keys(
-    lists: FileLists, root_uri: str, rows: DataFrame, schema: Schema, key_files: Sequence[KeyFile], newest: int
+    lists: FileLists,
+    root_uri: str,
+    rows: DataFrame,
+    schema: Schema,
+    key_files: Sequence[KeyFile],
+    newest: int,
+    may_be_hidden: "Expression | None" = None,
 ) -> DataFrame:
-    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared."""
+    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared.
+
+    A row for which `may_be_hidden` is false has null for a key in the join, which asks nothing then.
+    """
     columns = [schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
     only_keys = spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
     aliases = [f.col(quoted(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
+    ours = [f.col(quoted(column.name)) for column in columns]
+    if may_be_hidden is not None:
+        ours[0] = f.when(may_be_hidden, ours[0])
     is_hidden = reduce(
         lambda left, right: left & right,
-        [f.col(quoted(column.name)) == f.col(quoted(f"mangrove key {place}")) for place, column in enumerate(columns)],
+        [own == f.col(quoted(f"mangrove key {place}")) for place, own in enumerate(ours)],
     )
     if min(key_file.position for key_file in key_files) > newest:
         keys = lists.read(listed((key_file.file for key_file in key_files), root_uri), only_keys).select(*aliases)
