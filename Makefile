@@ -61,8 +61,8 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
 	@$(BIN)/python -m mangrove.testing.simulation --seeds $(SEEDS) --first $(FIRST)
 
-bench: $(READY) ## every script of benchmarks/
-	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(READY) ## every script of benchmarks/, and Spark at one size
+	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
 
 bench-quick: $(READY) ## what a lakehouse costs on this disk: times and requests, in seconds
 	@mkdir -p .build && $(BIN)/mangrove bench .build
