@@ -13,8 +13,8 @@ from mangrove.local.changing import near_keys
 from mangrove.local.evaluating import Naming, is_met
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.types import Column, is_nested
-from mangrove.tables.expressions import Binary, ColumnPath, Expression, conjuncts
-from mangrove.tables.merging import MergePlan
+from mangrove.tables.expressions import Expression, conjuncts
+from mangrove.tables.merging import MergePlan, equal_pair
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.suggesting import did_you_mean
 from mangrove.tables.table_state import TableState
@@ -94,18 +94,12 @@ def _equalities(
 def _equal_columns(
     condition: Expression, target: pa.Table, source: pa.Table, plan: MergePlan
 ) -> tuple[str, str] | None:
-    match condition:
-        case Binary("=", ColumnPath((first, one)), ColumnPath((second, other))):
-            names = {plan.target_name.casefold(): target, plan.source_name.casefold(): source}
-            if {first.casefold(), second.casefold()} != set(names):
-                return None
-            if first.casefold() != plan.target_name.casefold():
-                one, other = other, one
-            ours, theirs = _own_name(target, one), _own_name(source, other)
-            wanted = common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
-            return None if pa.types.is_floating(wanted) or pa.types.is_nested(wanted) else (ours, theirs)
-        case _:
-            return None
+    pair = equal_pair(condition, plan)
+    if pair is None:
+        return None
+    ours, theirs = _own_name(target, pair[0]), _own_name(source, pair[1])
+    wanted = common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
+    return None if pa.types.is_floating(wanted) or pa.types.is_nested(wanted) else (ours, theirs)
 
 
 def _joined(target: pa.Table, source: pa.Table, equal: list[tuple[str, str]]) -> pa.Table:

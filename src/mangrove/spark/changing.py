@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from mangrove.local.conforming import by_name, conformed
 from mangrove.local.files import FileWriter
@@ -20,12 +19,13 @@ from mangrove.model.json_form import from_json, to_json, value_from_json, value_
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
-from mangrove.model.values import Value, canonical_value
+from mangrove.model.values import Value
 from mangrove.spark.file_lists import FileLists
+from mangrove.spark.nearness import near_values
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.storage.opening import open_store
 from mangrove.tables.hiding import Hiding, hiding_of
-from mangrove.tables.predicates import AllOf, Comparison, Constant, Operator, Predicate
+from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
@@ -175,27 +175,7 @@ def _by_copies(
 
 def near_keys(state: TableState, wanted: DataFrame) -> Predicate:
     """Return what every row with one of these keys fulfils, so that other files need not be opened."""
-    names = [key_name(place) for place in range(len(state.key_columns))]
-    ends = wanted.agg(
-        f.count(f.lit(1)),
-        *(function(column(name)) for name in names for function in (f.min, f.max)),
-    ).collect()[0]
-    if not ends[0]:
-        return Constant(holds=False)
-    bounds: list[Predicate] = []
-    for place, key in enumerate(state.key_columns):
-        for operator, end in zip(
-            (Operator.GREATER_OR_EQUAL, Operator.LESS_OR_EQUAL), ends[1 + 2 * place : 3 + 2 * place], strict=True
-        ):
-            value = _comparable(end)
-            if value is not None:
-                bounds.append(Comparison(key.id, operator, value))
-    return AllOf(tuple(bounds))
-
-
-def _comparable(end: Any) -> Value | None:
-    """Return a bound that files can be compared with; moments are left out, since Spark gives them in a local zone."""
-    return canonical_value(end) if isinstance(end, bool | int | str) else None
+    return near_values(wanted, [(key, key_name(place)) for place, key in enumerate(state.key_columns)])
 
 
 def written_keys(files: SparkFiles, state: TableState, keys: DataFrame) -> Placed:

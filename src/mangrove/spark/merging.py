@@ -13,11 +13,13 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.types import Column as TableColumn
 from mangrove.spark.changing import Change, SparkFiles, change_rows, key_name
 from mangrove.spark.checking import check_new_keys, settled
+from mangrove.spark.nearness import near_source
 from mangrove.spark.replacing import assigned
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import spark_type
 from mangrove.tables.assigning import Assignable, as_sql
 from mangrove.tables.merging import MergeClause, MergeKind, MergePlan, clause_values
+from mangrove.tables.predicates import Constant
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
@@ -37,7 +39,9 @@ def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergeP
     """Return how to do what the clauses say, or refuse it before anything is committed."""
     plan.check()
     theirs = settled(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
-    ours = target_rows(files.lists, files.root_uri, state, plan_scan(state), file_numbers(state))
+    # Who asks for rows that match nothing needs all of them.
+    near = Constant(holds=True) if plan.of_kinds(*_ALONE) else near_source(state, theirs, plan)
+    ours = target_rows(files.lists, files.root_uri, state, plan_scan(state, near), file_numbers(state))
     pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(plan.on), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
     acted = pairs.withColumn(_ACTION, _chosen(plan)).where(column(_ACTION).isNotNull())

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.tables.assigning import Assignable, checked_assignments
+from mangrove.tables.expressions import Binary, ColumnPath, Expression, conjuncts
 
-__all__ = ["MergeClause", "MergeKind", "MergePlan", "clause_values"]
+__all__ = ["MergeClause", "MergeKind", "MergePlan", "clause_values", "equal_columns", "equal_pair"]
 
 
 class MergeKind(enum.Enum):
@@ -84,6 +85,23 @@ def clause_values(
             f"the source has none of the table's columns ({', '.join(schema.names)}): say which values to take"
         )
     return {name: f"{_quoted(plan.source_name)}.{_quoted(there[name.casefold()])}" for name in common}
+
+
+def equal_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:
+    """Return the columns of the table that must be equal to columns of the source, each with that one."""
+    pairs = (equal_pair(condition, plan) for condition in conjuncts(on))
+    return [pair for pair in pairs if pair is not None]
+
+
+def equal_pair(condition: Expression, plan: MergePlan) -> tuple[str, str] | None:
+    """Return the column of the table and that of the source if the condition is that they are equal."""
+    target, source = plan.target_name.casefold(), plan.source_name.casefold()
+    match condition:
+        case Binary("=", ColumnPath((first, one)), ColumnPath((second, other))):
+            sides = (first.casefold(), second.casefold())
+            return (one, other) if sides == (target, source) else (other, one) if sides == (source, target) else None
+        case _:
+            return None
 
 
 def _quoted(name: str) -> str:
