@@ -34,7 +34,7 @@ SOURCE = ROOT / "src" / "mangrove"
 WRITTEN = "<!-- Written by `make docs` from the code, not by hand. -->\n"
 HELP_WIDTH = 96
 
-FIRST_FUNCTIONS = ["mangrove.create", "mangrove.open"]
+FIRST_FUNCTIONS = ["mangrove.create", "mangrove.open", "mangrove.check"]
 SPARK_FUNCTIONS = [
     "mangrove.spark.session.local_session",
     "mangrove.spark.surface.register",
@@ -61,6 +61,7 @@ CLASSES = {
         "mangrove.lakehouse.diff.RowChange",
         "mangrove.tables.scan_plan.ScanPlan",
         "mangrove.maintenance.check.CheckReport",
+        "mangrove.tables.compaction.CompactionReport",
         "mangrove.maintenance.expiry.ExpiryReport",
         "mangrove.maintenance.vacuum.VacuumReport",
         "mangrove.maintenance.export.ExportReport",
@@ -207,7 +208,7 @@ def python_page() -> str:
         WRITTEN,
         "# Python\n",
         "What is not on this page is not for users, and may change without notice. "
-        "Everything starts with one of two functions.\n",
+        "Everything starts with one of these functions.\n",
         *(_function_entry(_named(path), path, "##") for path in FIRST_FUNCTIONS),
     ]
     for title, paths in CLASSES.items():

@@ -21,7 +21,7 @@ ERRORS = {
     "StorageError",
 }
 PUBLIC = {
-    "mangrove": {"Isolation", "Lakehouse", "create", "open", *ERRORS},
+    "mangrove": {"Isolation", "Lakehouse", "check", "create", "open", *ERRORS},
     "mangrove.errors": ERRORS,
     "mangrove.spark.session": {"LOCAL_SETTINGS", "local_session"},
 }

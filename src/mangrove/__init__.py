@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.transactions import LakeTransaction
+    from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
     from mangrove.model.settings import LakehouseSettings
     from mangrove.spark.statements import Arguments, Frame
@@ -39,6 +40,7 @@ __all__ = [
     "MangroveError",
     "NotFoundError",
     "StorageError",
+    "check",
     "create",
     "open",
 ]
@@ -68,6 +70,26 @@ def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str
     from mangrove.sql.running import run_sql
 
     return run_sql(lake, transaction, text, arguments)
+
+
+def check(
+    uri: "str | os.PathLike[str]",
+    *,
+    storage_options: "Mapping[str, str] | None" = None,
+    sample: int | None = None,
+    repair: bool = False,
+    engine: str | None = None,
+) -> "CheckReport":
+    """Look at everything that the versions of a lakehouse reach, as `Lakehouse.check` does.
+
+    Where the lakehouse cannot be opened, the report says what is broken, which version
+    still opens, and what to do.
+    """
+    from mangrove.lakehouse.checking import check_at
+    from mangrove.spark.engines import BothEngines
+
+    engines = partial(BothEngines, storage_options=storage_options, sql=_run_sql)
+    return check_at(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
 
 
 def create(

@@ -40,6 +40,7 @@ __all__ = [
     "Retired",
     "Scan",
     "Snapshot",
+    "Unopened",
     "Upkeep",
     "check_in_time",
     "contested_by",
@@ -240,6 +241,14 @@ class Retired:
 
     path: str
     snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """Why a lakehouse cannot be opened, and the newest version that could be if it were the newest of all."""
+
+    problems: tuple[Problem, ...]
+    opens: int | None
 
 
 class Upkeep(Protocol):

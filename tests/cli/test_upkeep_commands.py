@@ -26,6 +26,16 @@ def test_a_missing_file_is_found_and_the_exit_code_says_so(run: Any, lake: str) 
     assert run("check", lake, "--json").json["problems"]
 
 
+def test_a_lakehouse_that_cannot_be_opened_is_checked_all_the_same(run: Any, lake: str) -> None:
+    (definition,) = Path(lake).glob("_lakehouse_def_*")
+    definition.unlink()
+    assert run("ls", lake).code == 1
+    done = run("check", lake, "--json")
+    assert (done.code, done.json["opens"]) == (1, None)
+    assert [problem["path"] for problem in done.json["problems"]] == [definition.name]
+    assert "the lakehouse cannot be opened" in run("check", lake).out
+
+
 def test_a_wrong_hint_is_repaired(run: Any, lake: str, tmp_path: Path) -> None:
     # A copy, because the last command may still be writing its hint in the background.
     copy = tmp_path / "copy"
@@ -43,7 +53,7 @@ def test_a_store_can_be_raced(run: Any, lake: str) -> None:
     before = sorted(Path(lake).rglob("*"))
     done = run("check", lake, "--store", "--json")
     assert (done.code, done.json["is_sound"]) == (0, True)
-    after = [path for path in Path(lake).rglob("*") if path.is_file() and not path.name.startswith(TEMPORARY_PREFIX)]
+    after = [path for path in Path(lake).rglob("*") if not path.name.startswith(TEMPORARY_PREFIX)]
     assert [path for path in after if path not in before] == []
 
 

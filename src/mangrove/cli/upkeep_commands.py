@@ -11,7 +11,8 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.completing import offer_tables
 from mangrove.cli.session import Session
 from mangrove.cli.upkeep import engine_option, upkeep_engines
-from mangrove.errors import InvalidInputError
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.lakehouse.checking import unopened_report
 from mangrove.lakehouse.tree_upkeep import compact_tree, upgrade_tree
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.progress import said_bytes
@@ -112,9 +113,13 @@ def check_command(
     if probes:
         _probe(session, lake)
         return
-    opened = session.open(lake, upkeep_engines(session, engine))
     with session.watching("checking") as watch:
-        report = opened.check(sample=sample, repair=repair, engine=engine, watch=watch)
+        try:
+            opened = session.open(lake, upkeep_engines(session, engine))
+        except FormatError as error:
+            report = unopened_report(session.effects(lake), error)
+        else:
+            report = opened.check(sample=sample, repair=repair, engine=engine, watch=watch)
     session.answer(
         {**asdict(report), "versions": list(report.versions), "is_sound": report.is_sound}, lambda: _check_view(report)
     )

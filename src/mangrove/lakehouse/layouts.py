@@ -6,10 +6,10 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Metastore
+from mangrove.metastore import Changes, Metastore, Unopened
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
-__all__ = ["LAYOUTS", "READ_BY_DELTACAT", "LaidOut", "create_laid_out", "open_laid_out"]
+__all__ = ["LAYOUTS", "READ_BY_DELTACAT", "LaidOut", "create_laid_out", "open_laid_out", "unopened_laid_out"]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
 """What can be asked for: a layout, where needed with its other format revision."""
@@ -73,3 +73,11 @@ def open_laid_out(effects: Effects) -> LaidOut:
         if has_catalog(effects.store):
             return LaidOut(_DELTACAT, open_catalog(effects))
         raise
+
+
+def unopened_laid_out(effects: Effects) -> Unopened | None:
+    """Return why what lies there cannot be opened, in whichever layout it is; None if it is in none."""
+    from mangrove.layouts.deltacat.upkeep_unopened import unopened_catalog
+    from mangrove.layouts.tree.upkeep_unopened import unopened_tree
+
+    return unopened_tree(effects) or unopened_catalog(effects)

@@ -5,8 +5,9 @@ be wrong to mend: what the layout can complete by itself, and files that no
 version needs.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
@@ -18,16 +19,17 @@ from mangrove.maintenance.needed import changed_objects
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.maintenance.version_files import version_file, version_files
-from mangrove.metastore import Problem, Snapshot
+from mangrove.metastore import Problem, Snapshot, Unopened
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["CheckReport", "check", "spread"]
+__all__ = ["CheckReport", "check", "report_of_unopened", "spread"]
 
 _PROBLEMS_MAX = 10_000
 _VERSIONS_ONE_BY_ONE_MAX = 1_000
 _VERSION = "version "
+_ADVICE = re.compile(r"[.:;,]? [Rr]un `mangrove check`( to see what (it affects|else is affected|else is damaged))?")
 _OBJECTS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
 
 
@@ -42,6 +44,8 @@ class CheckReport:
     """Data files outside the lakehouse's root, which nobody looked at."""
     problems: tuple[Problem, ...]
     repaired: tuple[str, ...] = ()
+    opens: int | None = None
+    """Where the newest version cannot be opened, the newest one that still can be."""
 
     @property
     def is_sound(self) -> bool:
@@ -60,7 +64,11 @@ class CheckReport:
         looked = f"{len(self.versions):,} of {self.versions_kept:,} versions, {self.data_files:,} data files{elsewhere}"
         lines = [f"repaired: {what}" for what in self.repaired]
         lines += [f"{problem.path}: {problem.rule}" for problem in self.problems]
-        verdict = "no problem" if self.is_sound else f"{len(self.problems):,} problems"
+        if not self.versions and self.problems:
+            still = "no version" if self.opens is None else f"version {self.opens}, but none after it,"
+            return "\n".join([*lines, f"the lakehouse cannot be opened: {still} can be read"])
+        count = len(self.problems)
+        verdict = "no problem" if self.is_sound else f"{count:,} problem{'' if count == 1 else 's'}"
         return "\n".join([*lines, f"{verdict} in {looked}"])
 
 
@@ -119,6 +127,14 @@ def check(
     )
 
 
+def report_of_unopened(found: Unopened) -> CheckReport:
+    """Return the report on a lakehouse that cannot be opened, of which nobody can look at all versions."""
+    told = _Told()
+    for problem in found.problems:
+        told.tell(problem)
+    return CheckReport((), 0, 0, 0, tuple(told.problems), opens=found.opens)
+
+
 def _kept(lake: Maintained) -> tuple[list[int], list[Problem]]:
     try:
         return [commit.version for commit in lake.upkeep.kept()], []
@@ -143,7 +159,8 @@ class _Told:
         self._seen: set[Problem] = set()
 
     def tell(self, problem: Problem) -> None:
-        """Take a problem that was not told yet."""
+        """Take a problem that was not told yet; who reads it need not be told to run a check."""
+        problem = replace(problem, rule=_ADVICE.sub("", problem.rule))
         if len(self.problems) < _PROBLEMS_MAX and problem not in self._seen:
             self._seen.add(problem)
             self.problems.append(problem)
