@@ -1,13 +1,18 @@
-"""How a process that is a command's own begins: without numpy and pandas, and with streams that never refuse a letter.
+"""How a process that is a command's own begins: it loads little, and its streams never refuse a letter.
 
-Arrow would import numpy and pandas, and they take longer than all the rest.
+Arrow would import numpy and pandas, and they take longer than all the rest. Its
+module of functions comes next: it makes hundreds of them when it is imported, and
+most commands call none.
 """
 
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec
 from io import TextIOWrapper
+from threading import RLock
 from types import ModuleType
+from typing import Any
 
 __all__ = ["do_without_pandas", "write_every_letter"]
 
@@ -29,12 +34,61 @@ class _NotInstalled:
         return None
 
 
+class _LateModule(ModuleType):
+    """Stands for a module until somebody asks for something in it; threads may ask at the same time."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        super().__init__(spec.name)
+        self._found = spec
+        self._lock = RLock()
+        self._real: ModuleType | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        with self._lock:
+            if self._real is None:
+                real = module_from_spec(self._found)
+                sys.modules[self._found.name] = real
+                assert self._found.loader is not None
+                self._found.loader.exec_module(real)
+                self._real = real
+        return getattr(self._real, name)
+
+
+class _Later:
+    """A finder that puts off one module, and a loader that has nothing to do for it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._found: ModuleSpec | None = None
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,  # noqa: ARG002 - what import asks of every finder
+    ) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        self._found = PathFinder.find_spec(name, path)
+        loader: Any = self
+        return None if self._found is None else ModuleSpec(name, loader)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 - what import asks of every loader
+        assert self._found is not None
+        return _LateModule(self._found)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it for later."""
+
+
 def do_without_pandas() -> None:
-    """Let Arrow work as it does where numpy and pandas are not installed.
+    """Let Arrow load late, and work as it does where numpy and pandas are not installed.
 
     This holds for the whole process, so it is only for a process that is the command's own.
     """
-    sys.meta_path.insert(0, _NotInstalled("numpy", "pandas"))
+    sys.meta_path[:0] = [_NotInstalled("numpy", "pandas"), _Later("pyarrow.compute")]
 
 
 def write_every_letter() -> None:

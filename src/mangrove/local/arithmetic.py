@@ -19,14 +19,15 @@ __all__ = ["arithmetic", "compared", "negated", "rounded"]
 
 _PC: Final[Any] = pc
 _PA: Final[Any] = pa
-_CHECKED: Final[dict[str, Any]] = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
-_COMPARE: Final[dict[str, Any]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+# Arrow's functions by name: naming them loads none of them.
+_CHECKED: Final = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+_COMPARE: Final = {
+    "=": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
 }
 _NAN_LEFT: Final = {"=": False, "<>": True, "<": False, "<=": False, ">": True, ">=": True}
 _NAN_BOTH: Final = {"=": True, "<>": False, "<": False, "<=": True, ">": False, ">=": True}
@@ -59,7 +60,7 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     wanted = pa.float64() if sign == "/" else common_type(left.type, right.type)
     left, right = cast(left, wanted), cast(right, wanted)
     if sign in _CHECKED:
-        return _CHECKED[sign](left, right)
+        return _PC.call_function(_CHECKED[sign], [left, right])
     _check_divisor(left, right)
     if sign == "/":
         return _PC.divide(left, right)
@@ -88,11 +89,12 @@ def _decimals(sign: str, left: Any, right: Any) -> Any:
     if sign in "+-":
         wanted = decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
         wide = _PA.decimal256(60, scale)
-        return cast(_CHECKED[sign](left.cast(wide), right.cast(wide)), wanted)
+        return cast(_PC.call_function(_CHECKED[sign], [left.cast(wide), right.cast(wide)]), wanted)
     if sign == "*":
         wanted = decimal_type(p1 + p2 + 1, s1 + s2)
         if p1 + p2 <= _PRODUCT_DIGITS_MAX:
-            exact = _CHECKED[sign](left.cast(_PA.decimal256(p1, s1)), right.cast(_PA.decimal256(p2, s2)))
+            wide_left, wide_right = left.cast(_PA.decimal256(p1, s1)), right.cast(_PA.decimal256(p2, s2))
+            exact = _PC.call_function(_CHECKED[sign], [wide_left, wide_right])
             return cast(exact, wanted)
         return _rounded_rows(operator.mul, wanted, left, right)
     _check_divisor(left, right)
@@ -158,7 +160,7 @@ def compared(sign: str, left: Any, right: Any) -> Any:
     if pa.types.is_null(wanted):
         return _PA.nulls(len(left), pa.bool_())
     left, right = cast(left, wanted), cast(right, wanted)
-    found = _COMPARE[sign](left, right)
+    found = _PC.call_function(_COMPARE[sign], [left, right])
     if not pa.types.is_floating(wanted):
         return found
     nan_left, nan_right = _PC.is_nan(left), _PC.is_nan(right)

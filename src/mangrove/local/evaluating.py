@@ -32,7 +32,7 @@ __all__ = ["Naming", "evaluated", "is_met"]
 
 _PC: Final[Any] = pc
 _PA: Final[Any] = pa
-_LOGIC: Final[dict[str, Any]] = {"and": pc.and_kleene, "or": pc.or_kleene}
+_LOGIC: Final = {"and": "and_kleene", "or": "or_kleene"}
 _INT: Final = 2**31
 _BIGINT: Final = 2**63
 Naming: TypeAlias = Callable[[pa.Table, tuple[str, ...]], Any]
@@ -63,7 +63,7 @@ def evaluated(expression: Expression, rows: pa.Table, naming: Naming) -> Any:
         case Unary(_, operand):
             return negated(of(operand))
         case Binary("and" | "or" as word, left, right):
-            return _LOGIC[word](_truth(of(left)), _truth(of(right)))
+            return _PC.call_function(_LOGIC[word], [_truth(of(left)), _truth(of(right))])
         case Binary("||", left, right):
             return _concatenated([of(left), of(right)])
         case Binary("+" | "-" | "*" | "/" | "%" as sign, left, right):
@@ -195,7 +195,8 @@ def _called(name: str, arguments: tuple[Expression, ...], rows: pa.Table, naming
         return function(*(cast(value, wanted) for value in values), skip_nulls=True)
     if name == "abs":
         return _PC.abs_checked(values[0]) if pa.types.is_integer(values[0].type) else _PC.abs(values[0])
-    return _ON_TEXT[name](cast(values[0], pa.string()))
+    text = cast(values[0], pa.string())
+    return _PC.utf8_trim(text, characters=" ") if name == "trim" else _PC.call_function(_ON_TEXT[name], [text])
 
 
 _ARGUMENTS: Final = {
@@ -212,9 +213,4 @@ _ARGUMENTS: Final = {
     "trim": (1, 1),
     "upper": (1, 1),
 }
-_ON_TEXT: Final[dict[str, Callable[[Any], Any]]] = {
-    "length": _PC.utf8_length,
-    "lower": _PC.utf8_lower,
-    "trim": lambda array: _PC.utf8_trim(array, characters=" "),
-    "upper": _PC.utf8_upper,
-}
+_ON_TEXT: Final = {"length": "utf8_length", "lower": "utf8_lower", "upper": "utf8_upper"}

@@ -15,14 +15,15 @@ from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn,
 __all__ = ["column_at", "is_true", "meant_rows"]
 
 _FALSE: Final[Any] = pa.scalar(value=False)
-_COMPARE: Final[dict[Operator, Any]] = {
-    Operator.EQUAL: pc.equal,
-    Operator.UNEQUAL: pc.not_equal,
-    Operator.LESS: pc.less,
-    Operator.LESS_OR_EQUAL: pc.less_equal,
-    Operator.GREATER: pc.greater,
-    Operator.GREATER_OR_EQUAL: pc.greater_equal,
+_COMPARE: Final[dict[Operator, str]] = {
+    Operator.EQUAL: "equal",
+    Operator.UNEQUAL: "not_equal",
+    Operator.LESS: "less",
+    Operator.LESS_OR_EQUAL: "less_equal",
+    Operator.GREATER: "greater",
+    Operator.GREATER_OR_EQUAL: "greater_equal",
 }
+"""Arrow's functions by name: naming them loads none of them."""
 _WITH_NAN: Final = {Operator.UNEQUAL, Operator.GREATER, Operator.GREATER_OR_EQUAL}
 
 
@@ -77,16 +78,16 @@ def _compared(array: Any, column: Column, operator: Operator, value: Value) -> A
     match column.type:
         case Int2() | Int4() | Int8():
             # The value may lie beyond what a narrow column can hold.
-            return _COMPARE[operator](array.cast(pa.int64()), pa.scalar(value, pa.int64()))
+            return pc.call_function(_COMPARE[operator], [array.cast(pa.int64()), pa.scalar(value, pa.int64())])
         case Decimal(_, scale):
             wide = pa.decimal128(38, scale)
-            return _COMPARE[operator](array.cast(wide), pa.scalar(value, wide))
+            return pc.call_function(_COMPARE[operator], [array.cast(wide), pa.scalar(value, wide)])
         case Float4() | Float8():
             wide_array = array.cast(pa.float64())
-            found = _COMPARE[operator](wide_array, pa.scalar(value, pa.float64()))
+            found = pc.call_function(_COMPARE[operator], [wide_array, pa.scalar(value, pa.float64())])
             is_nan = pc.is_nan(wide_array)
             if operator in _WITH_NAN:
                 return pc.or_kleene(found, is_nan)
             return pc.and_kleene(found, pc.invert(is_nan))
         case _:
-            return _COMPARE[operator](array, pa.scalar(value, type_to_arrow(column.type)))
+            return pc.call_function(_COMPARE[operator], [array, pa.scalar(value, type_to_arrow(column.type))])
