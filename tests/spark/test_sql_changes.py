@@ -1,6 +1,7 @@
 """Rows changed in SQL, compared with DuckDB where it has the statement, and transactions over several of them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -188,3 +189,18 @@ def test_a_merge_with_schema_evolution_brings_the_columns_of_its_source(session:
         "when matched then update set size = s.size"
     )
     assert session.run("select * from evolving.t where id = 1").rows() == [(1, 10, "a", None, 5)]
+
+
+def test_changes_open_no_file_that_a_part_of_the_condition_rules_out(lake: Lakehouse, session: SqlSession) -> None:
+    lake.create_namespace("narrow")
+    table = lake.create_table("narrow.t", "id bigint, name string")
+    for first in (0, 10, 20):
+        table.append([{"id": first + number, "name": f"n{number}"} for number in range(3)])
+    (lost,) = (scan.file.location for scan in table.scan("id = 20").scans)
+    (Path(lake.uri.removeprefix("file://")) / lost).unlink()
+    # Who opened the lost file would fail.
+    assert session.run("delete from narrow.t where id < 12 and upper(name) = 'N1'").counts == RowCounts(0, 0, 2)
+    updated = session.run("update narrow.t set name = 'x' where id in (0, 2) and length(name) = :two", {"two": 2})
+    assert updated.counts == RowCounts(0, 2, 0)
+    found = session.run("select id, name from narrow.t where id < 20 order by id").rows()
+    assert found == [(0, "x"), (2, "x"), (10, "n0"), (12, "n2")]

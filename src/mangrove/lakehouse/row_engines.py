@@ -13,6 +13,7 @@ from mangrove.model.types import DataType
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction
+from mangrove.tables.conditions import Narrowed
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.table_state import TableState
@@ -55,7 +56,7 @@ class Engine(Protocol):
         ...
 
     def update(
-        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None
     ) -> PlannedWrite:
         """Set columns of all rows, or of those that `where` means."""
         ...

@@ -15,6 +15,7 @@ from mangrove.lakehouse.table_merge import TableMerge
 from mangrove.lakehouse.table_rows import TableRows
 from mangrove.lakehouse.table_staging import stage_write, table_state
 from mangrove.tables.assigning import Assignable
+from mangrove.tables.conditions import Narrowed
 from mangrove.tables.evolution import evolved
 from mangrove.tables.expressions import BeyondArrowError
 from mangrove.tables.merging import MergePlan
@@ -107,7 +108,7 @@ class TableVerbs(TableRows):
 
     def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
         """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
-        is_condition = isinstance(what, str | Predicate)
+        is_condition = isinstance(what, str | Predicate | Narrowed)
         plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
         return self._write("delete from", plan, with_logs=is_condition)
 
@@ -120,7 +121,7 @@ class TableVerbs(TableRows):
     def update(
         self,
         values: Mapping[str, Assignable],
-        where: str | Predicate | None = None,
+        where: str | Predicate | Narrowed | None = None,
         *,
         engine: str | None = None,
     ) -> RowCounts:

@@ -35,7 +35,7 @@ from mangrove.model.values import Value
 from mangrove.storage.port import Store
 from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
-from mangrove.tables.conditions import condition_of
+from mangrove.tables.conditions import Narrowed, condition_of
 from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
@@ -139,7 +139,7 @@ class LocalEngine:
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
     def update(
-        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None = None
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None
     ) -> PlannedWrite:
         """Set columns of the rows that `where` means; a text is an expression."""
         checked = checked_assignments(values, state.schema)

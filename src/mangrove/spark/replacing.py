@@ -22,7 +22,7 @@ from mangrove.spark.scan import listed
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import column_type, spark_schema, spark_type
 from mangrove.tables.assigning import Assignable, as_sql, checked_assignments
-from mangrove.tables.conditions import pruning_predicate
+from mangrove.tables.conditions import Narrowed, pruning_predicate
 from mangrove.tables.conversion import assigns, check_columns
 from mangrove.tables.predicate_sql import predicate_sql
 from mangrove.tables.predicates import AnyOf, Constant, Predicate
@@ -34,8 +34,10 @@ from mangrove.tables.writing import PlannedWrite, deleted, planned
 __all__ = ["assigned", "condition_sql", "deleted_keys", "deleted_where", "hidden_keys", "overwritten_where", "updated"]
 
 
-def condition_sql(where: str | Predicate | None, schema: Schema) -> str:
+def condition_sql(where: str | Predicate | Narrowed | None, schema: Schema) -> str:
     """Return the condition for Spark: our predicates in its words, and all other texts as they are."""
+    if isinstance(where, Narrowed):
+        return f"{predicate_sql(where.predicate, schema)} and ({where.text})"
     predicate = pruning_predicate(where, schema)
     if predicate is not None:
         return predicate_sql(predicate, schema)
@@ -47,9 +49,9 @@ def hidden_keys(state: TableState) -> list[Column]:
     return [column(key.name).alias(key_name(place)) for place, key in enumerate(state.key_columns)]
 
 
-def deleted_where(files: SparkFiles, state: TableState, where: str | Predicate) -> PlannedWrite:
+def deleted_where(files: SparkFiles, state: TableState, where: str | Predicate | Narrowed) -> PlannedWrite:
     """Return how to delete the rows that a condition means."""
-    rows = _looked_at(files, state, pruning_predicate(where, state.schema))
+    rows = _looked_at(files, state, _at_most(where, state.schema))
     meant = rows.where(condition_sql(where, state.schema))
     hidden = settled(meant.select(column(FILE), column(ROW), *hidden_keys(state)))
     count = hidden.count()
@@ -98,11 +100,11 @@ def overwritten_where(files: SparkFiles, state: TableState, rows: DataFrame, whe
 
 
 def updated(
-    files: SparkFiles, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | None
+    files: SparkFiles, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None
 ) -> PlannedWrite:
     """Return how to set columns of the rows that a condition means."""
     checked = checked_assignments(values, state.schema)
-    rows = _looked_at(files, state, pruning_predicate(where, state.schema))
+    rows = _looked_at(files, state, _at_most(where, state.schema))
     meant = rows.where(condition_sql(where, state.schema))
     new = assigned(state, meant, {name: f.expr(as_sql(value)) for name, value in checked.items()})
     others = [column(one.name) for one in state.schema.columns if one.name not in checked]
@@ -134,6 +136,11 @@ def assigned(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -
         message = f"column {name!r} is {type_text(wanted.type)}, which cannot hold "
         found[name] = cast_without_overflow(value, one.dataType, spark_type(wanted.type), message).alias(name)
     return found
+
+
+def _at_most(where: str | Predicate | Narrowed | None, schema: Schema) -> Predicate | None:
+    """Return a predicate that all rows fulfil that are meant, None where any row may be."""
+    return where.predicate if isinstance(where, Narrowed) else pruning_predicate(where, schema)
 
 
 def _looked_at(files: SparkFiles, state: TableState, pruning: Predicate | None) -> DataFrame:

@@ -13,10 +13,11 @@ from mangrove.spark.statements import one_row, renamed_columns
 from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.expressions import Expressions, has_subquery, requalified
 from mangrove.sql.inserting import columns_of, managed_table
-from mangrove.sql.pruning import exact_predicate
+from mangrove.sql.pruning import condition_predicate
 from mangrove.sql.qualifying import qualified
 from mangrove.sql.row_statements import Assignment, Delete, Merge, MergeClause, Update
 from mangrove.sql.tokens import name_chain, tokenize
+from mangrove.tables.conditions import Narrowed
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
 
@@ -94,16 +95,21 @@ def _update(statement: Update, table: LakeTable, expressions: Expressions) -> Ro
     return table.update(bare, where, engine="spark")
 
 
-def _where(condition: str, statement: Update | Delete, table: LakeTable, expressions: Expressions) -> str | Predicate:
-    """Return the condition: a predicate, by which files are skipped, where that is certainly the same."""
+def _where(
+    condition: str, statement: Update | Delete, table: LakeTable, expressions: Expressions
+) -> str | Predicate | Narrowed:
+    """Return the condition: a predicate, by which files are skipped, where that is certainly the same, or follows."""
     binder = expressions.binder
     names = [statement.alias] if statement.alias else [table.name]
-    predicate = exact_predicate(condition, names, columns_of(table), binder.time_zone)
+    schema = columns_of(table)
+    predicate = condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
     if predicate is not None:
         return predicate
     bare = requalified(condition, dict.fromkeys(_names(statement.table, statement.alias)))
     # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's.
-    return f"({bare}) IS TRUE"
+    text = f"({bare}) IS TRUE"
+    certain = condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
+    return text if certain is None else Narrowed(text, certain)
 
 
 def _alone(table: LakeTable, name: SqlName, alias: str | None, expressions: Expressions) -> TableMerge:

@@ -35,7 +35,7 @@ from mangrove.tables.predicates import (
     negation,
 )
 
-__all__ = ["certain_predicate", "exact_predicate"]
+__all__ = ["certain_predicate", "condition_predicate"]
 
 _OPERATORS: Final[dict[type, Operator]] = {
     exp.EQ: Operator.EQUAL,
@@ -55,10 +55,13 @@ def certain_predicate(demand: Demand, schema: Schema, constants: Constants) -> P
     return AllOf(tuple(found)) if len(found) > 1 else next(iter(found), None)
 
 
-def exact_predicate(
-    condition: str, names: Collection[str], schema: Schema, time_zone: Callable[[], str]
+def condition_predicate(
+    condition: str, names: Collection[str], schema: Schema, time_zone: Callable[[], str], *, is_exact: bool
 ) -> Predicate | None:
-    """Return the predicate that a condition on one table is, or None where it says more than predicates do."""
+    """Return the predicate that a condition on one table is, None where it says more than predicates do.
+
+    If it need not be exact, that which holds at least where the condition does.
+    """
     tree = parsed_tree(f"SELECT * FROM t WHERE {condition}")  # noqa: S608 - it is only parsed
     where = None if tree is None else tree.args.get("where")
     if where is None:
@@ -70,7 +73,7 @@ def exact_predicate(
         return column.name.casefold() if is_meant and isinstance(column.this, exp.Identifier) else None
 
     asked = Asked(where.this, (), name_of, is_beside_nulls=False)
-    return _Reader(asked, schema, Constants(time_zone)).predicate(asked.node, is_exact=True)
+    return _Reader(asked, schema, Constants(time_zone)).predicate(asked.node, is_exact=is_exact)
 
 
 def _read(part: Asked | OneOf, schema: Schema, constants: Constants) -> Predicate | None:

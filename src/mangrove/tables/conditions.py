@@ -9,7 +9,15 @@ from mangrove.tables.expressions import Expression
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Constant, Predicate
 
-__all__ = ["ALL_ROWS", "Condition", "condition_of", "pruning_predicate"]
+__all__ = ["ALL_ROWS", "Condition", "Narrowed", "condition_of", "pruning_predicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """A condition in words that only Spark understands, and a predicate that all rows fulfil for which it is true."""
+
+    text: str
+    predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,12 @@ class Condition:
 ALL_ROWS = Condition(Constant(holds=True))
 
 
-def condition_of(where: str | Predicate | None, schema: Schema) -> Condition:
+def condition_of(where: str | Predicate | Narrowed | None, schema: Schema) -> Condition:
     """Return what `where` means to the engine in this process; None means all rows."""
     if where is None:
         return ALL_ROWS
+    if isinstance(where, Narrowed):
+        return Condition(expression=parse_expression(where.text))
     if not isinstance(where, str):
         return Condition(bound_predicate(where, schema))
     predicate = pruning_predicate(where, schema)
