@@ -254,6 +254,11 @@ class Unopened:
 class Upkeep(Protocol):
     """What maintenance needs of a metastore beyond reading and committing."""
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the lakehouse is another program's, whose files are read here and never written."""
+        ...
+
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""
         ...

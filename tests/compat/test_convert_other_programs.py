@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from mangrove.effects import real_effects
+from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.converting import place_at
 from mangrove.lakehouse.opening import open_on
 from mangrove.maintenance.convert import ConvertReport, convert
+from mangrove.maintenance.export import ExportMode, export
 from mangrove.maintenance.maintained import Maintained
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
@@ -53,3 +55,18 @@ def test_what_another_program_wrote_becomes_ours_version_by_version(
     assert {kind: count for kind, count in report.comparison.objects.items() if count} == held
     back = _sound(convert(_again(store, layout), place_at(MemoryStore("memory://back/"), "tree")))
     assert (back.versions, back.comparison.rows) == (versions, report.comparison.rows)
+
+
+@pytest.mark.parametrize("name", ["olympia-java", "trinitylake-java"])
+def test_a_lakehouse_that_can_only_be_read_is_exported_without_a_trace_in_it(name: str) -> None:
+    source = _source(name)
+    before = sorted(path for path in (FIXTURES / name).rglob("*") if path.is_file())
+    store = MemoryStore("memory://copy/")
+    report = export(source, store, "copy")
+    assert not report.is_kept
+    assert sorted(path for path in (FIXTURES / name).rglob("*") if path.is_file()) == before
+    copy = open_on(repeatable_effects(store))
+    assert copy.version == source.metastore.latest().version
+    assert [space.name for space in copy.namespaces()] == [space.name for space in open_on(source.effects).namespaces()]
+    with pytest.raises(InvalidInputError, match="export in full"):
+        export(source, MemoryStore("memory://other/"), "copy", mode=ExportMode.MINIMAL)

@@ -17,7 +17,7 @@ from mangrove.maintenance.exported import export_named, exports_of
 from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
-from mangrove.maintenance.progress import Progress
+from mangrove.maintenance.progress import Progress, Watch
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.maintenance.version_files import version_file
 from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep
@@ -162,6 +162,28 @@ def test_a_full_export_opens_as_a_lakehouse_of_its_own_on_any_store(
         put(copy, copy.latest(), namespace("own"))
         assert lake.opened(store).latest().version == version + 1
         assert lake.metastore.latest().get(NamespaceLocator("own")) is None
+
+
+def test_an_export_that_keeps_nothing_only_reads_the_lakehouse_and_still_goes_on(lake: Lake) -> None:
+    before, version = paths(lake.store), lake.metastore.latest().version
+    store = destination()
+    with pytest.raises(StorageError, match="is gone"):
+        export(lake.maintained, store, "year-end", keep=False, copier=_interrupted)
+    assert paths(lake.store) == before
+    lake.append("hr.people", 3)
+    report = export(lake.maintained, store, "year-end", keep=False)
+    assert (report.export.version, report.is_kept) == (version, False)
+    assert "does not know the name" in str(report)
+    assert exports_of(lake.metastore.latest().settings) == []
+    assert lake.opened(store).latest().version == version
+    with pytest.raises(InvalidInputError, match="nothing would keep it: export in full"):
+        export(lake.maintained, destination("other"), "part", mode=ExportMode.MINIMAL, keep=False)
+
+
+def _interrupted(
+    source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch, *, last: str | None = None
+) -> None:
+    raise StorageError(f"{source.uri} is gone")
 
 
 def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake) -> None:

@@ -92,15 +92,18 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
     help="How much is copied.",
 )  # fmt: skip
 @click.option("--table", "tables", multiple=True, help="A table or namespace of a partial export.")
+@click.option("--no-keep", is_flag=True, help="Write nothing to the lakehouse: no name keeps the version.")
 @engine_option("copies files")
 @click.option("--drop", is_flag=True, help="Forget the name, so that its version may expire.")
 def export_command(
     session: Session, lake: str, name: str, destination: str | None, at: str | None, mode: str, tables: Sequence[str],
-    engine: str | None, drop: bool,
+    engine: str | None, no_keep: bool, drop: bool,
 ) -> None:  # fmt: skip
     """Give a version a name that keeps it, and copy it to another place with --to."""
     if drop and (destination or at or tables):
         raise InvalidInputError("--drop forgets a name and copies nothing: give the name alone")
+    if no_keep and destination is None:
+        raise InvalidInputError("--no-keep copies and gives no name: say --to where")
     opened = session.open(lake, upkeep_engines(session, engine))
     kept = opened.maintained()
     if drop:
@@ -122,6 +125,7 @@ def export_command(
             version=version,
             mode=ExportMode(mode),
             tables=tables,
+            keep=not no_keep,
             copier=UpkeepEngines(opened.engines, engine, session.storage_options).copy_files,
             watch=watch,
         )

@@ -15,7 +15,7 @@ from mangrove.lakehouse.converting import ConvertOptions, convert_lake, other_la
 from mangrove.lakehouse.diff import Diff, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.layouts import LaidOut
-from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
+from mangrove.lakehouse.moments import NEITHER, NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.lakehouse.row_engines import Engines
@@ -249,7 +249,7 @@ class Lakehouse(Catalog):
             case TimeMoment(millis):
                 return self.metastore.at_time(millis)
             case NamedMoment(name):
-                return self.metastore.at_version(export_named(self.settings, name).version)
+                return self.metastore.at_version(export_named(self.settings, name, NEITHER).version)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryLine]:
         """Yield the versions that are kept, newest first: those before a version, so many."""
@@ -289,11 +289,14 @@ class Lakehouse(Catalog):
         *,
         version: int | None = None,
         tables: Sequence[str] = (),
+        keep: bool = True,
         storage_options: Mapping[str, str] | None = None,
         engine: str | None = None,
         watch: Watch = unwatched,
     ) -> ExportReport:
         """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
+
+        Without `keep` the lakehouse itself is only read, and does not know the name.
 
         `engine` is "local" or "spark", whose executors copy; without it much goes to Spark.
         """
@@ -309,6 +312,7 @@ class Lakehouse(Catalog):
             version=version,
             mode=ExportMode(mode),
             tables=tables,
+            keep=keep,
             copier=UpkeepEngines(self.engines, engine, storage_options).copy_files,
             watch=watch,
         )

@@ -6,7 +6,8 @@
 
 The name is recorded first. From then on expiry leaves the version alone, so that
 nothing disappears while it is copied. What is left out of a copy stays needed in
-the source for as long as the name is recorded.
+the source for as long as the name is recorded. A full copy needs no name: of a
+lakehouse that can only be read, or where nothing shall be written, it has none.
 """
 
 import enum
@@ -60,11 +61,14 @@ class ExportReport:
     files_copied: int
     bytes_copied: int
     files_there: int
+    is_kept: bool = True
+    """Whether the lakehouse keeps the version under the name."""
 
     def __str__(self) -> str:
         copied = f"{self.files_copied:,} files ({said_bytes(self.bytes_copied)}) copied"
         there = f", {self.files_there:,} were there already" if self.files_there else ""
-        return f"{self.mode.value} export {self.export}: {copied}{there}"
+        kept = "" if self.is_kept else "; the lakehouse itself does not know the name"
+        return f"{self.mode.value} export {self.export}: {copied}{there}{kept}"
 
 
 def export(
@@ -75,6 +79,7 @@ def export(
     version: int | None = None,
     mode: ExportMode = ExportMode.FULL,
     tables: Sequence[str] = (),
+    keep: bool = True,
     copier: Copier = copy_files,
     watch: Watch = unwatched,
 ) -> ExportReport:
@@ -82,10 +87,18 @@ def export(
 
     `tables` are for a partial export: names of tables, or of namespaces for all
     tables in them. An export that was interrupted goes on when it is called again
-    in the same way.
+    in the same way. Without `keep` nothing is written to the lakehouse itself.
     """
     check_export_name(name)
     _check_place(lake, destination)
+    keep = keep and not lake.upkeep.is_read_only
+    if not keep and mode is not ExportMode.FULL:
+        raise InvalidInputError(
+            f"a {mode.value} export reads the rest from {lake.store.uri}, where nothing would keep it: export in full"
+        )
+    there = _record_there(destination)
+    if version is None and there is not None and (there.source, there.name) == (lake.store.uri, name):
+        version = there.version
     snapshot = _snapshot(lake, name, version)
     if (mode is ExportMode.PARTIAL) != bool(tables):
         raise InvalidInputError("name the tables of a partial export, and only of that")
@@ -98,15 +111,17 @@ def export(
     if mode is not ExportMode.FULL:
         _check_it_stays(lake, snapshot.version)
     record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
-    _check_free(destination, record)
-    made = _recorded(lake, Export(name, snapshot.version, location_of(destination.uri, snapshot.version, root)))
+    _check_free(destination, record, there)
+    made = Export(name, snapshot.version, location_of(destination.uri, snapshot.version, root))
+    if keep:
+        _record(lake, made)
     destination.put(RECORD_PATH, encode_record(record))
     wanted = sizes_of(lake.store, _wanted(lake, snapshot, root, mode, chosen))
     missing = missing_copies(wanted, destination.list())
     # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
     copier(lake.store, destination, missing, watch, last=root)
     _check_complete(destination, wanted)
-    return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing))
+    return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
 
 
 def pin(lake: Maintained, name: str, version: int | None = None) -> Export:
@@ -115,7 +130,9 @@ def pin(lake: Maintained, name: str, version: int | None = None) -> Export:
     snapshot = _snapshot(lake, name, version)
     _check_it_stays(lake, snapshot.version)
     root = version_file(lake.store, snapshot.version)
-    return _recorded(lake, Export(name, snapshot.version, location_of("", snapshot.version, root)))
+    pinned = Export(name, snapshot.version, location_of("", snapshot.version, root))
+    _record(lake, pinned)
+    return pinned
 
 
 def drop_export(lake: Maintained, name: str) -> Export:
@@ -144,15 +161,19 @@ def _check_place(lake: Maintained, destination: Store) -> None:
         raise InvalidInputError(f"{there} and the lakehouse {here} lie one in the other: export to another place")
 
 
-def _check_free(destination: Store, record: ExportRecord) -> None:
-    """Refuse a place that holds anything but an earlier attempt of the same export."""
+def _record_there(destination: Store) -> ExportRecord | None:
+    """Return what an earlier export to that place noted there."""
     (data,) = destination.read_many([RECORD_PATH])
-    if data is None:
+    return None if data is None else decode_record(data, f"{RECORD_PATH} in {destination.uri}")
+
+
+def _check_free(destination: Store, record: ExportRecord, there: ExportRecord | None) -> None:
+    """Refuse a place that holds anything but an earlier attempt of the same export."""
+    if there is None:
         first = next(iter(destination.list()), None)
         if first is not None:
             raise AlreadyExistsError(f"{destination.uri} is not empty (it has {first.path}): export to another place")
         return
-    there = decode_record(data, f"{RECORD_PATH} in {destination.uri}")
     if there != record:
         raise AlreadyExistsError(
             f"{destination.uri} holds the {there.mode} export {there.name!r} of version {there.version} of "
@@ -173,7 +194,7 @@ def _check_it_stays(lake: Maintained, version: int) -> None:
         )
 
 
-def _recorded(lake: Maintained, made: Export) -> Export:
+def _record(lake: Maintained, made: Export) -> None:
     """Record the export in the lakehouse's definition, unless it is there already."""
 
     def with_it(recorded: Mapping[str, str]) -> dict[str, str]:
@@ -186,7 +207,6 @@ def _recorded(lake: Maintained, made: Export) -> Export:
 
     _change_names(lake, with_it, f"Export version {made.version} as {made.name}")
     lake.metastore.at_version(made.version)
-    return made
 
 
 def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[str, str]], message: str) -> None:

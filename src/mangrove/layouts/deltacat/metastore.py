@@ -173,6 +173,11 @@ class CatalogMetastore:
         bodies = self._own(snapshot).bodies(locators)
         return [() if body is None else tuple(left_behind(body)) for body in bodies]
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it can only be read: never, since what DeltaCAT made is taken over."""
+        return False
+
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""
         return list(self.history())[::-1]

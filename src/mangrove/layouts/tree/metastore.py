@@ -177,6 +177,11 @@ class TreeMetastore:
         own.get_many(locators)
         return [("fields that this release does not know",) if own.carried(one) else () for one in locators]
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the lakehouse is another program's, whose files are read here and never written."""
+        return self.latest().root.revision.write_rows is None
+
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""
         taken = taken_versions(self._files.store, self._names)
