@@ -85,6 +85,8 @@ def conditions(draw: st.DrawFn, prefix: str = "", depth: int = 2) -> str:
                 f"{name} not in ({one}, null)",
                 f"{name} is null",
                 f"{name} is not null",
+                f"{prefix}x",
+                f"not {prefix}x",
                 f"{prefix}s like 'a%'",
                 f"{prefix}s not like 'ab'",
                 f"{prefix}a + 1 > 2",
@@ -159,6 +161,8 @@ def test_leaving_rows_out_before_a_join_changes_no_answer(
         "not (m between 1 and 2.5)",
         "n < '2026-01-01 00:00:00' and f > -1.5",
         "x = true",
+        "x and a = 1",
+        "not x",
     ],
 )
 def test_plain_conditions_are_understood(condition: str) -> None:

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column, Varchar
+from mangrove.model.types import Boolean, Column, Varchar
 from mangrove.sql.constants import Constants
 from mangrove.sql.demands import Asked, Demand, OneOf
 from mangrove.sql.mentions import parsed_tree
@@ -123,6 +123,12 @@ class _Reader:
         match node:
             case exp.Paren():
                 return self.predicate(node.this, is_exact=is_exact)
+            case exp.Boolean():
+                return Constant(bool(node.this))
+            case exp.Column():
+                column = self._column(self._made(node))
+                is_boolean = column is not None and isinstance(column.type, Boolean)
+                return Comparison(column.id, Operator.EQUAL, value=True) if column is not None and is_boolean else None
             case exp.And() | exp.Or():
                 return self._joined(node, is_exact=is_exact)
             case exp.Not() if has_only(node, "this"):
@@ -161,19 +167,21 @@ class _Reader:
         column = self._column(made)
         try:
             if column is None:
-                return self._compared_inside(operator, made, beside.node)
+                return self._compared_inside(operator, made, beside)
             constant = self.constants.beside(column, beside.node)
             return None if constant is None else comparison(column, operator, constant)
         except InvalidInputError:
             # The column cannot hold such a value; what that means is left to Spark.
             return None
 
-    def _compared_inside(self, operator: Operator, made: _Made, constant: Any) -> Predicate | None:
+    def _compared_inside(self, operator: Operator, made: _Made, beside: _Made) -> Predicate | None:
         """Return the comparison of what is made of a column, or of a constant that stands where a column would."""
-        if isinstance(made.node, exp.Literal) and made.depth and not self.asked.is_beside_nulls:
-            return _compared_constants(operator, made.node, constant)
+        if isinstance(made.node, exp.Literal):
+            # Where an outer join may put null in its place, it is no constant.
+            is_constant = not self.asked.is_beside_nulls or made.depth == beside.depth == 0
+            return _compared_constants(operator, made.node, beside.node) if is_constant else None
         return preserved_comparison(
-            made.node, operator, constant, self.constants, lambda node: self._column(self._made(node, made.depth))
+            made.node, operator, beside.node, self.constants, lambda node: self._column(self._made(node, made.depth))
         )
 
     def _listed(self, node: exp.In, *, is_exact: bool) -> Predicate | None:

@@ -98,6 +98,13 @@ class Source:
         """How the SELECT calls it."""
         return str(self.node.alias_or_name).casefold()
 
+    def is_called(self, name: str, namespace: str = "") -> bool:
+        """Return whether a column's qualifier means it; one that has an alias is called nothing else."""
+        if not namespace:
+            return self.alias == name.casefold()
+        is_plain = isinstance(self.node, exp.Table) and self.node.args.get("alias") is None
+        return is_plain and (self.node.db.casefold(), self.alias) == (namespace.casefold(), name.casefold())
+
     @cached_property
     def by_name(self) -> dict[str, Output]:
         """Its columns by their names, but those whose name another has."""
@@ -150,12 +157,11 @@ class Scope:
 
     def meant(self, column: Any, seen: Collection[int]) -> ColumnPlace | None:
         """Return which column of which source is meant."""
-        if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(column.parts) > 2:
+        if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(column.parts) > 3:
             return None
         name = column.name.casefold()
         if column.table:
-            alias = column.table.casefold()
-            found = [number for number in seen if self.sources[number].alias == alias]
+            found = [number for number in seen if self.sources[number].is_called(column.table, column.db)]
         else:
             found = [
                 number
