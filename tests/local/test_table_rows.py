@@ -1,13 +1,17 @@
 """Rows in a whole lakehouse, in either layout: transactions, time travel, rivals, compaction."""
 
 import datetime
+import os
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
-from mangrove.effects import Effects
+from mangrove.effects import Effects, real_effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
@@ -15,6 +19,7 @@ from mangrove.lakehouse.row_engines import LocalRows, SparkRows
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
 from mangrove.tables.row_counts import RowCounts
 from mangrove.testing.effects import repeatable_effects
 
@@ -288,3 +293,27 @@ def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> 
     assert store.requests.reads - before == 11
     rest = [(100 + number, f"c{number}") for number in range(10) if number != 5]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "c9"), *rest, (200, "c9")]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there a file is made durable by another call")
+def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effects = replace(real_effects(open_store(tmp_path)), later=lambda _: None)
+    lake = create_on(effects, engines=OnlyLocal)
+    lake.create_namespace("sales")
+    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    table.append(orders(1))
+    waits: list[int] = []
+    to_disk = os.fsync
+
+    def counted(descriptor: int) -> None:
+        waits.append(descriptor)
+        to_disk(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    for write in (table.append, table.upsert):
+        waits.clear()
+        write(orders(2))
+        # The data and the root, each a file and the folder that names it.
+        assert len(waits) == 4

@@ -1,0 +1,143 @@
+"""What small writes and reads cost without a JVM, beside the least that anybody could do on the same disk.
+
+    python benchmarks/small_writes.py [--folder FOLDER] [--turns 101] [--commits 1000] [--clock cpu]
+
+A write is compared with a bare Parquet file and a second file, each written
+durably under its name: data and a commit. A read is compared with pyarrow on the
+same files. Both take turns in one process, so a busy machine slows both; on one
+that others use too, `--clock cpu` counts only the work of this process.
+"""
+
+import argparse
+import itertools
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+import mangrove
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+KEYS = pa.table({"id": [2]})
+
+
+class Bench:
+    """One folder with a lakehouse in it, and a way to compare two ways."""
+
+    def __init__(self, folder: Path, turns: int, clock: Callable[[], float]) -> None:
+        self.folder = folder
+        self.turns = turns
+        self.clock = clock
+        self.numbers = itertools.count()
+        self.lake = mangrove.create(folder / "lake")
+        self.lake.create_namespace("bench")
+        self.bare = folder / "bare"
+        self.bare.mkdir()
+
+    def table(self, name: str) -> Any:
+        return self.lake.create_table(f"bench.{name}", "id bigint, name string", keys=["id"])
+
+    def compare(self, what: str, ours: Callable[[], object], bare: Callable[[], object], goal: float) -> None:
+        """Run both in turns, the first turns unmeasured, and print the medians."""
+        taken: list[tuple[float, float]] = []
+        for turn in range(self.turns + 3):
+            first, second = (ours, bare) if turn % 2 else (bare, ours)
+            times = {first: self._seconds(first)}
+            times[second] = self._seconds(second)
+            if turn >= 3:
+                taken.append((times[ours], times[bare]))
+        mine, least = (statistics.median(column) * 1000 for column in zip(*taken, strict=True))
+        verdict = "reached" if mine / least <= goal else "missed"
+        print(f"{what:<52} {mine:>9.2f} {least:>9.2f} {mine / least:>7.2f} × {goal:>6.2f} ×  {verdict}", flush=True)
+
+    def write_by_hand(self, rows: pa.Table) -> None:
+        """Write rows and a second file, each whole and named before the call returns."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        for data in (sink.getvalue(), b"x"):
+            durably(self.bare, str(next(self.numbers)), data)
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        began = self.clock()
+        work()
+        return self.clock() - began
+
+
+def durably(folder: Path, name: str, data: Any) -> None:
+    with (folder / f"{name}.new").open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.link(folder / f"{name}.new", folder / name)
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def writes(bench: Bench) -> None:
+    table = bench.table("written")
+    bench.compare("append of 3 rows", lambda: table.append(ROWS), lambda: bench.write_by_hand(ROWS), 2.5)
+    bench.compare("upsert of 3 rows", lambda: table.upsert(ROWS), lambda: bench.write_by_hand(ROWS), 3.0)
+    bench.compare("delete of 1 key", lambda: table.delete(KEYS), lambda: bench.write_by_hand(KEYS), 3.0)
+
+
+def small_read(bench: Bench) -> None:
+    table = bench.table("small")
+    table.append(ROWS)
+    (file,) = table.scan().files()
+    path = bench.folder / "lake" / file.location
+    bench.compare("read of a table of 3 rows", table.to_arrow, lambda: pq.read_table(path), 3.0)
+
+
+def lookup(bench: Bench, commits: int) -> None:
+    """Find one key among many small commits, beside pyarrow on the same files, which has to open them all."""
+    table = bench.table("long")
+    for number in range(commits):
+        table.append(ROWS.set_column(0, "id", pa.array([3 * number, 3 * number + 1, 3 * number + 2])))
+    wanted = 3 * (commits // 2)
+    files = [str(bench.folder / "lake" / file.location) for file in table.scan().files()]
+
+    def by_hand() -> None:
+        dataset = pyarrow.dataset.dataset(files, format="parquet")
+        dataset.to_table(filter=pyarrow.dataset.field("id") == wanted)
+
+    bench.turns = min(bench.turns, 11)
+    what = f"one key in a table of {commits:,} commits"
+    bench.compare(what, lambda: table.to_arrow(where=f"id = {wanted}"), by_hand, 0.5)
+    bench.compare(
+        f"{what}, lakehouse just opened",
+        lambda: mangrove.open(bench.folder / "lake").table("bench.long").to_arrow(where=f"id = {wanted}"),
+        by_hand,
+        1.0,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--turns", type=int, default=101)
+    parser.add_argument("--commits", type=int, default=1_000)
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    given = parser.parse_args()
+    clock = time.perf_counter if given.clock == "wall" else time.process_time
+    folder = Path(tempfile.mkdtemp(prefix="mangrove-small-", dir=given.folder))
+    try:
+        print(f"{'medians':<52} {'ours, ms':>9} {'bare, ms':>9} {'ratio':>9} {'goal':>8}")
+        bench = Bench(folder, given.turns, clock)
+        writes(bench)
+        small_read(bench)
+        lookup(bench, given.commits)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
