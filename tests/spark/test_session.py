@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
+from mangrove.spark.log_settings import log_settings
 from mangrove.spark.session import local_session
 
 pytestmark = pytest.mark.interop
@@ -67,6 +68,21 @@ def test_a_session_that_is_there_is_taken_untouched(spark: SparkSession) -> None
 @pytest.mark.parametrize("name", ["JAVA_HOME", "PATH", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"])
 def test_what_was_set_for_the_start_of_java_does_not_stay(start: Start, name: str) -> None:
     assert start.environment_after.get(name) == start.environment_before.get(name)
+
+
+def test_a_session_says_nothing_but_warnings(spark: SparkSession) -> None:
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java takes no names
+    assert context.getConfiguration().getConfigurationSource().getLocation().endswith("spark/log4j2.properties")
+    assert str(log4j.LogManager.getRootLogger().getLevel()) == "WARN"
+    assert str(log4j.LogManager.getLogger("org.apache.hadoop.util.NativeCodeLoader").getLevel()) == "ERROR"
+
+
+def test_whoever_has_settings_of_spark_keeps_what_it_says(tmp_path: Path) -> None:
+    assert list(log_settings({}, tmp_path)) == ["spark.driver.extraJavaOptions"]
+    assert log_settings({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path) == {}
+    (tmp_path / "conf").mkdir()
+    assert log_settings({}, tmp_path) == {}
 
 
 def test_a_session_shows_no_web_page_and_listens_on_loopback(spark: SparkSession) -> None:

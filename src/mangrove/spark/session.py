@@ -4,11 +4,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from mangrove.spark.java import java_home
+from mangrove.spark.log_settings import log_settings
 
 __all__ = ["LOCAL_SETTINGS", "local_session"]
 
@@ -27,15 +30,17 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the session that is already there, untouched, or start one in this process.
 
-    A new session runs on all cores, listens on loopback only and needs no Java on
-    the machine. `settings` are Spark's own, and win over `LOCAL_SETTINGS`.
+    A new session runs on all cores, listens on loopback only, needs no Java on the
+    machine and starts without a word. `settings` are Spark's own, and win over
+    `LOCAL_SETTINGS`.
     """
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
         pass
     builder = SparkSession.builder
-    for name, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
+    quiet = log_settings(os.environ, Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent))
+    for name, value in {**LOCAL_SETTINGS, **quiet, **(settings or {})}.items():
         builder = builder.config(name, value)
     with _environment(
         JAVA_HOME=str(java_home(os.environ)),
