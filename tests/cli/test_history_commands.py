@@ -159,3 +159,11 @@ def test_a_version_can_be_named_without_a_copy_and_the_name_forgotten(run: Any, 
     assert run("export", lake, "before", "--drop").code == 0
     assert run("show", lake, "--at", "before").code == 1
     assert run("export", lake, "before", "--drop", "--at", "1").code == 2
+
+
+@pytest.mark.parametrize("words", [("show", "--at", "nonsense"), ("rollback", "nonsense"), ("diff", "nonsense")])
+def test_a_word_that_is_no_moment_is_told_what_would_be_one(run: Any, lake: str, words: tuple[str, ...]) -> None:
+    done = run(words[0], lake, *words[1:])
+    assert (done.code, done.out) == (1, "")
+    assert "no export is called 'nonsense'" in done.err
+    assert "the number of a version, a time such as 2026-11-01, or the name of an export" in done.err

@@ -61,14 +61,33 @@ def test_a_root_node_shows_its_version_system_rows_and_messages(run: Any, lake: 
     assert facts["fields"]["commit_message"] == "create view sales.daily"
 
 
-def test_a_definition_shows_the_object(run: Any, lake: str) -> None:
+def test_a_guard_shows_the_commit_and_the_index_in_words(run: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "catalog")
+    assert run("init", place, "--layout", "deltacat").code == 0
+    assert run("create", place, "sales").code == 0
+    guard = f"{place}/mangrove/version/00000000000000000001.mpk"
+    facts = run("inspect", guard, "--json").json
+    assert facts["fields"]["commit"]["message"] == "create namespace sales"
+    assert facts["fields"]["log"]["operations"]
+    assert "namespace sales" in [row["key"] for row in facts["buffer"]]
+    assert '"bytes"' not in run("inspect", guard).out
+
+
+def test_a_definition_shows_the_object_in_its_node_and_in_a_file_of_its_own(run: Any, lake: str) -> None:
+    names = [f"a_column_with_a_long_name_{number}" for number in range(40)]
+    assert run("create", lake, "sales.wide", "--schema", ", ".join(f"{name} int" for name in names)).code == 0
+    rows = run("inspect", f"{lake}/_11000000000000000000000000000000.ipc", "--json").json["buffer"]
+    (inside,) = [row["definition"] for row in rows if row["key"].startswith("table version")]
+    assert [column["name"] for column in inside["schema"]["columns"]] == ["id", "customer", "amount", "ts"]
     (path,) = Path(lake).rglob("*tableversion*.binpb")
     facts = run("inspect", str(path), "--json").json
     assert facts["what"] == "definition of a table version"
-    assert [column["name"] for column in facts["fields"]["schema"]["columns"]] == ["id", "customer", "amount", "ts"]
+    assert [column["name"] for column in facts["fields"]["schema"]["columns"]] == names
 
 
 def test_a_definition_that_was_changed_is_an_error_that_names_it(run: Any, lake: str) -> None:
+    schema = ", ".join(f"a_column_with_a_long_name_{number} int" for number in range(40))
+    assert run("create", lake, "sales.wide", "--schema", schema).code == 0
     (path,) = Path(lake).rglob("*tableversion*.binpb")
     data = bytearray(path.read_bytes())
     data[10] ^= 1

@@ -9,6 +9,7 @@ from tests.web.conftest import filled, visitor
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.model.settings import LakehouseSettings
 from mangrove.server.access import COOKIE, Access
 from mangrove.server.guarding import SECURITY_HEADERS
 from mangrove.server.metrics import page_of
@@ -140,7 +141,8 @@ def test_pages_write_nothing_to_storage(lake: Lakehouse, client: TestClient) -> 
 
 def test_a_damaged_lakehouse_shows_what_is_wrong_and_the_server_goes_on() -> None:
     store = MemoryStore()
-    lake = filled(create_on(repeatable_effects(store)))
+    files_of_their_own = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
+    lake = filled(create_on(repeatable_effects(store), settings=files_of_their_own))
     spoiled = [one.path for one in store.list() if isinstance(one, ObjectInfo) and "table-" in one.path]
     assert spoiled
     for path in spoiled:

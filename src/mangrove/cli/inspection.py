@@ -11,18 +11,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mangrove.betree.node import Node
-from mangrove.cli.key_text import key_text
+from mangrove.cli.key_text import index_key_text, key_text
 from mangrove.cli.protobuf_text import wire_fields
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.deltacat.guard import decode_guard
 from mangrove.layouts.deltacat.index import decode_node as decode_index_node
-from mangrove.layouts.deltacat.packed import unpack
+from mangrove.layouts.deltacat.packed import unpack, unseal
 from mangrove.layouts.deltacat.paths import numbered_file
 from mangrove.layouts.deltacat.schema_form import schema_of_bytes
 from mangrove.layouts.tree.definitions import decode_definition
 from mangrove.layouts.tree.hint import decode_hint
 from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA
-from mangrove.layouts.tree.keys import NameSizes
+from mangrove.layouts.tree.keys import KeyEncoding, NameSizes
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import NEWER, OLDER
@@ -52,6 +52,8 @@ class KeyRow:
     key: str | None
     value: str | None
     child: str | None
+    definition: Json = None
+    """What the value holds itself, where it does not lead to a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class BufferRow:
     key: str
     value: str | None
     transaction: str
+    definition: Json = None
+    """What the value holds itself, where it does not lead to a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +101,54 @@ def _node(path: str, data: bytes) -> Inspected:
     kind = "leaf" if file.node.is_leaf else f"{len(file.node.children)} children"
     said = f"{what} ({kind}), format revision: {file.revision.name}"
     return _with_rows(
-        path, said, data, dict(file.system), file.node, lambda key: key_text(key, file.revision.keys, NameSizes())
+        path,
+        said,
+        data,
+        dict(file.system),
+        file.node,
+        lambda key: key_text(key, file.revision.keys, NameSizes()),
+        lambda key, value: _held(file.revision.keys, key, value),
     )
 
 
-def _with_rows(path: str, what: str, data: bytes, fields: Json, node: Node, said: Callable[[str], str]) -> Inspected:
+def _held(encoding: KeyEncoding, key: str, value: str | None) -> Json:
+    """Return the definition that a value holds itself; None where it leads to a file, or another program wrote it."""
+    definition = None if value is None else inlined(value, "a node")
+    if definition is None:
+        return None
+    try:
+        kind, _ = encoding.parts_of(key, NameSizes())
+        return to_json(decode_definition(kind, definition, "a node")[0])
+    except FormatError:
+        return None
+
+
+def _nothing_held(_: str, __: str | None) -> Json:
+    return None
+
+
+def _with_rows(
+    path: str,
+    what: str,
+    data: bytes,
+    fields: Json,
+    node: Node,
+    said: Callable[[str], str],
+    held: Callable[[str, str | None], Json] = _nothing_held,
+) -> Inspected:
     children = [child if isinstance(child, str) else "(not written)" for child in node.children]
     first = [KeyRow(None, None, children[0])] if children else []
     rest = [
-        KeyRow(said(key), _value_text(value), children[place + 1] if children else None)
+        KeyRow(said(key), _value_text(value), children[place + 1] if children else None, held(key, value))
         for place, (key, value) in enumerate(zip(node.keys, node.values, strict=True))
     ]
     buffer = tuple(
-        BufferRow(said(one.key), None if one.value is None else _value_text(one.value), one.transaction)
+        BufferRow(
+            said(one.key),
+            None if one.value is None else _value_text(one.value),
+            one.transaction,
+            held(one.key, one.value),
+        )
         for one in node.buffer
     )
     return Inspected(path, what, len(data), fields, (*first, *rest), buffer)
@@ -140,12 +179,12 @@ def _definition(path: str, data: bytes) -> Inspected:
 def _packed(path: str, data: bytes) -> Inspected:
     if "/mangrove/version/" in path or path.endswith("/mangrove/adopted.mpk"):
         guard = decode_guard(data, path)
-        fields = {name: value for name, value in unpack(data, path).items() if name != "root"}
+        fields = {name: value for name, value in unseal(data, path).items() if name != "root"}
         what = f"guard of version {guard.version}, format revision: {guard.revision.name}"
-        return _with_rows(path, what, data, _plain(fields), guard.root, lambda key: key.replace("\t", " "))
+        return _with_rows(path, what, data, _plain(fields), guard.root, index_key_text)
     if "/mangrove/node/" in path:
         node = decode_index_node(data, path)
-        return _with_rows(path, "node of the index", data, None, node, lambda key: key.replace("\t", " "))
+        return _with_rows(path, "node of the index", data, None, node, index_key_text)
     fields = unpack(data, path)
     try:
         file = numbered_file(path)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import Protocol, runtime_checkable
 
 from rich.console import RenderableType
 
@@ -41,6 +42,16 @@ class _CountingLocalStore(CountingStore):
         self._local.delete_leftovers(paths)
 
 
+@runtime_checkable
+class _StartsSpark(Protocol):
+    """Engines of which Spark starts when something needs it; it asks storage by itself, and nobody counts that."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether something needed Spark until now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """What every command is given."""
@@ -50,6 +61,7 @@ class Session:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     _counted: list[CountingStore] = field(default_factory=list)
     _effects: list[Effects] = field(default_factory=list)
+    _opened: list[Lakehouse] = field(default_factory=list)
 
     def store(self, location: str) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
@@ -81,7 +93,9 @@ class Session:
         """Open the lakehouse at a location, with engines where rows are read or written."""
         # An export that is not full is read on top of where it came from.
         store = opened_export(self.store(location), self.store)
-        return open_on(self._around(store), engines=engines)
+        lake = open_on(self._around(store), engines=engines)
+        self._opened.append(lake)
+        return lake
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""
@@ -114,12 +128,15 @@ class Session:
         if not self.with_stats:
             return
         made = sum((store.requests for store in self._counted), Requests())
-        text = json.dumps({"storage": {**asdict(made), "total": made.total}}) if self.as_json else stats_text(made)
+        engines: list[object] = [lake.engines for lake in self._opened]
+        used_spark = any(isinstance(one, _StartsSpark) and one.has_started for one in engines)
+        counted = {**asdict(made), "total": made.total, "without_spark": used_spark}
+        text = json.dumps({"storage": counted}) if self.as_json else stats_text(made, used_spark=used_spark)
         sys.stderr.write(text + "\n")
 
 
-def stats_text(made: Requests) -> str:
-    """Return what was asked of storage, in one line.
+def stats_text(made: Requests, *, used_spark: bool = False) -> str:
+    """Return what was asked of storage, in one line; what Spark asked by itself was not counted.
 
     >>> stats_text(Requests(reads=2, creates=1, bytes_read=2048))
     'storage: 3 requests (2 reads, 1 create), 2.0 KiB read, 0 bytes written'
@@ -130,4 +147,5 @@ def stats_text(made: Requests) -> str:
     of_which = f" ({listed})" if listed else ""
     plural = "" if made.total == 1 else "s"
     read, written = said_bytes(made.bytes_read), said_bytes(made.bytes_written)
-    return f"storage: {made.total:,} request{plural}{of_which}, {read} read, {written} written"
+    also = "; what Spark asked is not counted" if used_spark else ""
+    return f"storage: {made.total:,} request{plural}{of_which}, {read} read, {written} written{also}"

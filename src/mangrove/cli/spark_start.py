@@ -57,9 +57,14 @@ class QuietEngines(BothEngines):
             quiet_session(self._what)
         return super().spark()
 
+    @property
+    def has_started(self) -> bool:
+        """Whether something needed Spark until now."""
+        return "_started" in self.__dict__
+
     def cancel(self) -> None:
         """Stop what Spark is doing, where it is doing something."""
-        if "_started" in self.__dict__:
+        if self.has_started:
             self._started.session.sparkContext.cancelAllJobs()
 
     def spark(self, *, jars: bool = False) -> "SparkEngine":

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["Moment", "NamedMoment", "TimeMoment", "VersionMoment", "millis_of_duration", "parse_moment"]
+__all__ = ["NEITHER", "Moment", "NamedMoment", "TimeMoment", "VersionMoment", "millis_of_duration", "parse_moment"]
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*(ms|s|m|h|d|w)\s*")
@@ -37,6 +37,9 @@ class NamedMoment:
 
     name: str
 
+
+NEITHER: Final = "; give the number of a version, a time such as 2026-11-01, or the name of an export"
+"""What is said of a word that may have been meant to be any of these."""
 
 Moment: TypeAlias = VersionMoment | TimeMoment | NamedMoment
 

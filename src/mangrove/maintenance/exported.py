@@ -63,12 +63,12 @@ def export_versions(settings: LakehouseSettings) -> list[int]:
     return sorted({version for version in found if version is not None})
 
 
-def export_named(settings: LakehouseSettings, name: str) -> Export:
-    """Return the export with that name: this is what a name means in time travel."""
+def export_named(settings: LakehouseSettings, name: str, otherwise: str = "") -> Export:
+    """Return the export with that name; `otherwise` is what else the caller could have meant, in words."""
     recorded: Mapping[str, str] = settings.exported_snapshots
     if not isinstance(name, str) or name not in recorded:
         known = f"there are {', '.join(recorded)}" if recorded else "there are none"
-        raise NotFoundError(f"no export is called {name!r}: {known}")
+        raise NotFoundError(f"no export is called {name!r}: {known}{otherwise}")
     return _export(name, recorded[name])
 
 

@@ -32,16 +32,18 @@ class ProbedCreates:
 
 
 def probe_creates(
-    store: Store, threads: int, keys: int, folder: str = "mangrove-probe", lanes: int = 1
+    store: Store, threads: int, keys: int, prefix: str = "mangrove-probe", lanes: int = 1
 ) -> ProbedCreates:
-    """Let `threads` writers race for each of `keys` paths below `folder`, which must be empty, and clean up.
+    """Let `threads` writers race for each of `keys` paths that begin with `prefix`, which must be free, and clean up.
+
+    The paths lie in no folder of their own: a disk would keep it, and nobody would know whose it was.
 
     All writers of a lane start on a key together; lanes share the keys out among
     them and run side by side, for servers that let a loser wait.
     """
     if threads < 2 or keys < 1 or lanes < 1:
         raise InvalidInputError(f"a race of {threads} threads for {keys} keys shows nothing; use at least 2 and 1")
-    paths = [f"{folder}/{number:05d}" for number in range(keys)]
+    paths = [f"{prefix}-{number:05d}" for number in range(keys)]
     try:
         with ThreadPoolExecutor(threads * lanes, thread_name_prefix="mangrove-probe") as pool:
             wins = [
