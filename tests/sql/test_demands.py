@@ -165,29 +165,40 @@ class Writer:
                 return f"select {items}{tail}", named
 
     def joined(self, depth: int) -> tuple[str, dict[str, str]]:
-        (left, of_left), (right, of_right) = self.source(depth - 1), self.source(depth - 1)
-        join = self.one_of("join", "left join", "right join", "full join", "semi join", "anti join", "cross join")
-        sees_right = join not in ("semi join", "anti join")
-        one, two = self.fresh("l"), self.fresh("r")
-        on_left = [(f"{one}.{name}", kind) for name, kind in of_left.items()]
-        on_right = [(f"{two}.{name}", kind) for name, kind in of_right.items()]
-        pairs = [(x, y) for x, kind in on_left for y, other in on_right if kind == other]
-        shared = sorted(name for name in of_left if of_right.get(name) == of_left[name])
-        on = ""
-        if join != "cross join":
-            equal = [" = ".join(self.draw(st.permutations(self.one_of(*pairs))))] if pairs else []
-            on = " on " + " and ".join([*equal, self.condition(self.one_of(on_left, on_right))])
-            if shared and join in ("join", "left join", "semi join", "anti join") and self.draw(st.booleans()):
-                on = f" using ({self.one_of(*shared)})"
-        visible = on_left + on_right if sees_right else on_left
+        source, columns = self.source(depth - 1)
+        alias = self.fresh("j")
+        text, visible = f"{source} as {alias}", [(f"{alias}.{name}", kind) for name, kind in columns.items()]
+        for _ in range(self.one_of(1, 1, 2)):
+            text, visible = self.join(text, visible, depth)
         where = self.one_of("", f" where {self.condition(visible)}", f" where {self.condition(visible)}")
-        if pairs and sees_right and self.draw(st.booleans()):
-            x, y = self.one_of(*pairs)
-            where += f" {'and' if where else 'where'} {x} = {y}"
+        if self.draw(st.booleans()):
+            where += f" {'and' if where else 'where'} {self.equality(visible, visible)}"
         chosen = self.draw(st.lists(st.sampled_from(visible), min_size=1, max_size=3, unique=True))
         items = ", ".join(f"{reference} as j{number}" for number, (reference, _) in enumerate(chosen))
-        text = f"select {items} from {left} as {one} {join} {right} as {two}{on}{where}"
-        return text, {f"j{number}": kind for number, (_, kind) in enumerate(chosen)}
+        return f"select {items} from {text}{where}", {f"j{number}": kind for number, (_, kind) in enumerate(chosen)}
+
+    def join(self, text: str, left: list[tuple[str, str]], depth: int) -> tuple[str, list[tuple[str, str]]]:
+        """Return what stands after FROM with one source more, and the columns that can be named behind it."""
+        source, columns = self.source(depth - 1)
+        kind = self.one_of("join", "left join", "right join", "full join", "semi join", "anti join", "cross join")
+        alias = self.fresh("j")
+        right = [(f"{alias}.{name}", kind) for name, kind in columns.items()]
+        bare = [reference.split(".")[1] for reference, _ in left]
+        shared = [
+            reference.split(".")[1]
+            for reference, other in left
+            if columns.get(reference.split(".")[1]) == other and bare.count(reference.split(".")[1]) == 1
+        ]
+        on = ""
+        if kind != "cross join":
+            on = f" on {self.equality(left, right)} and {self.condition(self.one_of(left, right))}"
+            if shared and kind in ("join", "left join", "semi join", "anti join") and self.draw(st.booleans()):
+                on = f" using ({self.one_of(*shared)})"
+        return f"{text} {kind} {source} as {alias}{on}", left if kind in ("semi join", "anti join") else left + right
+
+    def equality(self, left: list[tuple[str, str]], right: list[tuple[str, str]]) -> str:
+        pairs = [(x, y) for x, kind in left for y, other in right if kind == other]
+        return " = ".join(self.draw(st.permutations(self.one_of(*pairs)))) if pairs else "1 = 1"
 
     def combined(self, depth: int) -> tuple[str, dict[str, str]]:
         (one, of_one), (two, of_two) = self.source(depth - 1), self.source(depth - 1)
