@@ -4,9 +4,9 @@
     rows.write.format("mangrove").option("lake", uri).mode("append").save("sales.orders")
     CREATE TEMPORARY VIEW orders USING mangrove OPTIONS (lake '…', table 'sales.orders')
 
-Sessions that a lakehouse works in know the format by themselves. A frame and a
-temporary view stay at the version that they first read, as Spark plans them once;
-an attached table is looked up in every query.
+Spark finds the format by itself where this package is installed (`pyspark_mangrove`).
+A frame and a temporary view stay at the version that they first read, as Spark
+plans them once; an attached table is looked up in every query.
 """
 
 import re
@@ -28,8 +28,8 @@ _IS_REGISTERED: Final = "spark.mangrove.is-registered"
 def register(spark: SparkSession) -> SparkSession:
     """Make the format known to a session, classic or Connect, and return it; a second time changes nothing.
 
-    The workers of Spark import this package: it is installed there, or shipped with
-    `spark.addArtifacts(…, pyfile=True)`.
+    Only a Spark that has not found it needs this: one to which this package was shipped
+    with `spark.addArtifacts(…, pyfile=True)`, as its workers import it.
     """
     if spark.conf.get(_IS_REGISTERED, None) is None:
         # Spark would replace a source that it knows, and warn.
@@ -45,8 +45,9 @@ def attach(
     """Make a table of a lakehouse known to Spark's own catalog, and return the name that it has there.
 
     It can be read, inserted into and overwritten by any statement of Spark, also as
-    a stream. Spark keeps no options of such a table, so each has a format of its
-    own, which lasts as long as the session: attach it again in the next one.
+    a stream; a statement gives options as `WITH (version = '41')` after the name.
+    Spark keeps no options of such a table, so each has a format of its own, which
+    lasts as long as the session: attach it again in the next one.
     """
     bound = {"lake": lake, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
     options = parse_options(bound)
