@@ -15,6 +15,7 @@ import pytest
 import mangrove
 from mangrove.cli.main import COMMANDS
 from mangrove.cli.main import mangrove as group
+from mangrove.effects import settle
 from mangrove.storage.paths import TEMPORARY_PREFIX
 
 CONTEXT = click.Context(group)
@@ -109,6 +110,35 @@ def test_every_command_answers_in_json_alone_and_counts_its_requests(run: Any, l
         assert done.json is not None
         counted = json.loads(done.err)["storage"]
         assert (counted["total"] > 0) == (name != "completion"), name
+
+
+LOOKING = {
+    ("ls",): 8,
+    ("ls", "sales"): 8,
+    ("show",): 8,
+    ("show", "sales"): 8,
+    ("show", "sales.orders"): 8,
+    ("tree",): 8,
+    ("read", "sales.orders"): 9,
+    ("log",): 8 + 32,
+    ("diff", "1"): 10,
+}
+"""The most requests of a command: 1 for an export's record, 2 for hints, 3 for the root and what could follow it,
+1 for the settings, and 1 for a version that is newer still; then what the command itself reads."""
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_looking_takes_few_requests_and_asks_once_for_a_newer_version(
+    run: Any, lake: str, words: tuple[str, ...]
+) -> None:
+    opened = mangrove.open(lake)
+    opened.table("sales.orders").append([{"id": 1}])
+    settle(opened.effects, 60.0)
+    name, *rest = words
+    done = run(name, lake, *rest, "--json", "--stats")
+    counted = json.loads(done.err)["storage"]
+    assert counted["total"] <= LOOKING[words]
+    assert counted["total"] == counted["reads"]
 
 
 def test_every_command_answers_a_person_within_80_columns_and_without_colours(

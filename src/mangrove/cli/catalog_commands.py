@@ -29,6 +29,7 @@ from mangrove.cli.facts import (
     table_facts,
     view_facts,
 )
+from mangrove.cli.looking import looked_at
 from mangrove.cli.places import key_values
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -76,7 +77,7 @@ def ls_command(
     session: Session, lake: str, namespace: str | None, at: str | None, prefix: str, limit: int | None
 ) -> None:
     """List the namespaces, or the tables and views of one."""
-    catalog = _catalog(session, lake, at)
+    catalog = looked_at(session.open(lake), at)
     if namespace is None:
         found = [namespace_facts(one) for one in catalog.namespaces(prefix, limit=limit)]
         session.answer(as_json(found), lambda: namespaces_view(found))
@@ -99,12 +100,8 @@ def ls_command(
 def show_command(session: Session, lake: str, name: str | None, at: str | None) -> None:
     """Show the lakehouse, or a namespace, table or view of it."""
     opened = session.open(lake)
-    catalog: Catalog = opened if at is None else opened.at(at)
-    if name is None:
-        snapshot = opened.reading() if at is None else opened.snapshot_at(at)
-        facts: _Shown = lake_facts(opened, snapshot)
-    else:
-        facts = _named(catalog, name)
+    seen = looked_at(opened, at)
+    facts: _Shown = lake_facts(opened, seen.snapshot) if name is None else _named(seen, name)
     session.answer(as_json(facts), lambda: _drawn(facts))
 
 
@@ -212,11 +209,6 @@ def rename_command(session: Session, lake: str, name: str, new_name: str) -> Non
         {"renamed": name, "to": new_name, "kind": word, "version": version},
         lambda: f"{word} {name} is called {new_name} as of version {version}",
     )
-
-
-def _catalog(session: Session, lake: str, at: str | None) -> Catalog:
-    opened = session.open(lake)
-    return opened if at is None else opened.at(at)
 
 
 def _named(catalog: Catalog, name: str) -> NamespaceFacts | TableFacts | ViewFacts:

@@ -10,11 +10,11 @@ import click
 from mangrove.cli.command import lake_command
 from mangrove.cli.completing import offer_columns, offer_files, offer_tables
 from mangrove.cli.engines import LocalEngines
+from mangrove.cli.looking import looked_at
 from mangrove.cli.places import folder_and_name
 from mangrove.cli.row_views import plain, rows_view
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.catalog import Catalog
 from mangrove.local.hive_folders import folder_values, row_files_among, with_folder_values
 from mangrove.local.row_files import ROW_FILE_ENDINGS, rows_of_file
 from mangrove.maintenance.progress import Progress
@@ -41,8 +41,7 @@ def read_command(
     session: Session, lake: str, table: str, columns: str | None, where: str | None, limit: int | None, at: str | None
 ) -> None:
     """Show rows of a table."""
-    opened = session.open(lake, LocalEngines)
-    catalog: Catalog = opened if at is None else opened.at(at)
+    catalog = looked_at(session.open(lake, LocalEngines), at)
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     with session.watching("reading"):
         rows = catalog.table(table).to_arrow(chosen, where)

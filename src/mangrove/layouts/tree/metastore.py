@@ -26,6 +26,7 @@ from mangrove.layouts.tree.upkeep_files import files_of, owns
 from mangrove.layouts.tree.upkeep_problems import problems
 from mangrove.layouts.tree.upkeep_rollback import roll_back
 from mangrove.layouts.tree.versions import (
+    find_newest_root,
     find_root_names,
     newest_root,
     read_kept,
@@ -274,12 +275,12 @@ def create_tree(
 
 def open_tree(effects: Effects) -> TreeMetastore:
     """Return the lakehouse that lies under the store's root, in whichever format revision it is."""
-    found = find_root_names(effects.store)
+    found = find_newest_root(effects.store)
     if found is None:
         raise NotFoundError(f"there is no lakehouse at {effects.store.uri}: create one there, or check the URI")
-    names, version = found
+    names, newest = found
     files = TreeFiles(effects.store)
-    return TreeMetastore(effects, files, names, TreeSnapshot(files, newest_root(effects.store, names, version)))
+    return TreeMetastore(effects, files, names, TreeSnapshot(files, newest))
 
 
 def _already_there(effects: Effects) -> AlreadyExistsError:

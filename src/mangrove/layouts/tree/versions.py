@@ -19,6 +19,7 @@ from mangrove.model.version_search import newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = [
+    "find_newest_root",
     "find_root_names",
     "newest_root",
     "read_kept",
@@ -96,14 +97,37 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
 
     A hint that is missing, unreadable, behind or ahead costs a listing at most.
     """
+    for names, version in _hinted(store):
+        if store.exists(names.path(version)):
+            return names, version
+    return _listed(store)
+
+
+def find_newest_root(store: Store) -> tuple[RootNames, Root] | None:
+    """Return how the roots of the lakehouse are named and the newest of them, or None if there is no lakehouse.
+
+    Where the hint is right this takes two round trips: one for the hint, one for the
+    root together with the two names after it, which must be free.
+    """
+    for names, version in _hinted(store):
+        data, *after = store.read_many([names.path(version + place) for place in range(3)])
+        if data is None:
+            continue
+        if all(one is None for one in after):
+            root = decode_root(data, version, names.path(version), revisions_named(names))
+            if not root.is_expired:
+                return names, root
+        return names, newest_root(store, names, version)
+    listed = _listed(store)
+    return None if listed is None else (listed[0], newest_root(store, *listed))
+
+
+def _hinted(store: Store) -> Iterator[tuple[RootNames, int]]:
+    """Yield the versions of which hints say that they are there, as each kind of root names would have it."""
     for hint in store.read_many(_HINTS):
         version = None if hint is None else decode_hint(hint)
-        if version is None:
-            continue
-        for digits in ROOT_DIGITS_KNOWN:
-            if version < 2**digits and store.exists(RootNames(digits).path(version)):
-                return RootNames(digits), version
-    return _listed(store)
+        if version is not None:
+            yield from ((RootNames(digits), version) for digits in ROOT_DIGITS_KNOWN if version < 2**digits - 2)
 
 
 def taken_versions(store: Store, names: RootNames) -> list[int]:
