@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import mangrove
+from mangrove.errors import InvalidInputError
 from mangrove.spark.java import java_home
 from mangrove.spark.source import MangroveSource
 
@@ -40,3 +42,15 @@ def test_the_module_that_spark_looks_for_has_the_source() -> None:
 
     assert pyspark_mangrove.DefaultSource is MangroveSource
     assert pyspark_mangrove.DefaultSource.name() == "mangrove"
+
+
+def test_the_wheel_brings_every_package_that_there_is() -> None:
+    root = Path(__file__).parents[2]
+    built = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert sorted(built["packages"]) == sorted(f"src/{path.parent.name}" for path in root.glob("src/*/__init__.py"))
+
+
+def test_an_error_outside_of_sparks_processes_leaves_no_trace() -> None:
+    with pytest.raises(InvalidInputError, match='no option "lake"'):
+        MangroveSource({}).schema()
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
