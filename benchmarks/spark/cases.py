@@ -15,7 +15,7 @@ from report import Counted
 from setting import Setting
 
 import mangrove
-from mangrove.lakehouse.table_rows import stage_write
+from mangrove.lakehouse.table_staging import stage_write
 from mangrove.tables.writing import appended, planned
 
 Outcomes: TypeAlias = Iterator[Comparison | Counted]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
-from mangrove.lakehouse.table_staging import guard_logs, stage_write, table_state
+from mangrove.lakehouse.table_staging import guard_logs, stage_in, state_of, table_state
 from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.locators import TableLocator
@@ -151,11 +151,12 @@ class TableRows:
     ) -> RowCounts:
         def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
-            state = table_state(workspace, self.locator, with_logs=with_logs is True)
+            opened = open_table(workspace, self.locator)
+            state = state_of(workspace, opened, with_logs=with_logs is True)
             if callable(with_logs) and with_logs(state):
-                state = table_state(workspace, self.locator)
+                state = state_of(workspace, opened)
             write = plan(state)
-            stage_write(workspace, self.locator, write, transaction.id)
+            stage_in(workspace, opened, write, transaction.id)
             return write.counts, state
 
         counts, state = self.catalog.change(statement, f"{verb} {self.locator}")

@@ -12,7 +12,7 @@ from mangrove.transaction.deltas import OpenTable, add_delta_to, deltas_of, open
 from mangrove.transaction.names import Reading
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["guard_logs", "stage_write", "table_state"]
+__all__ = ["guard_logs", "stage_in", "stage_write", "state_of", "table_state"]
 
 
 def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = True) -> TableState:
@@ -21,7 +21,11 @@ def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = Tr
     A write that does not depend on what is there reads no logs, so that it meets
     nobody else's write at any isolation.
     """
-    opened = open_table(reading, locator)
+    return state_of(reading, open_table(reading, locator), with_logs=with_logs)
+
+
+def state_of(reading: Reading, opened: OpenTable, *, with_logs: bool = True) -> TableState:
+    """Return an opened table as engines take it."""
     logs: list[Log] = []
     if with_logs:
         for way, partition in partitions_of(reading, opened):
@@ -29,12 +33,18 @@ def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = Tr
             values = partition.values if opened.partition_scheme.fields else ()
             logs.append(Log(values, tuple(delta for _, delta in deltas_of(reading, way))))
     table = opened.table
-    return TableState(str(locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties)
+    return TableState(
+        str(opened.locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties
+    )
 
 
 def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
     """Add the deltas of a write, and guard the logs that it read."""
-    opened = open_table(workspace, locator)
+    stage_in(workspace, open_table(workspace, locator), write, transaction_id)
+
+
+def stage_in(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
+    """Add the deltas of a write to a table that this transaction has opened and not changed since."""
     for values in write.read_logs:
         workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, values)))
     for planned in write.deltas:
