@@ -203,11 +203,15 @@ def translated(sql: str, dialect: str) -> str:
     """Return the statement in Spark's dialect, or as it is where sqlglot does not know it."""
     if dialect in ("", "spark"):
         return sql
+    if re.search(r"\bmerge\s+into\b", sql, re.IGNORECASE):
+        # sqlglot takes brackets away that Spark wants around the source.
+        return sql.replace('"', "`")
+    sql = re.sub(r"\b(from|join)\s+range\s*\(", r"\1 spark_range(", sql, flags=re.IGNORECASE)
     with contextlib.suppress(SqlglotError, RecursionError):
         found = sqlglot.transpile(sql, read=dialect, write="spark")
         if len(found) == 1:
-            return str(found[0])
-    return sql
+            sql = str(found[0])
+    return re.sub("spark_range", "range", sql, flags=re.IGNORECASE)
 
 
 def same_rows(record: Record, rows: list[tuple[Any, ...]]) -> bool:

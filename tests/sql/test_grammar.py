@@ -123,6 +123,12 @@ def test_an_alias_of_a_source_may_name_its_columns() -> None:
     assert (found.source_alias, found.source_columns) == ("s", ("a", "b"))
 
 
+def test_the_values_of_a_merge_may_go_by_their_places() -> None:
+    found = parse_statement("merge into t using s on true when not matched then insert values (s.a, default)")
+    assert isinstance(found, Merge)
+    assert [(one.column, one.value.text) for one in found.clauses[0].assignments] == [((), "s.a"), ((), "default")]
+
+
 def test_a_name_may_be_computed() -> None:
     found = parse_statement("delete from identifier(:t) where a = 1", 0, lambda piece: f"s.`{piece.text}`")
     assert isinstance(found, Delete)

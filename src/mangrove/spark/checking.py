@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
@@ -32,7 +33,9 @@ _OF_THE_CALLER: Final = (
     NumberFormatException,
     ParseException,
 )
-_VALUES_AT_FAULT: Final = re.compile(r"\[(CAST_|NUMERIC_|ARITHMETIC_|DIVIDE_BY_ZERO|USER_RAISED|INVALID_|CANNOT_PARSE)")
+_VALUES_AT_FAULT: Final = re.compile(
+    r"\[(CAST_|NUMERIC_|ARITHMETIC_|DIVIDE_BY_ZERO|USER_RAISED|INVALID_|CANNOT_PARSE|SCALAR_SUBQUERY)"
+)
 
 
 @contextmanager
@@ -40,7 +43,8 @@ def refusals() -> Iterator[None]:
     """Turn what Spark says about bad input into one sentence; what it says about itself passes."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
+        # Some errors of Spark's reach Python as those of its bridge.
         words = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if isinstance(error, _OF_THE_CALLER) or _VALUES_AT_FAULT.search(str(error)):
             found = _VALUES_AT_FAULT.search(str(error))

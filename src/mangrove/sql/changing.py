@@ -1,5 +1,6 @@
 """Carrying out UPDATE, DELETE and MERGE with the verbs of tables, on Spark."""
 
+from dataclasses import replace
 from typing import assert_never
 
 from mangrove.errors import InvalidInputError
@@ -171,7 +172,8 @@ def _with_clause(
         return requalified(text if side is None else qualified(text, shared, side), names)
 
     where = None if clause.condition is None else spoken(expressions.text(clause.condition))
-    assigned = _assigned(clause.assignments, schema, _names(statement.table, statement.alias), expressions, table)
+    assignments = _placed(clause.assignments, schema, table)
+    assigned = _assigned(assignments, schema, _names(statement.table, statement.alias), expressions, table)
     values = {name: spoken(value) for name, value in assigned.items()}
     if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
         there = {name.casefold() for name in source_columns}
@@ -189,6 +191,18 @@ def _with_clause(
             return merge.when_not_matched_by_source_delete(where)
         case _:
             return merge.when_not_matched_by_source_update(values, where)
+
+
+def _placed(assignments: tuple[Assignment, ...], schema: Schema, table: LakeTable) -> tuple[Assignment, ...]:
+    """Return the assignments with the columns to which their places give them, where they name none."""
+    if not assignments or assignments[0].column:
+        return assignments
+    if len(assignments) != len(schema.columns):
+        raise InvalidInputError(
+            f"an INSERT of the merge has {len(assignments)} values, and {table} has {len(schema.columns)} columns: "
+            "name the columns to set"
+        )
+    return tuple(replace(one, column=(to.name,)) for one, to in zip(assignments, schema.columns, strict=True))
 
 
 def _assigned(

@@ -153,9 +153,11 @@ def _insert_clause(cursor: Cursor, condition: Piece | None) -> MergeClause:
     if cursor.took("*"):
         return MergeClause("not matched", "insert all", condition)
     at = cursor.next.start
-    columns = cursor.listed(cursor.name)
+    columns = () if cursor.sees("VALUES") else cursor.listed(cursor.name)
     cursor.expect("VALUES")
     values = cursor.listed(lambda: cursor.piece_until(",", ")"))
+    if not columns:
+        return MergeClause("not matched", "insert", condition, tuple(Assignment((), value) for value in values))
     if len(columns) != len(values):
         cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
         raise cursor.refusal(f"as many columns as values, and there are {len(columns)} and {len(values)}")

@@ -33,5 +33,8 @@ def sentence(refusal: Refused) -> str:
         case "PARSE_SYNTAX_ERROR":
             return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
         case _:
-            first, stop, _ = refusal.message.partition(". ")
+            first, stop, rest = refusal.message.partition(". ")
+            if "." in refusal.condition and ": " not in first and rest:
+                # The first sentence names the kind of mistake, and the second says which.
+                first, stop = f"{first}: {rest.partition('. ')[0]}", ""
             return first + stop.strip() if first else f"Spark refuses the statement ({refusal.condition})"

@@ -22,6 +22,7 @@ class Assignment:
     """A column and what it becomes."""
 
     column: tuple[str, ...]
+    """Its path; nothing where the values of an insert go by their places."""
     value: Piece
 
 

@@ -1,0 +1,122 @@
+"""Statements of Spark's that are about several tables, computed names and texts, memory, and periods of partitions."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove import InvalidInputError, Lakehouse, NotFoundError
+from mangrove.sql.session import SqlSession
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    assert spark is not None
+    return mangrove.create(tmp_path_factory.mktemp("statements") / "lake")
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> Iterator[SqlSession]:
+    session = SqlSession(lake)
+    yield session
+    session.close()
+
+
+def test_a_lakehouse_in_which_nothing_is_shows_no_tables(session: SqlSession) -> None:
+    assert session.run("show tables").rows() == []
+    assert session.run("show views").rows() == []
+    with pytest.raises(NotFoundError, match="there is no namespace nope"):
+        session.run("show tables in nope")
+
+
+def test_several_inserts_are_one_version_and_none_sees_what_another_adds(session: SqlSession, lake: Lakehouse) -> None:
+    list(
+        session.script(
+            "create namespace f; use f; create table t (id int); create table u (id int, kind string);"
+            "insert into t values (1), (2), (3)"
+        )
+    )
+    before = lake.version
+    done = session.run(
+        "with c as (select id from t where id > :least) from c join t using (id)"
+        "  insert into t select id + 10 insert into u select id, 'small' where id < 3 "
+        "  insert into u by name select id, 'large' as kind where id >= 3",
+        {"least": 1},
+    )
+    assert lake.version == before + 1
+    assert done.counts is not None
+    assert done.counts.inserted == 4
+    assert sorted(session.run("select id from t").rows()) == [(1,), (2,), (3,), (12,), (13,)]
+    assert sorted(session.run("select id, kind from u").rows()) == [(2, "small"), (3, "large")]
+    with pytest.raises(InvalidInputError, match=r"'id' of f\.u is int, and the query gives string"):
+        session.run("from t insert into t select id insert into u select 'x', 'y'")
+    assert lake.version == before + 1
+
+
+def test_names_and_whole_statements_may_be_computed(session: SqlSession) -> None:
+    list(session.script("create namespace i; use i; create table t (id int, name string)"))
+    session.run("insert into identifier(:n) values (:id, 'a')", {"n": "i.t", "id": 1})
+    session.run("update identifier('i.' || ?) set name = ? where id = ?", ["t", "b", 1])
+    assert session.run("select * from identifier(:n)", {"n": "t"}).rows() == [(1, "b")]
+    session.run("execute immediate 'insert into t values (?, ?)' using 1 + 1, 'c'")
+    found = session.run("execute immediate 'select name from ' || :n || ' where id = :id' using 2 as id", {"n": "t"})
+    assert found.rows() == [("c",)]
+    with pytest.raises(InvalidInputError, match=r"no column `nope`"):
+        session.run("execute immediate 'select nope from t'")
+    with pytest.raises(InvalidInputError, match="must be a text"):
+        session.run("delete from identifier(null)")
+
+
+def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakehouse) -> None:
+    list(session.script("create namespace h; use h; create table t (id int); insert into t values (1), (2)"))
+    session.run("cache table t")
+    assert "InMemoryTableScan" in session.run("explain select * from t").rows()[0][0]
+    lake.table("h.t").append([{"id": 3}])
+    assert session.run("select count(*) from t").rows() == [(3,)]
+    assert "InMemoryTableScan" not in session.run("explain select * from t").rows()[0][0]
+    session.run("refresh table h.t")
+    assert "InMemoryTableScan" in session.run("explain select * from t").rows()[0][0]
+    assert session.run("uncache table t").message == "h.t is no longer in memory"
+    assert "InMemoryTableScan" not in session.run("explain select * from t").rows()[0][0]
+    session.run("uncache table if exists nope")
+    with pytest.raises(NotFoundError, match=r"there is no table or view h\.nope"):
+        session.run("cache table nope")
+    session.run("cache table large as select * from t where id > 1")
+    assert session.run("select count(*) from large").rows() == [(2,)]
+    session.run("uncache table large")
+    session.run("drop view large")
+
+
+def test_an_overwrite_replaces_the_periods_that_its_rows_lie_in(session: SqlSession, spark: SparkSession) -> None:
+    list(
+        session.script(
+            "create namespace o; use o; create table t (ts timestamp, v int) partitioned by (days(ts));"
+            "insert into t values (timestamp'2026-11-01T23:30:00Z', 1), (timestamp'2026-11-02T00:30:00Z', 2),"
+            " (timestamp'2026-11-02T23:59:59Z', 3), (null, 4)"
+        )
+    )
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        done = session.run("insert overwrite t values (timestamp'2026-11-02T12:00:00Z', 20), (null, 40)")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert done.counts is not None
+    assert (done.counts.inserted, done.counts.deleted) == (2, 3)
+    assert sorted(session.run("select v from t").rows()) == [(1,), (20,), (40,)]
+
+
+def test_a_bare_name_means_the_side_that_a_clause_has(session: SqlSession) -> None:
+    list(
+        session.script("create namespace q; use q; create table t (id int, n int); insert into t values (1, 1), (2, 2)")
+    )
+    session.run(
+        "merge into t using (select 2 as id, 20 as n union all select 3, 30) as s on t.id = s.id "
+        "when matched then update set n = s.n when not matched and n > 5 then insert (id, n) values (id, n + 1) "
+        "when not matched by source and n = 1 then update set n = n + 5"
+    )
+    assert sorted(session.run("select id, n from t").rows()) == [(1, 6), (2, 20), (3, 31)]
