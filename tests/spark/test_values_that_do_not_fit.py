@@ -1,4 +1,4 @@
-"""Spark writes no infinity for a number that is too large, and no map with a key twice."""
+"""Spark writes no infinity for a number that is too large, no map with a key twice, and no field under a wrong name."""
 
 from pathlib import Path
 
@@ -46,3 +46,26 @@ def test_a_number_too_large_for_a_float_is_refused_by_every_verb_of_spark(
             spark.conf.unset("spark.sql.mapKeyDedupPolicy")
     assert lake.version == before
     assert [row.x for row in table.to_spark().where("id = 1").collect()] == [float("inf")]
+
+
+@pytest.mark.parametrize("more", ["", ", l array<struct<a: int, b: int>>, m map<string, struct<a: int, b: int>>"])
+def test_fields_of_structs_go_by_their_names_in_whatever_order_they_come(
+    spark: SparkSession, tmp_path: Path, more: str
+) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("lab")
+    table = lake.create_table("lab.t", f"id int, s struct<a: int, b: int>{more}")
+    turned = "named_struct('b', 2, 'a', 1)"
+    table.append(spark.sql(f"select 1 as id, {turned} as s union all select 2, null"))
+    table.append(spark.sql("select 3 as id, named_struct('B', 2) as s"))
+    table.append([{"id": 4, "s": {"b": 2, "a": 1}}], engine="local")
+    lake.sql(f"insert into lab.t by name select {turned} as s, 5 as id")
+    table.append(spark.sql("select 6 as id, named_struct('a', 0, 'b', 0) as s"))
+    lake.sql(f"update lab.t set s = {turned} where id = 6")
+    found = {row.id: row.s and (row.s.a, row.s.b) for row in table.to_spark().collect()}
+    assert found == {1: (1, 2), 2: None, 3: (None, 2), 4: (1, 2), 5: (1, 2), 6: (1, 2)}
+    if more:
+        table.append(spark.sql(f"select 7 as id, array({turned}, null) as l, map('k', {turned}) as m"))
+        (row,) = table.to_spark().where("id = 7").collect()
+        assert [one and (one.a, one.b) for one in row.l] == [(1, 2), None]
+        assert (row.m["k"].a, row.m["k"].b) == (1, 2)

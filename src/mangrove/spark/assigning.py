@@ -10,6 +10,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
 from mangrove.model.types import Column, Float4, is_nested
+from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.types import column_type, spark_type
 from mangrove.tables.conversion import assigns
@@ -17,11 +18,14 @@ from mangrove.tables.conversion import assigns
 __all__ = ["assigned"]
 
 
-def assigned(rows: DataFrame, names: Sequence[str], schema: Schema, table: str) -> DataFrame:
+def assigned(
+    rows: DataFrame, names: Sequence[str], schema: Schema, table: str, *, fields_by_name: bool = False
+) -> DataFrame:
     """Return the rows with their columns, in order, under the names of a table's columns and in their types.
 
     A value that its column cannot hold stops the write: Spark's own cast would let it
-    overflow where the session is not set to the rules of ANSI.
+    overflow where the session is not set to the rules of ANSI. The fields of structs go
+    by their places, as in Spark, or by their names where the columns do.
     """
     if len(rows.columns) != len(names):
         raise InvalidInputError(
@@ -30,6 +34,11 @@ def assigned(rows: DataFrame, names: Sequence[str], schema: Schema, table: str) 
     # Columns of a query may share a name, so they are renamed by their places.
     places = [f"mangrove {place}" for place in range(len(names))]
     renamed = rows.toDF(*places)
+    if fields_by_name:
+        wanted = [spark_type(schema.column(name).type) for name in names]
+        given = [field.dataType for field in renamed.schema.fields]
+        ordered = map(by_field_names, map(f.col, map("`{}`".format, places)), given, wanted)
+        renamed = renamed.select(*(value.alias(place) for value, place in zip(ordered, places, strict=True)))
     chosen = [
         _cast(renamed, place, schema.column(name), table).alias(schema.column(name).name)
         for place, name in zip(places, names, strict=True)

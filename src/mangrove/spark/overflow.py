@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pyspark.sql import Column
@@ -15,23 +16,32 @@ _TOO_LARGE: Final = _FLOAT_MAX + 2.0**102
 """From here on a number is nearer to what comes after the largest float than to that."""
 
 
+def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
+    """Return whether some value may be too large: a double stands where a float is wanted."""
+    match given, wanted:
+        case spark.DoubleType(), spark.FloatType():
+            return True
+        case spark.ArrayType(), spark.ArrayType():
+            return can_overflow(given.elementType, wanted.elementType)
+        case spark.MapType(), spark.MapType():
+            return can_overflow(given.keyType, wanted.keyType) or can_overflow(given.valueType, wanted.valueType)
+        case spark.StructType(), spark.StructType():
+            return any(can_overflow(one.dataType, to.dataType) for one, to in _pairs(given, wanted))
+        case _:
+            return False
+
+
 def cast_without_overflow(value: Column, given: spark.DataType, wanted: spark.DataType, message: str) -> Column:
     """Return the value in another type; one that would become infinite stops the job with the message and the value."""
-    too_large = _too_large(value, given, wanted)
-    if too_large is None:
+    if not can_overflow(given, wanted):
         return value.cast(wanted)
     shown = value.cast("string") if isinstance(given, spark.DoubleType) else f.to_json(f.struct(value))
     error = f.raise_error(f.concat(f.lit(message), shown)).cast(wanted)
-    return f.when(too_large, error).otherwise(value.cast(wanted))
+    return f.when(_too_large(value, given, wanted), error).otherwise(value.cast(wanted))
 
 
-def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
-    """Return whether some value may be too large."""
-    return _too_large(f.lit(None), given, wanted) is not None
-
-
-def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any | None:
-    """Return whether a number in the value is too large, or None where none can be."""
+def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+    """Return whether a number in the value is too large."""
     match given, wanted:
         case spark.DoubleType(), spark.FloatType():
             size = f.abs(value)
@@ -41,26 +51,26 @@ def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any
             return _any_of(value, given.elementType, wanted.elementType)
         case spark.MapType(), spark.MapType():
             keys = _any_of(f.map_keys(value), given.keyType, wanted.keyType)
-            values = _any_of(f.map_values(value), given.valueType, wanted.valueType)
-            return _either([keys, values])
+            return _certain(keys) | _certain(_any_of(f.map_values(value), given.valueType, wanted.valueType))
         case spark.StructType(), spark.StructType():
-            pairs = zip(given.fields, wanted.fields, strict=False)
-            return _either([_too_large(value.getField(one.name), one.dataType, to.dataType) for one, to in pairs])
+            parts = [
+                _certain(_too_large(value.getField(one.name), one.dataType, to.dataType))
+                for one, to in _pairs(given, wanted)
+            ]
+            return functools.reduce(operator.or_, parts)
         case _:
-            return None
+            return f.expr("false")
 
 
-def _any_of(values: Any, given: spark.DataType, wanted: spark.DataType) -> Any | None:
-    if not can_overflow(given, wanted):
-        return None
+def _any_of(values: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
     return f.exists(values, lambda one: _certain(_too_large(one, given, wanted)))
-
-
-def _either(found: list[Any | None]) -> Any | None:
-    parts = [_certain(one) for one in found if one is not None]
-    return functools.reduce(operator.or_, parts) if parts else None
 
 
 def _certain(condition: Any) -> Any:
     """Return whether a condition is true; what is unknown is not."""
     return f.coalesce(condition, f.expr("false"))
+
+
+def _pairs(given: spark.StructType, wanted: spark.StructType) -> Iterator[tuple[spark.StructField, spark.StructField]]:
+    """Yield the fields that Spark's cast puts into each other, which go by their places."""
+    return zip(given.fields, wanted.fields, strict=False)

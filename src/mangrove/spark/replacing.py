@@ -17,6 +17,7 @@ from mangrove.spark.changing import (
     written_keys,
 )
 from mangrove.spark.checking import check_inside, check_new_keys, settled
+from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.scan import listed
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
@@ -134,7 +135,10 @@ def assigned(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -
                 "write cast(… as …) if that is meant"
             )
         message = f"column {name!r} is {type_text(wanted.type)}, which cannot hold "
-        found[name] = cast_without_overflow(value, one.dataType, spark_type(wanted.type), message).alias(name)
+        ordered = by_field_names(value, one.dataType, spark_type(wanted.type))
+        if ordered is value:
+            ordered = cast_without_overflow(value, one.dataType, spark_type(wanted.type), message)
+        found[name] = ordered.cast(spark_type(wanted.type)).alias(name)
     return found
 
 

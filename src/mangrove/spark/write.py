@@ -24,6 +24,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.sql_text import type_text
 from mangrove.model.values import Value
 from mangrove.spark.native_write import REFUSAL, REFUSED, can_write_natively, written_natively
+from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import can_overflow, cast_without_overflow
 from mangrove.spark.types import column_type, spark_type
 from mangrove.storage.opening import open_store
@@ -46,7 +47,7 @@ def written(
     """Write the rows as new files, and return each with its partition values."""
     given = {field.name: column_type(field.dataType, field.name) for field in rows.schema.fields}
     check_columns(state.name, state.schema, given)
-    rows = _without_overflow(rows, state)
+    rows = _without_overflow(_by_field_names(rows, state), state)
     if can_write_natively(state, store_uri):
         return [((), file) for file in written_natively(rows, state, store_uri, _new_id, file_size_bytes)]
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
@@ -81,6 +82,18 @@ def _report(values: tuple[Value | None, ...], file: DataFile) -> str:
 def _reported(text: str) -> tuple[tuple[Value | None, ...], DataFile]:
     report = json.loads(text)
     return tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile)
+
+
+def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
+    """Return the rows with the fields of structs where the table has them, whatever order they came in."""
+    wanted = {column.name.casefold(): spark_type(column.type) for column in state.schema.columns}
+    ordered = {}
+    for field in rows.schema.fields:
+        value = f.col(f"`{field.name.replace('`', '``')}`")
+        found = by_field_names(value, field.dataType, wanted[field.name.casefold()])
+        if found is not value:
+            ordered[field.name] = found
+    return rows.withColumns(ordered) if ordered else rows
 
 
 def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:

@@ -137,7 +137,7 @@ def _fitted(
     for column, _ in constants:
         if column.name.casefold() in folded:
             raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
-    fitted = assigned(rows, names, schema, str(table))
+    fitted = assigned(rows, names, schema, str(table), fields_by_name=statement.by_name)
     return literal_rows(fitted, {column.name: text for column, text in constants}, schema)
 
 
