@@ -48,6 +48,9 @@ def check_fit(table: str, schema: Schema, rows: pa.Table) -> None:
             given[field.name] = None
             continue
         column = next((column for column in schema.columns if by_name(field, column)), None)
+        if column is not None and field.type.equals(type_to_arrow(column.type)):
+            given[field.name] = column.type
+            continue
         bare: Any = pa.field(field.name, _told(field.type, None if column is None else column.type))
         given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
     check_columns(table, schema, given)
