@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,3 +94,18 @@ def test_no_statement_or_two_kinds_of_them_are_refused(
 ) -> None:
     code, shown, said = run("sql", lake, *words, given=given)
     assert (code, shown, said.count("\n")) == (2, "", 1)
+
+
+def test_a_command_that_finds_out_late_that_it_needs_spark_begins_again_with_pandas(lake: str) -> None:
+    words = ["compact", lake, "shop.people", "--engine", "spark", "--json", "--stats"]
+    ended = subprocess.run(
+        [sys.executable, "-c", "from mangrove.cli.main import main; main()", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (stats,) = ended.stderr.splitlines()
+    assert json.loads(stats)["storage"]["without_spark"] is True
+    assert json.loads(ended.stdout)

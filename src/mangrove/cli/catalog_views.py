@@ -16,6 +16,7 @@ from mangrove.cli.facts import (
     TableFacts,
     ViewFacts,
 )
+from mangrove.cli.screen import counted
 from mangrove.maintenance.progress import said_bytes
 
 __all__ = [
@@ -173,7 +174,9 @@ def _data_text(data: DeltaFacts) -> str:
     if not data.deltas:
         return "none yet"
     kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in data.deltas.items())
-    written = f"{data.rows_written:,} rows written, {data.files:,} files, {said_bytes(data.size_bytes)}"
+    written = (
+        f"{counted(data.rows_written, 'row')} written, {counted(data.files, 'file')}, {said_bytes(data.size_bytes)}"
+    )
     return f"{written}; deltas: {kinds}; partitions: {data.partitions:,}"
 
 

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from mangrove.cli.places import LAKE_VARIABLE, is_place, key_values
 from mangrove.cli.session import Session
+from mangrove.cli.start_up import StartAgain
 
 __all__ = ["LakeCommand", "lake_command", "words_with_lake"]
 
@@ -59,10 +60,15 @@ class LakeCommand(click.Command):
         given = ctx.params
         options = key_values(given.pop("storage_options"), "--option")
         session = Session(given.pop("as_json"), given.pop("with_stats"), options)
+        is_over = True
         try:
             return ctx.invoke(self.callback, session=session, **given) if self.callback else None
+        except StartAgain:
+            is_over = False
+            raise
         finally:
-            session.finish()
+            if is_over:
+                session.finish()
 
     def _words(self, args: list[str]) -> Sequence[str]:
         """Return the arguments that are neither options nor their values."""

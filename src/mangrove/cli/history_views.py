@@ -9,6 +9,7 @@ from rich.text import Text
 from mangrove.cli.catalog_views import list_table
 from mangrove.cli.changed import ChangedFacts, ColumnChange
 from mangrove.cli.facts import time_text
+from mangrove.cli.screen import counted
 from mangrove.cli.timeline import graph_rows
 from mangrove.lakehouse.diff import Change, ObjectChange
 from mangrove.maintenance.progress import said_bytes
@@ -84,7 +85,7 @@ def _data_lines(one: ObjectChange) -> list[Text]:
 
 def _data_line(mark: str, style: str, rows: int, size_bytes: int, deltas: int) -> Text:
     plural = "" if deltas == 1 else "s"
-    return Text(f"    {mark} {rows:,} rows, {said_bytes(size_bytes)} in {deltas:,} delta{plural}", style=style)
+    return Text(f"    {mark} {counted(rows, 'row')}, {said_bytes(size_bytes)} in {deltas:,} delta{plural}", style=style)
 
 
 def _when(line: HistoryLine) -> str:

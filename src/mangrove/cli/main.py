@@ -13,7 +13,13 @@ from collections.abc import Sequence
 import click
 
 from mangrove.cli.places import LAKE_VARIABLE
-from mangrove.cli.start_up import do_without_pandas, write_every_letter
+from mangrove.cli.start_up import (
+    StartAgain,
+    do_without_pandas,
+    start_again,
+    was_started_again,
+    write_every_letter,
+)
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]
@@ -51,7 +57,7 @@ COMMANDS = {
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
 _WITH_FRAMES = frozenset({"demo", "shell", "sql"})
-"""The commands that use Spark or pandas, and so numpy."""
+"""The commands that always use Spark or pandas, and so numpy."""
 
 
 class _LateGroup(click.Group):
@@ -109,11 +115,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         write_every_letter()
-    if arguments is None and not _WITH_FRAMES.intersection(given[:1]):
+    if arguments is None and not (_WITH_FRAMES.intersection(given[:1]) or was_started_again()):
         do_without_pandas()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
+    except StartAgain:
+        start_again()
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(error.format_message() + "\n")
         code = 2

@@ -13,6 +13,7 @@ from mangrove.cli.engines import LocalEngines
 from mangrove.cli.looking import looked_at
 from mangrove.cli.places import folder_and_name
 from mangrove.cli.row_views import plain, rows_view
+from mangrove.cli.screen import counted
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.local.hive_folders import folder_values, row_files_among, with_folder_values
@@ -48,7 +49,8 @@ def read_command(
     shown = limit if limit is not None else rows.num_rows if session.as_json else _ROWS_SHOWN
     found: list[dict[str, Any]] = rows.slice(0, shown).to_pylist()
     total = rows.num_rows
-    footer = f"{total:,} rows" if len(found) == total else f"{len(found):,} of {total:,} rows: --limit shows more"
+    every = counted(total, "row")
+    footer = every if len(found) == total else f"{len(found):,} of {every}: --limit shows more"
     session.answer(
         [{name: plain(value) for name, value in row.items()} for row in found],
         lambda: rows_view(rows.column_names, [tuple(row.values()) for row in found], footer),
@@ -92,8 +94,8 @@ def ingest_command(session: Session, lake: str, table: str, files: Sequence[str]
     session.answer(
         {"table": table, "mode": mode, "rows": row_count, "files": len(meant), "version": version},
         lambda: (
-            f"{row_count:,} rows from {len(meant):,} file{'' if len(meant) == 1 else 's'} are in {table} "
-            f"as of version {version}"
+            f"{counted(row_count, 'row')} from {counted(len(meant), 'file')} {'is' if row_count == 1 else 'are'} "
+            f"in {table} as of version {version}"
         ),
     )
 

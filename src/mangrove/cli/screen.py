@@ -8,7 +8,7 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-__all__ = ["console_on", "draw", "speaks_unicode", "waiting"]
+__all__ = ["console_on", "counted", "draw", "speaks_unicode", "waiting"]
 
 _UNBOUNDED_COLUMNS = 10_000
 """A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
@@ -48,3 +48,12 @@ def waiting(what: str) -> Iterator[None]:
         return
     with console_on(sys.stderr).status(what):
         yield
+
+
+def counted(count: int, thing: str) -> str:
+    """Return how many there are of something, with its plural.
+
+    >>> counted(1, "row"), counted(4110, "row")
+    ('1 row', '4,110 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

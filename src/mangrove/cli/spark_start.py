@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangrove.cli.extras import check_installed
 from mangrove.cli.screen import waiting
+from mangrove.cli.start_up import check_frames
 from mangrove.effects import Effects
 from mangrove.errors import StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -32,6 +33,8 @@ _TAIL_BYTES = 2000
 
 def quiet_session(what: str) -> Any:
     """Return a Spark session for `what`; what its Java says while it starts is shown only if it does not start."""
+    check_installed(what, SPARK_MODULES[:1], "spark")
+    check_frames()
     check_installed(what, SPARK_MODULES, "spark")
     from mangrove.spark.session import local_session  # noqa: PLC0415 - Spark takes long to import
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mangrove.cli.row_views import cell_text, plain, rows_view
-from mangrove.cli.screen import draw, speaks_unicode
+from mangrove.cli.screen import counted, draw, speaks_unicode
 
 if TYPE_CHECKING:
     from mangrove.sql.results import Result
@@ -61,8 +61,8 @@ def write_csv(result: "Result", limit: int | None = None) -> int:
 
 def stats_line(result: "Result", rows: int, seconds: float) -> str:
     """Return in one line what a statement took, and which files a query reads."""
-    files = [f"{name}: {read:,} files read, {skipped:,} skipped" for name, read, skipped in result.files()]
-    return "; ".join([f"line {result.line}: {rows:,} rows in {seconds:.1f} s", *files])
+    files = [f"{name}: {counted(read, 'file')} read, {skipped:,} skipped" for name, read, skipped in result.files()]
+    return "; ".join([f"line {result.line}: {counted(rows, 'row')} in {seconds:.1f} s", *files])
 
 
 def _rows(result: "Result", limit: int | None) -> Iterator[tuple[Any, ...]]:

@@ -2,9 +2,11 @@
 
 Arrow would import numpy and pandas, and they take longer than all the rest. Its
 module of functions comes next: it makes hundreds of them when it is imported, and
-most commands call none.
+most commands call none. Where a command finds out late that it needs Spark, which
+needs both, its process begins again.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -12,9 +14,15 @@ from importlib.util import module_from_spec
 from io import TextIOWrapper
 from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["do_without_pandas", "write_every_letter"]
+__all__ = ["StartAgain", "check_frames", "do_without_pandas", "start_again", "was_started_again", "write_every_letter"]
+
+_VARIABLE = "_MANGROVE_STARTED_AGAIN"
+
+
+class StartAgain(BaseException):
+    """The command needs pandas, which this process has left out; nothing is committed by what it stops."""
 
 
 class _NotInstalled:
@@ -89,6 +97,26 @@ def do_without_pandas() -> None:
     This holds for the whole process, so it is only for a process that is the command's own.
     """
     sys.meta_path[:0] = [_NotInstalled("numpy", "pandas"), _Later("pyarrow.compute")]
+
+
+def check_frames() -> None:
+    """Stop the command, so that its process begins again, where pandas was left out of it."""
+    if any(isinstance(finder, _NotInstalled) for finder in sys.meta_path):
+        raise StartAgain
+
+
+def was_started_again() -> bool:
+    """Return whether this process has begun before, and must not do without pandas."""
+    return _VARIABLE in os.environ
+
+
+def start_again() -> NoReturn:
+    """Begin the process of the command again, with the same words and with pandas."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.execve(  # noqa: S606 - the program that runs already
+        sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _VARIABLE: "1"}
+    )
 
 
 def write_every_letter() -> None:

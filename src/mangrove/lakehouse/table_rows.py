@@ -88,7 +88,11 @@ class TableRows:
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
-        return self.to_arrow(columns, where).to_pandas()
+        rows = self.to_arrow(columns, where)
+        try:
+            return rows.to_pandas()
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
 
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""

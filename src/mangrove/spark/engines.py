@@ -40,6 +40,7 @@ class BothEngines:
 
     @cached_property
     def _spark(self) -> "SparkEngine":
+        _check_installed()
         from mangrove.spark.engine import SparkEngine
         from mangrove.spark.surface import register
 
@@ -55,6 +56,7 @@ class BothEngines:
         """Run the statements of a text, and return the rows of the last one."""
         if self._sql is None:
             raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+        _check_installed()
         return self._sql(lake, transaction, text, arguments)
 
     def spark_sees(self, *others: str) -> bool:
@@ -68,3 +70,8 @@ class BothEngines:
 
             start_with_jars(self._effects.store.uri)
         return self._spark
+
+
+def _check_installed() -> None:
+    if not spark_is_installed():
+        raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
