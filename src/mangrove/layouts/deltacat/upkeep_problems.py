@@ -9,7 +9,7 @@ from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.draft import DELETE
 from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
 from mangrove.layouts.deltacat.foreign import logged_transactions, numbered_files
-from mangrove.layouts.deltacat.index import SHAPE, read_mapped, read_named, read_stored
+from mangrove.layouts.deltacat.index import SHAPE, Mapped, read_mapped, read_named, read_stored
 from mangrove.layouts.deltacat.keys import (
     folder_of,
     locator_of_below,
@@ -74,25 +74,30 @@ def _lost_mappings(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     """Yield the files that lead DeltaCAT from a name to an object, or that end such a way, and that are gone.
 
     What an attempt left that never committed has a transaction that the log does not
-    have, and counts for nothing. A copy by its guard alone has none of the files.
+    have, and counts for nothing. A copy that reads the rest from its source has
+    neither such a file nor the object's first revision here.
     """
     files = snapshot.files
     committed = {*logged_transactions(files), snapshot.guard.transaction}
-    there: dict[tuple[str, int], set[str]] = {}
-    for _, file in numbered_files(files.store):
-        if file.transaction in committed:
-            there.setdefault((file.folder, file.number), set()).add("" if file.operation == DELETE else file.target)
+    there = [file for _, file in numbered_files(files.store) if file.transaction in committed]
+    led_to = {(file.folder, file.number, "" if file.operation == DELETE else file.target) for file in there}
+    numbers = {(file.folder, file.number) for file in there}
+    made_here = {file.object_folder for file in there if file.number == 1}
     first, end = range_of_mappings()
-    for key, value in scan(snapshot.guard.root, first, end, snapshot.read_nodes) if there else ():
+    for key, value in scan(snapshot.guard.root, first, end, snapshot.read_nodes):
         folder, mapped = mapping_folder_of(key), read_mapped(value)
-        if mapped.number and mapped.target not in there.get((folder, mapped.number), ()):
-            lost = (
-                f"leads from a name to {mapped.target}" if mapped.target else "says that a name leads nowhere any more"
-            )
-            yield Problem(
-                files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
-                f"the file that {lost} is missing, and DeltaCAT sees it otherwise: copy it from an export",
-            )
+        beside = f"{folder.rpartition('/')[0]}/{mapped.target}".lstrip("/")
+        is_here = beside in made_here if mapped.target else (folder, mapped.number - 1) in numbers
+        if is_here and (folder, mapped.number, mapped.target) not in led_to:
+            yield _lost_mapping(files, folder, mapped)
+
+
+def _lost_mapping(files: CatalogFiles, folder: str, mapped: Mapped) -> Problem:
+    does = f"leads from a name to {mapped.target}" if mapped.target else "says that a name leads nowhere any more"
+    return Problem(
+        files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
+        f"the file that {does} is missing, and DeltaCAT sees it otherwise: copy it from an export",
+    )
 
 
 def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
