@@ -116,6 +116,15 @@ class Changes:
         """Whether there is nothing to commit."""
         return not (self.puts or self.deletes or self.settings)
 
+    def untouched(self, isolation: Isolation) -> tuple[set[Locator], set[Scan]]:
+        """Return what nobody else may have written meanwhile: new deltas commute, so they are not part of it."""
+        watched: set[Locator | Scan] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
+        watched |= self.deletes | self.guards
+        if isolation is Isolation.SERIALIZABLE:
+            watched |= self.reads | self.scans
+        scans = {item for item in watched if isinstance(item, Scan)}
+        return {item for item in watched if not isinstance(item, Scan)}, scans
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:

@@ -92,34 +92,17 @@ def export(
     check_export_name(name)
     _check_place(lake, destination)
     keep = keep and not lake.upkeep.is_read_only
-    if not keep and mode is not ExportMode.FULL:
-        raise InvalidInputError(
-            f"a {mode.value} export reads the rest from {lake.store.uri}, where nothing would keep it: export in full"
-        )
-    there = _record_there(destination)
-    if version is None and there is not None and (there.source, there.name) == (lake.store.uri, name):
-        version = there.version
-    snapshot = _snapshot(lake, name, version)
-    if (mode is ExportMode.PARTIAL) != bool(tables):
-        raise InvalidInputError("name the tables of a partial export, and only of that")
-    root = version_file(lake.store, snapshot.version)
-    chosen = _chosen_tables(snapshot, tables)
-    if mode is ExportMode.MINIMAL and root is None:
-        raise InvalidInputError(
-            f"no file of {lake.store.uri} stands for version {snapshot.version}: make a full or a partial export"
-        )
-    if mode is not ExportMode.FULL:
-        _check_it_stays(lake, snapshot.version)
-    record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
-    _check_free(destination, record, there)
-    made = Export(name, snapshot.version, location_of(destination.uri, snapshot.version, root))
+    plan = _planned(lake, destination, name, version, mode, tables)
+    _check_possible(lake, plan, keep=keep)
+    _check_free(destination, plan.record)
+    made = Export(name, plan.snapshot.version, location_of(destination.uri, plan.snapshot.version, plan.root))
     if keep:
         _record(lake, made)
-    destination.put(RECORD_PATH, encode_record(record))
-    wanted = sizes_of(lake.store, _wanted(lake, snapshot, root, mode, chosen))
+    destination.put(RECORD_PATH, encode_record(plan.record))
+    wanted = sizes_of(lake.store, _wanted(lake, plan))
     missing = missing_copies(wanted, destination.list())
     # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
-    copier(lake.store, destination, missing, watch, last=root)
+    copier(lake.store, destination, missing, watch, last=plan.root)
     _check_complete(destination, wanted)
     return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
 
@@ -146,6 +129,47 @@ def drop_export(lake: Maintained, name: str) -> Export:
     return dropped
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is copied: of which version, by which file it is known, and the tables of a partial export."""
+
+    snapshot: Snapshot
+    root: str | None
+    mode: ExportMode
+    tables: tuple[Table, ...]
+    record: ExportRecord
+
+
+def _planned(
+    lake: Maintained, destination: Store, name: str, version: int | None, mode: ExportMode, tables: Sequence[str]
+) -> _Plan:
+    there = _record_there(destination)
+    if version is None and there is not None and (there.source, there.name) == (lake.store.uri, name):
+        version = there.version
+    snapshot = _snapshot(lake, name, version)
+    if (mode is ExportMode.PARTIAL) != bool(tables):
+        raise InvalidInputError("name the tables of a partial export, and only of that")
+    root = version_file(lake.store, snapshot.version)
+    record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
+    return _Plan(snapshot, root, mode, tuple(_chosen_tables(snapshot, tables)), record)
+
+
+def _check_possible(lake: Maintained, plan: _Plan, *, keep: bool) -> None:
+    """Refuse a copy that would need files which nothing keeps, or a file that is not there."""
+    if plan.mode is ExportMode.FULL:
+        return
+    if not keep:
+        raise InvalidInputError(
+            f"a {plan.mode.value} export reads the rest from {lake.store.uri}, where nothing would keep it: "
+            "export in full"
+        )
+    if plan.mode is ExportMode.MINIMAL and plan.root is None:
+        raise InvalidInputError(
+            f"no file of {lake.store.uri} stands for version {plan.snapshot.version}: make a full or a partial export"
+        )
+    _check_it_stays(lake, plan.snapshot.version)
+
+
 def _snapshot(lake: Maintained, name: str, version: int | None) -> Snapshot:
     """Return the version that is asked for, or that an earlier attempt recorded, or the newest."""
     newest = lake.metastore.latest()
@@ -167,8 +191,9 @@ def _record_there(destination: Store) -> ExportRecord | None:
     return None if data is None else decode_record(data, f"{RECORD_PATH} in {destination.uri}")
 
 
-def _check_free(destination: Store, record: ExportRecord, there: ExportRecord | None) -> None:
+def _check_free(destination: Store, record: ExportRecord) -> None:
     """Refuse a place that holds anything but an earlier attempt of the same export."""
+    there = _record_there(destination)
     if there is None:
         first = next(iter(destination.list()), None)
         if first is not None:
@@ -233,20 +258,20 @@ def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[s
     )
 
 
-def _wanted(
-    lake: Maintained, snapshot: Snapshot, root: str | None, mode: ExportMode, tables: Sequence[Table]
-) -> set[str]:
+def _wanted(lake: Maintained, plan: _Plan) -> set[str]:
     wanted: set[str] = set()
-    if mode is ExportMode.FULL:
-        visit_needed(lake, [snapshot], wanted.add)
-    elif mode is ExportMode.PARTIAL:
-        wanted.update(lake.upkeep.files_of([snapshot]))
-        for table in tables:
-            for delta in _deltas(snapshot, TableIdentity(table.namespace_id, table.id)):
-                for file in delta.manifest.entries:
-                    wanted.update(paths_below(file.location, lake.store.uri))
-    elif root is not None:
-        wanted.add(root)
+    match plan.mode:
+        case ExportMode.FULL:
+            visit_needed(lake, [plan.snapshot], wanted.add)
+        case ExportMode.PARTIAL:
+            wanted.update(lake.upkeep.files_of([plan.snapshot]))
+            for table in plan.tables:
+                for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
+                    for file in delta.manifest.entries:
+                        wanted.update(paths_below(file.location, lake.store.uri))
+        case ExportMode.MINIMAL:
+            assert plan.root is not None
+            wanted.add(plan.root)
     # The source's hint speaks of versions that the copy does not have.
     return wanted - HINTS
 

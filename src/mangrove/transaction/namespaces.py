@@ -8,7 +8,8 @@ from mangrove.metastore import Scan
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Namespace
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.transaction.names import check_free, found_namespace, with_properties
+from mangrove.transaction.entries import alter_entry
+from mangrove.transaction.names import check_free, found_namespace
 from mangrove.transaction.tables import drop_table
 from mangrove.transaction.workspace import Workspace
 
@@ -30,14 +31,7 @@ def alter_namespace(
     description: str | None = None,
 ) -> None:
     """Put or remove properties, or describe the namespace anew."""
-    value = found_namespace(workspace, locator)
-    altered = replace(
-        value,
-        properties=with_properties(value.properties, put, removed),
-        description=value.description if description is None else description,
-    )
-    if altered != value:
-        workspace.put(locator, altered)
+    alter_entry(workspace, locator, found_namespace(workspace, locator), put, removed, description)
 
 
 def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: NamespaceLocator) -> None:

@@ -1,6 +1,6 @@
 """Shared transactions: begun by name, kept in the lakehouse, worked on by several, published once or not at all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mangrove.effects import Effects
@@ -54,7 +54,28 @@ def merged_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> Share
     New deltas stand behind those that the other one added; any other object that
     both changed in different ways is refused.
     """
-    theirs, ours = _written(known, saved), _written(known, mine)
+    ours = _written(known, mine)
+    _check_apart(known, saved, mine, ours)
+    puts = dict(saved.puts)
+    for locator, value in _behind(saved.puts, ours):
+        if value is None:
+            puts.pop(locator, None)
+        else:
+            puts[locator] = value
+    return replace(
+        saved,
+        puts=puts,
+        deletes=saved.deletes | mine.deletes,
+        reads=saved.reads | mine.reads,
+        scans=saved.scans | mine.scans,
+        guards=saved.guards | mine.guards,
+        origins=mine.origins if known.origins == saved.origins else saved.origins,
+    )
+
+
+def _check_apart(known: SharedWork, saved: SharedWork, mine: SharedWork, ours: Mapping[Locator, Object | None]) -> None:
+    """Refuse what both participants changed in different ways; new deltas are never the same."""
+    theirs = _written(known, saved)
     clash = sorted(
         locator
         for locator in theirs.keys() & ours.keys()
@@ -66,30 +87,23 @@ def merged_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> Share
             f"{what}: another participant of the shared transaction changed it since it was joined. "
             "Nothing was saved; join again and repeat what was done"
         )
-    puts, deletes = dict(saved.puts), set(saved.deletes)
+
+
+def _behind(
+    saved: Mapping[Locator, Object], ours: Mapping[Locator, Object | None]
+) -> Iterator[tuple[Locator, Object | None]]:
+    """Yield what was written here in order, new deltas at positions behind those that are saved in their partition."""
     last: dict[PartitionLocator, int] = {}
-    for locator in saved.puts:
+    for locator in saved:
         if isinstance(locator, DeltaLocator):
             last[locator.parent] = max(last.get(locator.parent, 0), locator.position)
     for locator, value in sorted(ours.items(), key=lambda item: item[0]):
-        place = locator
-        if value is not None and isinstance(locator, DeltaLocator):
-            last[locator.parent] = max(locator.position, last.get(locator.parent, 0) + 1)
-            place = replace(locator, position=last[locator.parent])
-        if value is not None:
-            puts[place] = value
-        else:
-            puts.pop(place, None)
-    deletes |= mine.deletes
-    return replace(
-        saved,
-        puts=puts,
-        deletes=frozenset(deletes),
-        reads=saved.reads | mine.reads,
-        scans=saved.scans | mine.scans,
-        guards=saved.guards | mine.guards,
-        origins=mine.origins if known.origins == saved.origins else saved.origins,
-    )
+        if value is None or not isinstance(locator, DeltaLocator):
+            yield locator, value
+            continue
+        position = max(locator.position, last.get(locator.parent, 0) + 1)
+        last[locator.parent] = position
+        yield replace(locator, position=position), value
 
 
 def _written(before: SharedWork, after: SharedWork) -> dict[Locator, Object | None]:

@@ -1,7 +1,7 @@
 """Statements on tables as entries of the catalog: create, alter, rename, drop."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mangrove.metastore import Parent, Scan
 from mangrove.model.locators import (
@@ -15,7 +15,8 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.transaction.names import Reading, check_free, found_table, with_properties
+from mangrove.transaction.entries import alter_entry, rename_entry
+from mangrove.transaction.names import Reading, check_free, found_table
 from mangrove.transaction.workspace import Workspace
 
 __all__ = ["NewTable", "alter_table", "create_table", "drop_table", "identity_of", "objects_below", "rename_table"]
@@ -55,24 +56,12 @@ def alter_table(
     description: str | None = None,
 ) -> None:
     """Put or remove properties, or describe the table anew."""
-    value = found_table(workspace, locator)
-    altered = replace(
-        value,
-        properties=with_properties(value.properties, put, removed),
-        description=value.description if description is None else description,
-    )
-    if altered != value:
-        workspace.put(locator, altered)
+    alter_entry(workspace, locator, found_table(workspace, locator), put, removed, description)
 
 
 def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
     """Give a table another name, in the same namespace or in another; nothing below it is touched."""
-    value = found_table(workspace, old)
-    if new == old:
-        return
-    check_free(workspace, new)
-    workspace.delete(old)
-    workspace.put(new, replace(value, name=new.name))
+    rename_entry(workspace, old, new, found_table(workspace, old))
 
 
 def drop_table(workspace: Workspace, locator: TableLocator) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from mangrove.model.locators import ViewLocator
 from mangrove.model.objects import View
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.transaction.names import check_free, found_view, with_properties
+from mangrove.transaction.entries import alter_entry, rename_entry
+from mangrove.transaction.names import check_free, found_view
 from mangrove.transaction.workspace import Workspace
 
 __all__ = ["alter_view", "create_view", "drop_view", "rename_view"]
@@ -31,24 +32,12 @@ def alter_view(
     description: str | None = None,
 ) -> None:
     """Put or remove properties, or describe the view anew."""
-    value = found_view(workspace, locator)
-    altered = replace(
-        value,
-        properties=with_properties(value.properties, put, removed),
-        description=value.description if description is None else description,
-    )
-    if altered != value:
-        workspace.put(locator, altered)
+    alter_entry(workspace, locator, found_view(workspace, locator), put, removed, description)
 
 
 def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> None:
     """Give a view another name, in the same namespace or in another."""
-    value = found_view(workspace, old)
-    if new == old:
-        return
-    check_free(workspace, new)
-    workspace.delete(old)
-    workspace.put(new, replace(value, name=new.name))
+    rename_entry(workspace, old, new, found_view(workspace, old))
 
 
 def drop_view(workspace: Workspace, locator: ViewLocator) -> None:

@@ -7,8 +7,7 @@ from mangrove.layouts.deltacat.guard import Written
 from mangrove.layouts.deltacat.keys import KeyRange
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import SETTINGS_WRITTEN
-from mangrove.metastore import Changes, Isolation, Scan
-from mangrove.model.locators import Kind, Locator
+from mangrove.metastore import Changes, Isolation
 
 __all__ = ["Footprint", "footprint_of"]
 
@@ -30,16 +29,7 @@ class Footprint:
 
 def footprint_of(changes: Changes, isolation: Isolation, base: CatalogSnapshot) -> Footprint:
     """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
-    single: set[Locator] = {locator for locator in changes.puts if locator.kind is not Kind.DELTA} | changes.deletes
-    scans: set[Scan] = set()
-    watched: set[Locator | Scan] = set(changes.guards)
-    if isolation is Isolation.SERIALIZABLE:
-        watched |= changes.reads | changes.scans
-    for item in watched:
-        if isinstance(item, Scan):
-            scans.add(item)
-        else:
-            single.add(item)
+    single, scans = changes.untouched(isolation)
     # What lies in a namespace that did not exist can only be met by whoever made that namespace,
     # and to write there takes writing the namespace too.
     keys = {key for locator in single if (key := base.key_of(locator)) is not None}

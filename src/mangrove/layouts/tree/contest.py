@@ -75,16 +75,7 @@ class Footprint:
 
 def footprint_of(changes: Changes, isolation: Isolation, keys: Keys) -> Footprint:
     """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
-    single = {locator for locator in changes.puts if locator.kind is not Kind.DELTA} | changes.deletes
-    scans: set[Scan] = set()
-    watched: set[Locator | Scan] = set(changes.guards)
-    if isolation is Isolation.SERIALIZABLE:
-        watched |= changes.reads | changes.scans
-    for item in watched:
-        if isinstance(item, Scan):
-            scans.add(item)
-        else:
-            single.add(item)
+    single, scans = changes.untouched(isolation)
     return Footprint(
         frozenset(keys.key_of(locator) for locator in single),
         tuple((scan.kind, keys.range_of(scan)) for scan in scans),
