@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def shell_command(session: Session, lake: str, history: str | None) -> None:
     """
     if session.as_json:
         raise InvalidInputError("the shell is for people: use `mangrove sql --json` from a program")
-    opened = session.open(lake, QuietEngines)
+    opened = session.open(lake, partial(QuietEngines, storage_options=session.storage_options))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInputError("the shell needs a terminal: use `mangrove sql` in scripts and pipes")
     check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +49,7 @@ def sql_command(
     check_installed("SQL", SPARK_MODULES, "spark")
     from mangrove.sql.session import SqlSession  # noqa: PLC0415 - Spark takes long to import
 
-    opened = session.open(lake, QuietEngines)
+    opened = session.open(lake, partial(QuietEngines, storage_options=session.storage_options))
     talk = SqlSession(opened)
     give: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else show_result
     shown = limit if limit is not None else None if give is not show_result else ROWS_SHOWN
