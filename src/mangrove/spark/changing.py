@@ -4,18 +4,15 @@ Which rows are hidden is settled once, in a checkpoint, because a condition may
 give other rows when it runs again.
 """
 
-import json
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from mangrove.local.conforming import by_name, conformed
 from mangrove.local.files import FileWriter
-from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
@@ -23,6 +20,7 @@ from mangrove.model.values import Value
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.nearness import near_values
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
+from mangrove.spark.task_files import REPORTS, new_id, reported, reports
 from mangrove.storage.opening import open_store
 from mangrove.tables.hiding import Hiding, hiding_of
 from mangrove.tables.predicates import Predicate
@@ -44,7 +42,6 @@ __all__ = ["Change", "Placed", "SparkFiles", "change_rows", "key_name", "near_ke
 
 Placed: TypeAlias = list[tuple[tuple[Value | None, ...], DataFile]]
 """New files, each with the values of the partition or the log that it belongs to."""
-_REPORT: Final = "report"
 _ByLog: TypeAlias = dict[tuple[Value | None, ...], list[DataFile]]
 
 
@@ -134,15 +131,15 @@ def _by_positions(
     uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
 
     def write(rows: pa.Table) -> pa.Table:
-        writer = FileWriter(open_store(uri, options), _new_id, size)
+        writer = FileWriter(open_store(uri, options), new_id, size)
         location = locations[rows.column(FILE)[0].as_py()]
         file = writer.write_positions(bare, location, rows.column(ROW).combine_chunks())
-        return pa.table({_REPORT: pa.array([_report((), file)], pa.string())})
+        return pa.Table.from_batches([reports([((), file)])])
 
     grouped = change.hidden.select(column(FILE), column(ROW)).groupBy(column(FILE))
-    reports = grouped.applyInArrow(write, f"{_REPORT} string").collect()
+    found = grouped.applyInArrow(write, REPORTS).collect()
     gone: _ByLog = {}
-    for _, file in (_reported(row[_REPORT]) for row in reports):
+    for _, file in reported(found):
         assert file.applies_to is not None
         gone.setdefault(logs[file.applies_to], []).append(file)
     return {
@@ -187,12 +184,11 @@ def written_keys(files: SparkFiles, state: TableState, keys: DataFrame) -> Place
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(batches)
         if found:
-            writer = FileWriter(open_store(uri, options), _new_id, size)
+            writer = FileWriter(open_store(uri, options), new_id, size)
             rows = conformed(pa.Table.from_batches(found), only_keys, by_name, is_checked=True)
-            reports = [_report(values, file) for values, file in writer.write_keys(bare, rows)]
-            yield pa.RecordBatch.from_pydict({_REPORT: pa.array(reports, pa.string())})
+            yield reports(writer.write_keys(bare, rows))
 
-    return [_reported(row[_REPORT]) for row in keys.distinct().mapInArrow(write, f"{_REPORT} string").collect()]
+    return reported(keys.distinct().mapInArrow(write, REPORTS).collect())
 
 
 def _numbers(hidden: DataFrame) -> DataFrame:
@@ -209,16 +205,3 @@ def _same_keys(state: TableState) -> Any:
     for pair in pairs[1:]:
         found = found & pair
     return found
-
-
-def _new_id() -> str:
-    return str(uuid.uuid4())
-
-
-def _report(values: Sequence[Value | None], file: DataFile) -> str:
-    return json.dumps({"values": [value_to_json(value) for value in values], "file": to_json(file)})
-
-
-def _reported(text: str) -> tuple[tuple[Value | None, ...], DataFile]:
-    report = json.loads(text)
-    return tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile)

@@ -6,7 +6,6 @@ which it may also say after a commit that landed.
 """
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +28,7 @@ from mangrove.model.values import Value
 from mangrove.spark.leading import leading
 from mangrove.spark.source_options import SourceOptions
 from mangrove.spark.source_pieces import bare
+from mangrove.spark.task_files import gathered, new_id
 from mangrove.spark.types import column_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
@@ -88,11 +88,11 @@ class _TaskWriter:
     @leading()
     def write(self, iterator: Iterator[Any]) -> WrittenFiles:
         """Write the rows of a task, and report the files."""
-        engine = LocalEngine(self._options.store(), lambda: str(uuid.uuid4()))
+        engine = LocalEngine(self._options.store(), new_id)
         verb = engine.upsert if self._options.operation == "upsert" else engine.append
         files = [
             (delta.log_values, file)
-            for part in _gathered(iterator)
+            for part in gathered(iterator, FILE_SIZE_BYTES)
             for delta in verb(self._state, part).deltas
             for file in delta.delta.manifest.entries
         ]
@@ -203,17 +203,3 @@ def checkpoint_query(options: SourceOptions) -> str:
         raise InvalidInputError(
             f"the checkpoint {options.checkpoint} does not say which query it is of ({error}): {remedy}"
         ) from error
-
-
-def _gathered(batches: Iterator[Any]) -> Iterator[pa.Table]:
-    """Yield the batches joined up to the size of a file, so that a task holds no more than that."""
-    waiting: list[Any] = []
-    waiting_bytes = 0
-    for batch in batches:
-        waiting.append(batch)
-        waiting_bytes += batch.nbytes
-        if waiting_bytes >= FILE_SIZE_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)

@@ -4,9 +4,7 @@ A task that fails, or that another one overtakes, leaves files behind that nobod
 names; vacuum finds them. Spark's own writer is faster and serves where it can.
 """
 
-import json
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -19,13 +17,13 @@ from pyspark.sql import functions as f
 from mangrove.errors import InvalidInputError
 from mangrove.local.conforming import by_name, conformed
 from mangrove.local.files import FileWriter
-from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
 from mangrove.model.sql_text import type_text
 from mangrove.model.values import Value
 from mangrove.spark.native_write import REFUSAL, REFUSED, can_write_natively, written_natively
 from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import can_overflow, cast_without_overflow
+from mangrove.spark.task_files import REPORTS, gathered, new_id, reported, reports
 from mangrove.spark.types import column_type, spark_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
@@ -34,7 +32,6 @@ from mangrove.tables.table_state import TableState
 __all__ = ["written"]
 
 _REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)|" + REFUSAL.pattern, re.MULTILINE)
-_REPORT: Final = "report"
 
 
 def written(
@@ -49,39 +46,25 @@ def written(
     check_columns(state.name, state.schema, given)
     rows = _without_overflow(_by_field_names(rows, state), state)
     if can_write_natively(state, store_uri):
-        return [((), file) for file in written_natively(rows, state, store_uri, _new_id, file_size_bytes)]
+        return [((), file) for file in written_natively(rows, state, store_uri, new_id, file_size_bytes)]
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
     bare = replace(state, logs=())
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_store(store_uri, storage_options)
-        files = FileWriter(store, _new_id, file_size_bytes)
-        for part in _gathered(batches, file_size_bytes):
+        files = FileWriter(store, new_id, file_size_bytes)
+        for part in gathered(batches, file_size_bytes):
             checked = conformed(part, bare.schema, by_name, is_checked=True)
-            reports = [_report(values, file) for values, file in files.write(bare, checked)]
-            yield pa.RecordBatch.from_pydict({_REPORT: pa.array(reports, pa.string())})
+            yield reports(files.write(bare, checked))
 
     try:
-        found = _cast(rows, state).mapInArrow(write, f"{_REPORT} string").collect()
+        found = _cast(rows, state).mapInArrow(write, REPORTS).collect()
     except PySparkException as error:
         refusal = _REFUSAL.search(str(error))
         if refusal is None:
             raise
         raise InvalidInputError(refusal[1] or refusal[2]) from error
-    return [_reported(row[_REPORT]) for row in found]
-
-
-def _new_id() -> str:
-    return str(uuid.uuid4())
-
-
-def _report(values: tuple[Value | None, ...], file: DataFile) -> str:
-    return json.dumps({"values": [value_to_json(value) for value in values], "file": to_json(file)})
-
-
-def _reported(text: str) -> tuple[tuple[Value | None, ...], DataFile]:
-    report = json.loads(text)
-    return tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile)
+    return reported(found)
 
 
 def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
@@ -119,17 +102,3 @@ def _cast(rows: DataFrame, state: TableState) -> DataFrame:
         found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
         columns.append(found.cast(wanted).alias(column.name))
     return rows.select(*columns)
-
-
-def _gathered(batches: Iterator[pa.RecordBatch], size_bytes: int) -> Iterator[pa.Table]:
-    """Yield the batches joined up to the size of a file, so that a task holds no more than that."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in batches:
-        waiting.append(batch)
-        waiting_bytes += batch.nbytes
-        if waiting_bytes >= size_bytes:
-            yield pa.Table.from_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
