@@ -36,6 +36,16 @@ def test_what_is_not_above_is_read_from_below(above: MemoryStore, below: MemoryS
     assert store.size("data/a") == 2
 
 
+def test_each_path_is_told_with_the_root_of_the_layer_that_has_it(above: MemoryStore, below: MemoryStore) -> None:
+    middle = MemoryStore("memory://middle/")
+    middle.put("data/b", b"")
+    above.put("data/c", b"")
+    store = LayeredStore(above, LayeredStore(middle, below))
+    assert store.uris == ("memory://above/", "memory://middle/", "memory://below/")
+    assert store.roots_of(["data/a", "data/b", "data/c"]) == [below.uri, middle.uri, above.uri]
+    assert store.roots_of([]) == []
+
+
 @pytest.mark.parametrize("path", [ROOT, "_latest_hint.txt", RootNames(digits=64).path(8)])
 def test_the_versions_of_the_store_below_are_not_seen(above: MemoryStore, below: MemoryStore, path: str) -> None:
     below.put(path, b"there")

@@ -93,3 +93,21 @@ def test_a_conversion_on_spark_has_its_files_copied_by_executors(spark: SparkSes
     assert report.is_sound
     assert report.files_copied == 1
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("mode", ["minimal", "partial"])
+def test_spark_reads_from_the_source_what_an_export_lacks_and_writes_to_the_export(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    for name in ("s.t", "s.u"):
+        table = lake.create_table(name, "id bigint not null, v int", keys=["id"])
+        table.append([{"id": 1, "v": 0}, {"id": 2, "v": 0}])
+        table.upsert([{"id": 2, "v": 1}])
+    lake.export(tmp_path / "part", "part", mode, tables=["s.u"] if mode == "partial" else [])
+    copy = mangrove.open(tmp_path / "part")
+    copy.table("s.t").upsert(spark.sql("select 3L as id, 5 as v"))
+    assert {(row.id, row.v) for row in copy.table("s.t").to_spark().collect()} == {(1, 0), (2, 1), (3, 5)}
+    assert {(row.id, row.v) for row in copy.table("s.u").to_spark().collect()} == {(1, 0), (2, 1)}
+    assert lake.table("s.t").to_arrow().num_rows == 2

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from posixpath import commonprefix
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.maintenance.export_record import RECORD_PATH, decode_record
 from mangrove.maintenance.version_files import names_a_version
-from mangrove.storage.port import Entry, Store
+from mangrove.storage.port import Entry, ObjectInfo, Store
 
 __all__ = ["LayeredStore", "opened_export"]
 
@@ -47,6 +48,19 @@ class LayeredStore:
     def uri(self) -> str:
         """The root, ending in exactly one `/`."""
         return self._above.uri
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The roots of all layers, the upper one first."""
+        return (self._above.uri, *(self._below.uris if isinstance(self._below, LayeredStore) else (self._below.uri,)))
+
+    def roots_of(self, paths: Sequence[str]) -> list[str]:
+        """Return the root of the layer from which each object is read, for readers that open files by themselves."""
+        here = {entry.path for entry in self._above.list(commonprefix(list(paths))) if isinstance(entry, ObjectInfo)}
+        lacking = [path for path in paths if path not in here]
+        deeper = self._below.roots_of(lacking) if isinstance(self._below, LayeredStore) else None
+        roots = dict(zip(lacking, deeper or [self._below.uri] * len(lacking), strict=True))
+        return [roots.get(path, self._above.uri) for path in paths]
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""

@@ -12,6 +12,7 @@ from mangrove.local.frames import arrow_table
 from mangrove.local.scanning import chosen_columns
 from mangrove.maintenance.compacting import Tell, compacted_table
 from mangrove.maintenance.copying import Copier
+from mangrove.maintenance.layered import LayeredStore
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
@@ -70,7 +71,7 @@ _SETTINGS: Final = {
 
 
 class SparkEngine:
-    """One Spark session on the files of one lakehouse; no row but up to two million keys comes to the driver."""
+    """One Spark session on the files of one lakehouse; no row comes to the driver, only keys, a few million at most."""
 
     def __init__(
         self,
@@ -108,11 +109,19 @@ class SparkEngine:
             "key_slots": KeySlots(self.session),
         }
         worker = WorkerReader(self._store.uri, self._storage_options)
-        if can_reach(self.session, self._store.uri):
-            for name, value in hadoop_settings(self._store.uri, self._storage_options).items():
-                self.session.conf.set(name, value)
-            return FileLists(self.session, root_uri=self._root_uri, foreign=worker, **compared)
+        uris = self._store.uris if isinstance(self._store, LayeredStore) else (self._store.uri,)
+        if all(can_reach(self.session, uri) for uri in uris):
+            for uri in uris:
+                for name, value in hadoop_settings(uri, self._storage_options).items():
+                    self.session.conf.set(name, value)
+            roots_of = self._roots_of if len(uris) > 1 else None
+            return FileLists(self.session, root_uri=self._root_uri, foreign=worker, roots_of=roots_of, **compared)
         return FileLists(self.session, worker, self._root_uri, **compared)
+
+    def _roots_of(self, paths: Sequence[str]) -> list[str]:
+        """Return where files lie that an export may lack and its source has."""
+        assert isinstance(self._store, LayeredStore)
+        return [hadoop_root(root, self._storage_options) for root in self._store.roots_of(paths)]
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None

@@ -14,10 +14,11 @@ import atexit
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +29,10 @@ from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.key_slots import KeySlots
 from mangrove.spark.worker_read import WorkerReader
 
-__all__ = ["FileLists", "ListedFile", "log_text"]
+__all__ = ["FileLists", "ListedFile", "RootsOf", "log_text"]
 
+RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+"""Returns for each path the root below which it lies, as Hadoop spells it."""
 _BLOCK_SIZE_BYTES = 128 * 1024 * 1024
 
 
@@ -60,6 +63,8 @@ class FileLists:
     """What tells by bits which keys are hidden; without it they are always joined."""
     key_slots: KeySlots | None = None
     """What spares most rows the join where bits cannot tell; without it all of them are looked up."""
+    roots_of: RootsOf | None = None
+    """Below which root each path lies, where that differs: what an export lacks lies in what it was made from."""
     _folder: Path | None = None
     _is_trusted: bool | None = field(default=None)
     _count: int = 0
@@ -128,12 +133,20 @@ class FileLists:
         folder = self._folder / str(self._count)
         log = folder / "_spark_metadata" / "0"
         log.parent.mkdir(parents=True)
-        log.write_text(log_text(files), "utf-8")
+        log.write_text(log_text(self._located(files)), "utf-8")
         # Without a recursive look-up Spark takes the folders of the files for partitions, and finds no rows.
         return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
 
     def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
-        return self.session.read.schema(schema).parquet(*(file.uri for file in files))
+        return self.session.read.schema(schema).parquet(*(file.uri for file in self._located(files)))
+
+    def _located(self, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
+        """Return the files where they really lie."""
+        if self.roots_of is None:
+            return files
+        paths = [file.uri.removeprefix(self.root_uri) for file in files]
+        roots = self.roots_of(paths)
+        return [replace(file, uri=root + path) for file, path, root in zip(files, paths, roots, strict=True)]
 
     def _is_believed(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         try:
@@ -141,7 +154,7 @@ class FileLists:
         except PySparkException:
             # A Spark on another machine does not see the folder.
             return False
-        return seen == [_plain_uri(file.uri) for file in files]
+        return seen == [_plain_uri(file.uri) for file in self._located(files)]
 
 
 def log_text(files: Sequence[ListedFile]) -> str:

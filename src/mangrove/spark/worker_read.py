@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from mangrove.local.parquet import read_columns
+from mangrove.maintenance.layered import opened_export
 from mangrove.model.manifests import DataFile
 from mangrove.spark.types import columns_of
 from mangrove.storage.opening import open_store
@@ -45,7 +46,8 @@ class WorkerReader:
         added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            store = open_store(uri, options)
+            # An export that is not full lies on top of what it was made from.
+            store = opened_export(open_store(uri, options), lambda below: open_store(below, options))
             for batch in batches:
                 for entry in batch.to_pylist():
                     rows: Any = read_columns(store, DataFile(entry["path"], entry["size"], 0), columns)
