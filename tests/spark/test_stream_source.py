@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 
@@ -100,8 +101,11 @@ def test_a_stream_gives_the_table_first_and_then_what_is_new_under_its_limit(
     batches = follower.run("s.renamed", maxRowsPerTrigger=1)
     assert batches == [rows(3), rows(4), rows(5, 6)]
     assert follower.run("s.renamed") == []
+    table.append(ids(7))
+    table.append(ids(8))
+    assert follower.run("s.renamed", maxBytesPerTrigger=1) == [rows(7), rows(8)]
     narrow = follow().run("s.renamed", columns="id", where="id > 4")
-    assert narrow == [rows(5, 6)]
+    assert narrow == [rows(5, 6, 7, 8)]
 
 
 def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
@@ -286,6 +290,21 @@ def test_spark_takes_a_table_in_batches_and_goes_on_from_its_checkpoint(
     table.append(ids(3))
     stream.run(note, "s.t", maxFilesPerTrigger=2)
     assert batches == [[0, 1], [2], [3]]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("lake", ["tree"], indirect=True)
+def test_a_stream_that_stops_says_why_in_one_sentence(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
+    table = lake.create_table("s.t", "id bigint not null", keys=["id"])
+    table.append(ids(1))
+    stream = Stream(spark, lake, tmp_path / "checkpoint")
+    stream.run(lambda batch, _: None, "s.t")
+    table.delete("id = 1")
+    with pytest.raises(StreamingQueryException) as caught:
+        stream.run(lambda batch, _: None, "s.t")
+    said = str(caught.value)
+    assert f"InvalidInputError: version {lake.version} changed or deleted rows of s.t" in said
+    assert "Traceback" not in said.partition("InvalidInputError")[0]
 
 
 @pytest.mark.interop
