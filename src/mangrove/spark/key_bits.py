@@ -28,8 +28,8 @@ __all__ = ["KEYS_HERE_MAX", "SPAN_MAX", "Bits", "KeyBits", "Told", "bits_of", "n
 
 _Keys: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
-KEYS_HERE_MAX: Final = 2_000_000
-"""Up to so many keys are read into this process; more are left to a join."""
+KEYS_HERE_MAX: Final = 8_000_000
+"""Up to so many keys are read into this process, 64 megabytes of them; more are left to a join."""
 SPAN_MAX: Final = 2**26
 """Up to so many numbers lie between the least key and the greatest: eight megabytes of bits for every task."""
 _WORD_BITS: Final = 64

@@ -16,19 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mangrove.model.types import Column
-from mangrove.spark.key_bits import KEYS_HERE_MAX
 from mangrove.tables.scan_plan import KeyFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
 
-__all__ = ["KEYS_MIN", "SLOTS_MAX", "KeySlots", "Likely", "comes_again", "slots_of"]
+__all__ = ["KEYS_MAX", "KEYS_MIN", "SLOTS_MAX", "KeySlots", "Likely", "comes_again", "slots_of"]
 
 _Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 _Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 
 KEYS_MIN: Final = 10_000
 """A hash table of fewer keys fits into a processor's caches, and asking it costs no more than a slot."""
+KEYS_MAX: Final = 2_000_000
+"""With more keys too many slots would be taken."""
 SLOTS_MAX: Final = 2**24
 """Eighteen megabytes for every task at most."""
 _SLOTS_OF_A_KEY: Final = 16
@@ -74,7 +75,7 @@ class KeySlots:
     """The slots of the keys that scans of one session met lately; files never change, so neither do the slots."""
 
     session: SparkSession
-    keys_max: int = KEYS_HERE_MAX
+    keys_max: int = KEYS_MAX
     _known: dict[tuple[tuple[KeyFile, ...], tuple[Column, ...]], Likely] = field(default_factory=dict)
 
     def likely(
