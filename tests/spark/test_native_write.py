@@ -140,3 +140,16 @@ def test_rows_are_sorted_and_divided_into_files_of_bounded_size(spark: SparkSess
     assert [file.row_count for file in planned.delta.manifest.entries] == [10, 10, 5]
     first = pq.read_table(tmp_path / planned.delta.manifest.entries[0].location)
     assert first.column("id").to_pylist() == list(range(24, 14, -1))
+
+
+def test_nulls_are_found_in_a_column_that_has_no_statistics_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    many = ", ".join(f"c{number} int" for number in range(64))
+    table = lake.create_table("s.t", f"{many}, last int not null")
+    given = spark.sql("select 1 as c0, cast(nullif(id, 1) as int) as last from range(3)").coalesce(1)
+    with pytest.raises(InvalidInputError, match="column 'last' is not null, and 1 row"):
+        table.append(given)
+    table.append(given.where("last is not null"))
+    (file,) = table.scan("c0 = 1").files()
+    assert [one.column_id for one in file.statistics] == list(range(1, 65))

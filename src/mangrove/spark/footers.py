@@ -7,7 +7,7 @@ bounds are worth nothing.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.manifests import ColumnStatistics
 from mangrove.model.values import Value, canonical_value, lower_bound, upper_bound
 
-__all__ = ["statistics_in"]
+__all__ = ["places_in", "statistics_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,24 @@ class _Chunk:
     bounds: tuple[Value, Value] | None
 
 
-def statistics_in(footer: Any, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
-    """Return counts and bounds of the columns at these paths, in order of their ids."""
-    places = _places(footer)
-    found = []
-    for path, column_id in columns:
-        place = places.get(".".join(path))
-        if place is not None:
-            chunks = [_chunk(footer.row_group(group).column(place)) for group in range(footer.num_row_groups)]
-            found.append(_joined(column_id, chunks))
-    return tuple(sorted(found, key=lambda statistics: statistics.column_id))
+def places_in(footer: Any, columns: Iterable[tuple[Sequence[str], int]]) -> dict[int, int]:
+    """Return where the columns at these paths stand, by their ids; they stand there in all files of one write.
 
-
-def _places(footer: Any) -> dict[str, int]:
-    """Return where each column stands; of names that two columns share, because of a dot in one, none."""
+    Of names that two columns share, because of a dot in one, none is found.
+    """
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     counts = Counter(paths)
-    return {path: place for place, path in enumerate(paths) if counts[path] == 1}
+    found = {path: place for place, path in enumerate(paths) if counts[path] == 1}
+    return {column_id: found[".".join(path)] for path, column_id in columns if ".".join(path) in found}
+
+
+def statistics_at(footer: Any, places: Mapping[int, int]) -> tuple[ColumnStatistics, ...]:
+    """Return counts and bounds of the columns that stand at these places, in order of their ids."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return tuple(
+        _joined(column_id, [_chunk(group.column(place)) for group in groups])
+        for column_id, place in sorted(places.items())
+    )
 
 
 def _chunk(column: Any) -> _Chunk:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +26,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.model.manifests import DataFile
+from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.schemes import Direction, Nulls, SortField
 from mangrove.model.sql_text import type_text
 from mangrove.model.transforms import Identity
 from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
-from mangrove.spark.footers import statistics_in
+from mangrove.spark.footers import places_in, statistics_at
 from mangrove.spark.types import FIELD_ID, spark_type
 from mangrove.storage.uri import parse_root
 from mangrove.tables.row_sizes import row_size_bytes, rows_of_file
@@ -55,10 +56,22 @@ _OPTIONS: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # With the other algorithm an attempt that dies may leave files beside those of the one that succeeds.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    # Pages have checksums, so Hadoop need not write a second file with more of them beside each.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
 _settings_lock: Final = threading.Lock()
 _writes_of: Final[Counter[SparkSession]] = Counter()
 _settings_before: Final[dict[SparkSession, dict[str, str | None]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A file that Spark has written, and what its footer says."""
+
+    path: Path
+    row_count: int
+    statistics: tuple[ColumnStatistics, ...]
 
 
 def can_write_natively(state: TableState, store_uri: str) -> bool:
@@ -175,50 +188,58 @@ def _set_back(session: SparkSession, name: str, value: str | None) -> None:
         session.conf.set(name, value)
 
 
-def _read_footers(folder: Path, state: TableState) -> list[tuple[Path, Any]] | None:
-    """Return the files with rows in them, with their footers, or None if there is no file; refuse misplaced nulls."""
+def _read_footers(folder: Path, state: TableState) -> list[_Written] | None:
+    """Return the files with rows in them, or None if there is no file; refuse misplaced nulls."""
     paths = sorted(folder.glob("*.parquet"))
     if not paths:
         return None
+    version = state.version
+    first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
+    kept = statistics_columns(state.schema, first)
+    strict = [column for column in state.schema.columns if not column.nullable]
+    footer = pq.read_metadata(paths[0])
+    # All files of one write have the same columns in the same places.
+    kept_places = places_in(footer, kept)
+    strict_places = places_in(footer, [((column.name,), column.id) for column in strict])
+
+    def read(path: Path) -> tuple[_Written, dict[int, int]]:
+        footer = pq.read_metadata(path)
+        known = {one.column_id: one for one in statistics_at(footer, strict_places | kept_places)}
+        nulls = {column_id: known[column_id].null_count or 0 for column_id in strict_places}
+        return _Written(path, footer.num_rows, tuple(known[one] for one in sorted(kept_places))), nulls
+
     with ThreadPoolExecutor(_READERS_MAX) as pool:
-        footers = list(pool.map(pq.read_metadata, paths))
-    found = [(path, footer) for path, footer in zip(paths, footers, strict=True) if footer.num_rows]
-    for column in state.schema.columns:
-        if not column.nullable:
-            _refuse_nulls(column, [footer for _, footer in found])
-    return found
+        found = [(file, nulls) for file, nulls in pool.map(read, paths) if file.row_count]
+    for column in strict:
+        _refuse_nulls(column, sum(nulls.get(column.id, 0) for _, nulls in found))
+    return [file for file, _ in found]
 
 
-def _refuse_nulls(column: Column, footers: list[Any]) -> None:
-    counts = [statistics_in(footer, [((column.name,), column.id)]) for footer in footers]
-    nulls = sum(statistics[0].null_count or 0 for statistics in counts if statistics)
+def _refuse_nulls(column: Column, nulls: int) -> None:
     if nulls:
         raise InvalidInputError(
             f"column {column.name!r} is not null, and {nulls} row(s) have no value in it: leave them out or fill them"
         )
 
 
-def _settled(found: list[tuple[Path, Any]], root: Path, state: TableState, new_id: Callable[[], str]) -> list[DataFile]:
+def _settled(found: list[_Written], root: Path, state: TableState, new_id: Callable[[], str]) -> list[DataFile]:
     """Give the files their names for good, durably."""
     version = state.version
-    first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
-    columns = statistics_columns(state.schema, first)
     width = row_size_bytes(state.schema)
 
-    def settle(entry: tuple[Path, Any]) -> DataFile:
-        path, footer = entry
+    def settle(file: _Written) -> DataFile:
         location = data_file_path(state.table_id, new_id())
-        _sync(path)
-        size = path.stat().st_size
-        path.rename(root / location)
+        _sync(file.path)
+        size = file.path.stat().st_size
+        file.path.rename(root / location)
         return DataFile(
             location,
             size,
-            footer.num_rows,
+            file.row_count,
             schema_id=state.schema.schema_id,
             sort_scheme_id=version.sort_scheme.id if version.sort_scheme.fields else None,
-            source_size_bytes=footer.num_rows * width,
-            statistics=statistics_in(footer, columns),
+            source_size_bytes=file.row_count * width,
+            statistics=file.statistics,
         )
 
     with ThreadPoolExecutor(_READERS_MAX) as pool:
