@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.spark.java import java_home
-from mangrove.spark.surface import attach, register
+from mangrove.spark.surface import attach
 
 
 def main(folder: Path) -> None:
@@ -18,7 +18,8 @@ def main(folder: Path) -> None:
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint, name string")
     copied = lake.create_table("s.copied", "id bigint, name string")
-    spark = register(SparkSession.builder.remote("local[2]").getOrCreate())
+    # Nobody tells the server of the format: it finds it by itself.
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
     spark.range(3).selectExpr("id", "'x' as name").write.format("mangrove").option("lake", lake.uri).mode(
         "append"
     ).save("s.t")
