@@ -55,12 +55,16 @@ def upsert(setting: Setting) -> Outcomes:
 
 
 def _written(what: str, setting: Setting, ours: Callable[[], None], frame: DataFrame, goal: float) -> Comparison:
-    def bare() -> None:
-        place = setting.fresh()
-        frame.write.parquet(str(place))
-        shutil.rmtree(place)
+    places: list[Path] = []
 
-    return compared(f"{what}, against df.write.parquet", ours, bare, goal, setting.repetitions)
+    def bare() -> None:
+        places.append(setting.fresh())
+        frame.write.parquet(str(places[-1]))
+
+    found = compared(f"{what}, against df.write.parquet", ours, bare, goal, setting.repetitions)
+    for place in places:
+        shutil.rmtree(place)
+    return found
 
 
 def merged(setting: Setting) -> Outcomes:
