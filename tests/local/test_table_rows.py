@@ -257,6 +257,28 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
     assert lake.at(old).table("sales.orders").to_arrow().to_pylist() == [{"order_id": 1, "customer": "a"}]
 
 
+def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.odd", "`sel ect` int, `x.y z` int, id int")
+    table.append([{"sel ect": 1, "x.y z": 2, "id": 3}])
+    table.widen("sel ect", "bigint")
+    table.widen("`x.y z`", "bigint")
+    table.set_comment("sel ect", "odd")
+    table.set_default("`x.y z`", "7")
+    table.set_not_null("sel ect")
+    table.drop_not_null("sel ect")
+    table.add_column("an other", "string")
+    table.move_column("an other", after="sel ect")
+    table.rename_column("an other", "a third")
+    table.alter({"write.cluster-by": "`x.y z`, sel ect"})
+    table.append([{"sel ect": 2**40, "id": 4}])
+    table.compact()
+    table.drop_column("a third")
+    assert table.to_arrow().sort_by("id").to_pylist() == [
+        {"sel ect": 1, "x.y z": 2, "id": 3},
+        {"sel ect": 2**40, "x.y z": 7, "id": 4},
+    ]
+
+
 @pytest.mark.parametrize("keys", [["order_id"], []])
 def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[str]) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=keys)

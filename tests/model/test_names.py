@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import check_id, check_name, joined_name, quoted_name, split_name
+from mangrove.model.names import check_id, check_name, joined_name, quoted_name, split_name, split_path
 
 NAMES = st.text(
     st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters=" /|\x7f"), min_size=1, max_size=12
@@ -50,7 +50,8 @@ def test_a_part_between_backticks_may_hold_dots_and_doubled_backticks() -> None:
 
 
 def test_plain_names_are_not_quoted() -> None:
-    assert [quoted_name(name) for name in ("a_1", "1a", "a-b", "ünï")] == ["a_1", "`1a`", "`a-b`", "ünï"]
+    names = ("a_1", "1a", "a-b", "ünï", "Order", "orders")
+    assert [quoted_name(name) for name in names] == ["a_1", "`1a`", "`a-b`", "`ünï`", "`Order`", "orders"]
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a`b`", "`a`b", "`a", "a b.c"])
@@ -63,3 +64,14 @@ def test_text_that_is_no_dotted_name_is_refused(text: str) -> None:
 def test_what_is_no_text_is_no_name(text: object) -> None:
     with pytest.raises(InvalidInputError, match="a name is text"):
         split_name(text)  # type: ignore[arg-type]
+
+
+def test_the_way_to_a_column_may_hold_spaces_where_other_names_do_not() -> None:
+    assert split_path("sel ect") == ("sel ect",)
+    assert split_path("address.`x.y z`") == ("address", "x.y z")
+
+
+@pytest.mark.parametrize("text", ["", "a.", "``", "a.``"])
+def test_a_way_without_a_column_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"struct\.column"):
+        split_path(text)

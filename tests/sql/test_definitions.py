@@ -7,6 +7,7 @@ import pytest
 
 import mangrove
 from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse, NotFoundError
+from mangrove.model.types import Int8
 from mangrove.sql.session import SqlSession
 
 
@@ -41,6 +42,22 @@ def test_a_table_is_made_as_it_is_said_and_says_so_again(session: SqlSession, la
     assert run(session, "show create table sales.orders")[0][0] == said
     run(session, "create table sales.copy like sales.orders")
     assert lake.table("sales.copy").schema == lake.table("sales.orders").schema
+
+
+def test_columns_whose_names_hold_spaces_and_dots_are_altered_like_others(session: SqlSession, lake: Lakehouse) -> None:
+    run(
+        session,
+        "create namespace s; create table s.t (`x.y z` int, a int) cluster by (`x.y z`);"
+        " alter table s.t alter column `x.y z` type bigint; alter table s.t alter column `x.y z` comment 'odd';"
+        " alter table s.t alter column `x.y z` set default 3; alter table s.t alter column `x.y z` set not null;"
+        " alter table s.t add column `b c` int after `x.y z`; alter table s.t rename column `b c` to `c d`",
+    )
+    schema = lake.table("s.t").schema
+    assert schema is not None
+    odd = schema.column("x.y z")
+    assert (odd.type, odd.comment, odd.default, odd.nullable) == (Int8(), "odd", "3", False)
+    assert schema.names == ("x.y z", "c d", "a")
+    run(session, "alter table s.t drop column `c d`; alter table s.t cluster by none")
 
 
 def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_that_is_said(

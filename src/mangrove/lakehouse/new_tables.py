@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import TableLocator
-from mangrove.model.names import quoted_name, split_name
+from mangrove.model.names import quoted_name, split_path
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema, with_fresh_ids
@@ -111,7 +111,7 @@ def _checked_managed(locator: TableLocator, location: str | None, columns: Schem
 
 def _constrained(version: TableVersion, defaults: Mapping[str, str], checks: Mapping[str, str]) -> TableVersion:
     for name, default in defaults.items():
-        version = with_default(version, split_name(name), default, is_new=True)
+        version = with_default(version, split_path(name), default, is_new=True)
     for name, condition in checks.items():
         version = with_check(version, name, condition)
     return version

@@ -2,7 +2,7 @@
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.table_verbs import TableVerbs
-from mangrove.model.names import quoted_name, split_name
+from mangrove.model.names import quoted_name, split_path
 from mangrove.tables.constraints import broken_check, checks_of, with_check, without_check
 from mangrove.tables.evolution import with_column_moved, with_comment, with_default, with_nullability
 from mangrove.tables.expressions import BeyondArrowError
@@ -41,13 +41,13 @@ class TableConstraints(TableVerbs):
 
     def set_default(self, name: str, default: str | None) -> None:
         """Say by an SQL expression what is written where no value is given; None says nothing any more."""
-        self._evolve(f"set default of {name} of", lambda version: with_default(version, split_name(name), default))
+        self._evolve(f"set default of {name} of", lambda version: with_default(version, split_path(name), default))
 
     def set_not_null(self, name: str) -> None:
         """Ask that a column has a value in every row, those that are there too."""
 
         def holds(state: TableState) -> None:
-            path = ".".join(quoted_name(part) for part in split_name(name))
+            path = ".".join(quoted_name(part) for part in split_path(name))
             found = self._breaking(state, f"{path} is null")
             if found:
                 raise InvalidInputError(
@@ -56,7 +56,7 @@ class TableConstraints(TableVerbs):
 
         self._evolve(
             f"set {name} not null in",
-            lambda version: with_nullability(version, split_name(name), nullable=False),
+            lambda version: with_nullability(version, split_path(name), nullable=False),
             stops_writers=True,
             holds=holds,
         )
@@ -65,17 +65,17 @@ class TableConstraints(TableVerbs):
         """Allow a column to have no value."""
         self._evolve(
             f"drop not null of {name} of",
-            lambda version: with_nullability(version, split_name(name), nullable=True),
+            lambda version: with_nullability(version, split_path(name), nullable=True),
             stops_writers=True,
         )
 
     def set_comment(self, name: str, comment: str | None) -> None:
         """Say what a column is for."""
-        self._evolve(f"comment on {name} of", lambda version: with_comment(version, split_name(name), comment))
+        self._evolve(f"comment on {name} of", lambda version: with_comment(version, split_path(name), comment))
 
     def move_column(self, name: str, *, after: str | None = None) -> None:
         """Put a column behind another one beside it, or first; no file is touched."""
-        self._evolve(f"move {name} of", lambda version: with_column_moved(version, split_name(name), after))
+        self._evolve(f"move {name} of", lambda version: with_column_moved(version, split_path(name), after))
 
     def _breaking(self, state: TableState, where: str) -> list[object]:
         """Return examples of rows that a condition means, found here or else by Spark."""

@@ -10,7 +10,7 @@ from mangrove.lakehouse.table_staging import guard_logs, stage_in, state_of, tab
 from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.locators import TableLocator
-from mangrove.model.names import split_name
+from mangrove.model.names import split_path
 from mangrove.model.objects import TableVersion
 from mangrove.tables.compaction import (
     CompactionBounds,
@@ -109,19 +109,19 @@ class TableRows:
 
     def add_column(self, name: str, type_words: str) -> None:
         """Add a column, null in all rows that are there; `address.city` adds one to a struct."""
-        self._evolve(f"add column {name} to", lambda version: with_column_added(version, split_name(name), type_words))
+        self._evolve(f"add column {name} to", lambda version: with_column_added(version, split_path(name), type_words))
 
     def rename_column(self, name: str, to: str) -> None:
         """Give a column another name; no file is touched."""
-        self._evolve(f"rename column {name} of", lambda version: with_column_renamed(version, split_name(name), to))
+        self._evolve(f"rename column {name} of", lambda version: with_column_renamed(version, split_path(name), to))
 
     def drop_column(self, name: str) -> None:
         """Drop a column; earlier versions still have it."""
-        self._evolve(f"drop column {name} of", lambda version: with_column_dropped(version, split_name(name)))
+        self._evolve(f"drop column {name} of", lambda version: with_column_dropped(version, split_path(name)))
 
     def widen(self, name: str, type_words: str) -> None:
         """Give a column a type that holds more; no file is touched."""
-        self._evolve(f"widen {name} of", lambda version: with_column_widened(version, split_name(name), type_words))
+        self._evolve(f"widen {name} of", lambda version: with_column_widened(version, split_path(name), type_words))
 
     def _evolve(
         self,

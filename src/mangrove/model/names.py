@@ -11,10 +11,18 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["check_id", "check_name", "check_text", "joined_name", "quoted_name", "split_name"]
+__all__ = ["check_id", "check_name", "check_text", "joined_name", "quoted_name", "split_name", "split_path"]
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
-_PLAIN: Final = re.compile(r"[^\W\d]\w*")
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What Spark takes without backticks, unless it is one of the reserved words."""
+_RESERVED: Final = frozenset(
+    {"ALL", "AND", "ANTI", "AS", "BETWEEN", "CASE", "CAST", "CHECK", "COLUMN", "CONSTRAINT", "CREATE", "CROSS"}
+    | {"DISTINCT", "ELSE", "END", "EXCEPT", "EXISTS", "FALSE", "FETCH", "FOR", "FOREIGN", "FROM", "FULL", "GROUP"}
+    | {"HAVING", "IN", "INNER", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "MINUS"}
+    | {"NATURAL", "NOT", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "PRIMARY", "REFERENCES", "RIGHT", "SELECT"}
+    | {"SEMI", "SET", "TABLE", "THEN", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WITH"}
+)
 _PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
 _LONE_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
@@ -58,20 +66,34 @@ def split_name(text: str) -> tuple[str, ...]:
     >>> split_name("sales.`orders.2026`")
     ('sales', 'orders.2026')
     """
+    parts = _parts(text, "namespace.table")
+    for part in parts:
+        check_name(part)
+    return parts
+
+
+def split_path(text: str) -> tuple[str, ...]:
+    """Return the way to a column, through the structs that it lies in; unlike other names, a column's may hold spaces.
+
+    >>> split_path("address.`post code`")
+    ('address', 'post code')
+    """
+    return _parts(text, "column or struct.column")
+
+
+def _parts(text: str, form: str) -> tuple[str, ...]:
     if not isinstance(text, str):
         raise InvalidInputError(f"{text!r} is no name: a name is text, such as 'sales' or 'sales.orders'")
     parts: list[str] = []
     position = 0
     while True:
         match = _PART.match(text, position)
-        if match is None:
+        if match is None or match[0] == "``":
             raise InvalidInputError(
-                f"{text!r} has no name at position {position}: write namespace.table, "
+                f"{text!r} has no name at position {position}: write {form}, "
                 "with backticks around a part that holds a dot"
             )
-        part = match[1].replace("``", "`") if match[1] is not None else match[2]
-        check_name(part)
-        parts.append(part)
+        parts.append(match[1].replace("``", "`") if match[1] is not None else match[2])
         position = match.end()
         if position == len(text):
             return tuple(parts)
@@ -81,8 +103,13 @@ def split_name(text: str) -> tuple[str, ...]:
 
 
 def quoted_name(name: str) -> str:
-    """Return `name` as SQL text: bare where it can be, else between backticks."""
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    """Return `name` as SQL text: bare where Spark takes it so everywhere, else between backticks.
+
+    >>> quoted_name("amount"), quoted_name("order"), quoted_name("größe")
+    ('amount', '`order`', '`größe`')
+    """
+    is_plain = _PLAIN.fullmatch(name) and name.upper() not in _RESERVED
+    return name if is_plain else "`" + name.replace("`", "``") + "`"
 
 
 def joined_name(*parts: str) -> str:

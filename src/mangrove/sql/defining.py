@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, assert_never
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.transactions import LakeTransaction
-from mangrove.model.names import joined_name, split_name
+from mangrove.model.names import joined_name, split_path
 from mangrove.model.objects import Table
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import parse_schema
@@ -228,7 +228,7 @@ def _clustering(columns: tuple[str, ...], schema: Schema | None) -> str:
     """Return the columns of CLUSTER BY as the table's property names them; refuse those that are not there."""
     for name in columns:
         if schema is not None:
-            schema.column(*split_name(name))
+            schema.column(*split_path(name))
     return ", ".join(columns)
 
 

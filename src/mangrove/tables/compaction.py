@@ -7,12 +7,14 @@ hold is put at the end of what was there, so nothing that is newer loses or gain
 a row by it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.manifests import DataFile, FileKind
+from mangrove.model.names import split_path
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import is_nested
 from mangrove.model.values import Value
@@ -46,6 +48,7 @@ __all__ = [
 
 CLUSTER_BY: Final = "write.cluster-by"
 """The table property that names columns, with commas between: rows that are alike in all of them lie together."""
+_BETWEEN_COMMAS: Final = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 AUTO: Final = "compaction.auto"
 """The table property that, being "true", has each write look whether compaction is due, and do a bounded part of it."""
 LOCAL_BYTES_MAX: Final = 2 * 1024**3
@@ -251,7 +254,8 @@ def clustering_columns(state: TableState) -> tuple[int, ...]:
 def named_clustering(state: TableState) -> tuple[int, ...]:
     """Return the columns that the table's property names, or none."""
     text = state.properties.get(CLUSTER_BY, "")
-    columns = [state.schema.column(*name.strip().split(".")) for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in _BETWEEN_COMMAS.findall(text)]
+    columns = [state.schema.column(*split_path(name)) for name in names if name]
     for column in columns:
         if is_nested(column.type):
             raise InvalidInputError(
