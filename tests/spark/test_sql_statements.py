@@ -120,3 +120,23 @@ def test_a_bare_name_means_the_side_that_a_clause_has(session: SqlSession) -> No
         "when not matched by source and n = 1 then update set n = n + 5"
     )
     assert sorted(session.run("select id, n from t").rows()) == [(1, 6), (2, 20), (3, 31)]
+
+
+def test_rows_with_two_columns_of_one_name_are_refused_by_its_name(session: SqlSession, lake: Lakehouse) -> None:
+    list(session.script("create namespace d; create table d.t (a int)"))
+    before = lake.version
+    with pytest.raises(InvalidInputError, match="two columns 'a'"):
+        session.run("create table d.x as select 1 as a, 2 as a")
+    with pytest.raises(InvalidInputError, match="two columns 'A'"):
+        lake.table("d.t").append(session.run("select 1 as a, 2 as A").frame)
+    assert lake.version == before
+
+
+def test_columns_whose_names_hold_dots_and_backticks_are_written_to_partitions_and_as_keys(session: SqlSession) -> None:
+    list(
+        session.script(
+            "create namespace o; use o; create table t (`b``t` int, `x.y` int primary key, g string)"
+            " partitioned by (g); insert into t values (1, 2, 'a'), (3, 4, 'b'); delete from t where `b``t` = 1"
+        )
+    )
+    assert session.run("select `b``t`, `x.y`, g from t").rows() == [(3, 4, "b")]

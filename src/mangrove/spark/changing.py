@@ -20,7 +20,7 @@ from mangrove.model.values import Value
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.nearness import near_values
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
-from mangrove.spark.task_files import REPORTS, new_id, reported, reports
+from mangrove.spark.task_files import REPORTS, new_id, reported, reports, written_by_tasks
 from mangrove.storage.opening import open_store
 from mangrove.tables.hiding import Hiding, hiding_of
 from mangrove.tables.predicates import Predicate
@@ -188,7 +188,7 @@ def written_keys(files: SparkFiles, state: TableState, keys: DataFrame) -> Place
             rows = conformed(pa.Table.from_batches(found), only_keys, by_name, is_checked=True)
             yield reports(writer.write_keys(bare, rows))
 
-    return reported(keys.distinct().mapInArrow(write, REPORTS).collect())
+    return written_by_tasks(keys.distinct(), write)
 
 
 def _numbers(hidden: DataFrame) -> DataFrame:

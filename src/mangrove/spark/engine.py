@@ -35,7 +35,7 @@ from mangrove.spark.reach import opens_in_other_processes
 from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
-from mangrove.spark.types import column_type
+from mangrove.spark.types import given_types
 from mangrove.spark.upkeep import SparkUpkeep
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import written
@@ -197,8 +197,7 @@ class SparkEngine:
 
     def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""
-        schema = self._frame(state, rows).schema
-        return {field.name: column_type(field.dataType, field.name) for field in schema.fields}
+        return given_types(self._frame(state, rows).schema)
 
     def compact(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched

@@ -5,16 +5,17 @@ A report is text, because it travels from a worker to the driver in a column.
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from mangrove.model.json_form import from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import DataFile
 from mangrove.model.values import Value
 
-__all__ = ["REPORTS", "gathered", "new_id", "reported", "reports"]
+__all__ = ["REPORTS", "gathered", "new_id", "reported", "reports", "written_by_tasks"]
 
 REPORTS: Final = "report string"
 """The columns that such a task returns, in Spark's words."""
@@ -37,6 +38,22 @@ def gathered(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.
             waiting, waiting_bytes = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def written_by_tasks(
+    rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+    """Have tasks write the rows, and return the files that they report, each with the values of its partition or log.
+
+    The columns travel under numbers: Spark would take names apart at dots and backticks on the way.
+    """
+    names = rows.columns
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+
+    numbered = rows.toDF(*(f"column_{place}" for place in range(len(names))))
+    return reported(numbered.mapInArrow(work, REPORTS).collect())
 
 
 def reports(files: Iterable[tuple[Sequence[Value | None], DataFile]]) -> pa.RecordBatch:

@@ -34,7 +34,7 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["FIELD_ID", "column_type", "columns_of", "spark_schema", "spark_type"]
+__all__ = ["FIELD_ID", "column_type", "columns_of", "given_types", "spark_schema", "spark_type"]
 
 FIELD_ID: Final = "parquet.field.id"
 _PLAIN: Final[dict[type, spark.DataType]] = {
@@ -95,6 +95,16 @@ def column_type(given: spark.DataType, path: str) -> DataType | None:
             raise InvalidInputError(
                 f"column {path!r} has Spark's type {given.simpleString()}, which no column can hold: cast it first"
             )
+
+
+def given_types(schema: spark.StructType) -> dict[str, DataType | None]:
+    """Return the types of the columns of rows by their names; refuse two columns that SQL cannot tell apart."""
+    seen: set[str] = set()
+    for name in schema.names:
+        if name.casefold() in seen:
+            raise InvalidInputError(f"the rows have two columns {name!r}: give one of them another name, with AS")
+        seen.add(name.casefold())
+    return {field.name: column_type(field.dataType, field.name) for field in schema.fields}
 
 
 def columns_of(schema: spark.StructType) -> tuple[Column, ...]:

@@ -23,8 +23,8 @@ from mangrove.model.values import Value
 from mangrove.spark.native_write import REFUSAL, REFUSED, can_write_natively, written_natively
 from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import can_overflow, cast_without_overflow
-from mangrove.spark.task_files import REPORTS, gathered, new_id, reported, reports
-from mangrove.spark.types import column_type, spark_type
+from mangrove.spark.task_files import gathered, new_id, reports, written_by_tasks
+from mangrove.spark.types import given_types, spark_type
 from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
 from mangrove.tables.table_state import TableState
@@ -42,8 +42,7 @@ def written(
     file_size_bytes: int,
 ) -> list[tuple[tuple[Value | None, ...], DataFile]]:
     """Write the rows as new files, and return each with its partition values."""
-    given = {field.name: column_type(field.dataType, field.name) for field in rows.schema.fields}
-    check_columns(state.name, state.schema, given)
+    check_columns(state.name, state.schema, given_types(rows.schema))
     rows = _without_overflow(_by_field_names(rows, state), state)
     if can_write_natively(state, store_uri):
         return [((), file) for file in written_natively(rows, state, store_uri, new_id, file_size_bytes)]
@@ -58,13 +57,12 @@ def written(
             yield reports(files.write(bare, checked))
 
     try:
-        found = _cast(rows, state).mapInArrow(write, REPORTS).collect()
+        return written_by_tasks(_cast(rows, state), write)
     except PySparkException as error:
         refusal = _REFUSAL.search(str(error))
         if refusal is None:
             raise
         raise InvalidInputError(refusal[1] or refusal[2]) from error
-    return reported(found)
 
 
 def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
