@@ -78,7 +78,7 @@ CLASSES = {
 }
 INNER = frozenset(
     {
-        *("add_delta", "change", "core", "fill", "maintained", "new_id"),
+        *("add_delta", "change", "core", "fill", "maintained", "new_id", "try_checks"),
         *("opened", "put_table_version", "reading", "snapshot_at", "state"),
     }
 )

@@ -126,6 +126,30 @@ def test_constraints_properties_and_comments_change(session: SqlSession, lake: L
     assert (details["Comment"], details["Constraint check_1"]) == ("about t", "CHECK (a > 0)")
 
 
+def test_a_check_that_no_row_can_be_asked_is_refused_when_it_is_made(session: SqlSession, lake: Lakehouse) -> None:
+    run(session, "create namespace s; create table s.t (a int)")
+    before = lake.version
+    for condition, message in {
+        "nope > 0": "'first'.*there is no column 'nope'",
+        "a + 1": "'first'.*take conditions",
+    }.items():
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            run(session, f"create table s.u (a int, constraint first check ({condition}))")
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            run(session, f"alter table s.t add constraint first check ({condition})")
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            lake.create_table("s.u", "a int", checks={"first": condition})
+    assert lake.version == before
+
+
+def test_names_that_spark_takes_only_between_backticks_are_shown_so(session: SqlSession) -> None:
+    run(session, "create namespace s; create table s.`Ü` (`order` int, `größe` int, primary key (`order`))")
+    said = run(session, "show create table s.`Ü`")[0][0]
+    assert said == "CREATE TABLE s.`Ü` (\n  `order` int not null,\n  `größe` int,\n  PRIMARY KEY (`order`)\n)"
+    run(session, f"drop table s.`Ü`; {said}")
+    assert run(session, "show create table s.`Ü`")[0][0] == said
+
+
 def test_external_tables_say_where_their_rows_lie(session: SqlSession, lake: Lakehouse) -> None:
     run(
         session,
@@ -223,3 +247,7 @@ def test_names_of_too_many_parts_and_names_that_are_near_are_told(session: SqlSe
         run(session, "describe a.b.c")
     with pytest.raises(NotFoundError, match=r"line 2, column 10: .*did you mean sales.orders\?"):
         run(session, "show namespaces;\ndescribe sales.ordres")
+    with pytest.raises(NotFoundError, match=r"no table or view sales\.x: SHOW TABLES IN sales tells what is there"):
+        run(session, "describe sales.x")
+    with pytest.raises(NotFoundError, match=r"no table or view nope\.x, nor a namespace nope: SHOW NAMESPACES"):
+        run(session, "describe nope.x")

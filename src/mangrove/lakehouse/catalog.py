@@ -210,6 +210,8 @@ class Catalog(ABC):
             made = asked(found_namespace(workspace, locator.parent).id, self.new_id)
             tables.create_table(workspace, locator, made)
             table = LakeTable(self, locator, made.table)
+            if checks and self.engines is not None:
+                table.try_checks(transaction)
             if as_ is not None:
                 table.fill(transaction, as_)
             return table

@@ -1,6 +1,7 @@
 """What every row of a table must be: defaults, columns that are never null, conditions; and the order of columns."""
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.table_staging import table_state
 from mangrove.lakehouse.table_verbs import TableVerbs
 from mangrove.model.names import quoted_name, split_path
 from mangrove.tables.constraints import broken_check, checks_of, with_check, without_check
@@ -8,6 +9,7 @@ from mangrove.tables.evolution import with_column_moved, with_comment, with_defa
 from mangrove.tables.expressions import BeyondArrowError
 from mangrove.tables.table_state import TableState
 from mangrove.transaction.deltas import open_table
+from mangrove.transaction.transaction import Transaction
 
 __all__ = ["TableConstraints"]
 
@@ -24,7 +26,7 @@ class TableConstraints(TableVerbs):
         """Ask that a condition holds for every row, those that are there too; unknown counts as held."""
 
         def holds(state: TableState) -> None:
-            found = self._breaking(state, f"not ({condition})")
+            found = self._breaking_check(state, name, condition)
             if found:
                 raise broken_check(state.name, name, condition, found)
 
@@ -34,6 +36,12 @@ class TableConstraints(TableVerbs):
             stops_writers=True,
             holds=holds,
         )
+
+    def try_checks(self, transaction: Transaction) -> None:
+        """Refuse conditions that cannot be asked of any row, in the transaction that makes the table."""
+        state = table_state(transaction.workspace, self.locator, with_logs=False)
+        for name, condition in checks_of(state.version).items():
+            self._breaking_check(state, name, condition)
 
     def drop_check(self, name: str) -> None:
         """Ask it no more."""
@@ -76,6 +84,15 @@ class TableConstraints(TableVerbs):
     def move_column(self, name: str, *, after: str | None = None) -> None:
         """Put a column behind another one beside it, or first; no file is touched."""
         self._evolve(f"move {name} of", lambda version: with_column_moved(version, split_path(name), after))
+
+    def _breaking_check(self, state: TableState, name: str, condition: str) -> list[object]:
+        """Return examples of rows that break a condition; refuse one that is none."""
+        try:
+            # A line ends before the bracket closes, so that no comment hides it.
+            return self._breaking(state, f"not ({condition}\n)")
+        except (InvalidInputError, NotFoundError) as error:
+            message = f"the check {name!r}, which is {condition}, cannot be asked of rows of {state.name}: {error}"
+            raise type(error)(message) from error
 
     def _breaking(self, state: TableState, where: str) -> list[object]:
         """Return examples of rows that a condition means, found here or else by Spark."""
