@@ -6,7 +6,7 @@ versions and changes is decided here.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -22,7 +22,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.names import check_text
-from mangrove.model.objects import Object, kind_of
+from mangrove.model.objects import Object, Partition, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.times import iso_time
@@ -42,6 +42,7 @@ __all__ = [
     "Snapshot",
     "Unopened",
     "Upkeep",
+    "after_rivals",
     "check_in_time",
     "contested_by",
     "positioned",
@@ -116,9 +117,13 @@ class Changes:
         """Whether there is nothing to commit."""
         return not (self.puts or self.deletes or self.settings)
 
-    def untouched(self, isolation: Isolation) -> tuple[set[Locator], set[Scan]]:
-        """Return what nobody else may have written meanwhile: new deltas commute, so they are not part of it."""
+    def untouched(self, isolation: Isolation, commuting: Set[Locator] = frozenset()) -> tuple[set[Locator], set[Scan]]:
+        """Return what nobody else may have written meanwhile: new deltas commute, so they are not part of it.
+
+        Neither are the puts in `commuting`, of which `after_rivals` knows it.
+        """
         watched: set[Locator | Scan] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
+        watched -= commuting
         watched |= self.deletes | self.guards
         if isolation is Isolation.SERIALIZABLE:
             watched |= self.reads | self.scans
@@ -339,6 +344,40 @@ def rolled_back_by(rival: Commit) -> ConflictError:
         f"the whole lakehouse was rolled back by {rival.by(())} in version {rival.version}, "
         "which contests everything. Nothing was committed; read again and repeat the transaction"
     )
+
+
+def after_rivals(
+    changes: Changes, base: Snapshot, newest: Snapshot, is_written: Callable[[Locator], bool]
+) -> tuple[Changes, frozenset[Locator]]:
+    """Return the changes without what rivals wrote in just the same way, and the puts that commute with theirs.
+
+    Both concern partitions, which whoever comes first to their values makes. To make
+    one says only that it is there, so it agrees with whatever rivals did to it after
+    one of them made it, too. And to rewrite one that nobody else has rewritten
+    follows rivals that made it, as it would follow the deltas that they added.
+    """
+    maybe = [locator for locator in changes.puts if is_written(locator)]
+    there = dict(zip(maybe, newest.get_many(maybe), strict=True))
+    same = {locator for locator in maybe if there[locator] == changes.puts[locator]}
+    differing = [locator for locator in maybe if locator.kind is Kind.PARTITION and locator not in same]
+    made = [locator for locator, was in zip(differing, base.get_many(differing), strict=True) if was is None]
+    for locator in made:
+        put, now = changes.puts[locator], there[locator]
+        assert isinstance(put, Partition)
+        if isinstance(now, Partition) and put == _just_made(now):
+            same.add(locator)
+    kept = {locator: value for locator, value in changes.puts.items() if locator not in same}
+    commuting = frozenset(
+        locator
+        for locator in made
+        if isinstance(now := there[locator], Partition) and locator in kept and now == _just_made(now)
+    )
+    return (replace(changes, puts=kept) if same else changes), commuting
+
+
+def _just_made(partition: Partition) -> Partition:
+    """Return the partition as it was before anybody rewrote it."""
+    return Partition(partition.id, partition.values, partition.scheme_id)
 
 
 def positioned(changes: Changes, base: Snapshot) -> Changes:

@@ -100,6 +100,44 @@ def test_the_page_has_a_cell_for_every_pair() -> None:
     assert set(cells_of_the_page()) == set(itertools.product(STATEMENTS, STATEMENTS))
 
 
+BLIND: dict[str, Statement] = {**STATEMENTS["rows by key"], **STATEMENTS["overwrite"]}
+"""Those that look at nothing that is there."""
+
+FIRST_INTO_AN_EMPTY_TABLE: dict[str, tuple[Statement, ...]] = {
+    "append": (STATEMENTS["rows by key"]["append"],),
+    "upsert and compact": (STATEMENTS["rows by key"]["upsert"], STATEMENTS["compact"]["compact"]),
+    "overwrite": (STATEMENTS["overwrite"]["overwrite"],),
+    "upsert and overwrite": (STATEMENTS["rows by key"]["upsert"], STATEMENTS["overwrite"]["overwrite"]),
+    "append and delete all": (STATEMENTS["rows by key"]["append"], lambda txn: txn.table("s.t").delete("true")),
+}
+REWRITING = {"upsert and compact", "overwrite", "upsert and overwrite"}
+AFTERWARDS = {"append": {50}, "upsert": {1}, "delete": set[int](), "overwrite": {9}}
+"""The keys that each adds, or to which it sets the table."""
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+@pytest.mark.parametrize("first", FIRST_INTO_AN_EMPTY_TABLE)
+@pytest.mark.parametrize("second", BLIND)
+def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str, second: str) -> None:
+    lake = mangrove.create(f"memory://meeting-{next(NUMBERS)}", layout=layout)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", schema="k bigint not null, v bigint, w int", keys=["k"])
+    waiting = lake.transaction()
+    BLIND[second](waiting)
+    for statement in FIRST_INTO_AN_EMPTY_TABLE[first]:
+        lake.run(statement)
+    before = set(table.to_arrow()["k"].to_pylist())
+    if second == "overwrite" and first in REWRITING:
+        with pytest.raises(mangrove.ConflictError, match=r"rows of table s\.t"):
+            waiting.commit()
+        assert set(table.to_arrow()["k"].to_pylist()) == before
+        return
+    waiting.commit()
+    kept = set[int]() if second == "overwrite" else before
+    assert set(table.to_arrow()["k"].to_pylist()) == kept | AFTERWARDS[second]
+    assert not lake.check()
+
+
 @pytest.mark.parametrize("name", sorted(AGREEING))
 def test_two_that_change_a_column_in_the_same_way_agree(name: str) -> None:
     assert may_follow("tree", STATEMENTS["columns"][name], STATEMENTS["columns"][name])

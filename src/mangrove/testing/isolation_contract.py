@@ -133,6 +133,28 @@ class IsolationContract:
         after = put(metastore, base, same, delta_at(PARTITION, 1)).snapshot
         assert len(list(after.children(Kind.DELTA, PARTITION))) == 2
 
+    def test_making_a_partition_agrees_with_what_rivals_did_to_it_after_they_made_it(
+        self, metastore: Metastore
+    ) -> None:
+        base = metastore.latest()
+        made = (PARTITION, Partition("partition-id", ("x",)))
+        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "rival"})
+        first = put(metastore, base, made, delta_at(PARTITION, 1)).snapshot
+        put(metastore, first, (PARTITION, rewritten), delta_at(PARTITION, 2))
+        after = put(metastore, base, made, delta_at(PARTITION, 1)).snapshot
+        assert after.get(PARTITION) == rewritten
+        assert len(list(after.children(Kind.DELTA, PARTITION))) == 3
+
+    def test_rewriting_a_new_partition_follows_who_made_it_and_not_who_rewrote_it(self, metastore: Metastore) -> None:
+        base = metastore.latest()
+        put(metastore, base, (PARTITION, Partition("partition-id", ("x",))), delta_at(PARTITION, 1))
+        mine = Partition("partition-id", ("x",), properties={"rewritten-by": "me"})
+        after = put(metastore, base, (PARTITION, mine), delta_at(PARTITION, 1)).snapshot
+        assert after.get(PARTITION) == mine
+        other = Partition("partition-id", ("x",), properties={"rewritten-by": "another"})
+        with pytest.raises(ConflictError, match="partition"):
+            put(metastore, base, (PARTITION, other), delta_at(PARTITION, 1))
+
     def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
         base = metastore.latest()
         settings = base.settings.__class__(name="renamed")

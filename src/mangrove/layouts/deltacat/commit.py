@@ -39,6 +39,7 @@ from mangrove.metastore import (
     Commit,
     Committed,
     Isolation,
+    after_rivals,
     check_in_time,
     contested_by,
     positioned,
@@ -276,8 +277,9 @@ def follow(
     if not rivals:
         return base, changes
     newest = CatalogSnapshot(base.files, rivals[-1])
-    changes = _without_repetition(changes, rivals, newest)
-    footprint = footprint_of(changes, isolation, base)
+    written = {one.key for rival in rivals for one in rival.written}
+    changes, commuting = after_rivals(changes, base, newest, lambda locator: newest.key_of(locator) in written)
+    footprint = footprint_of(changes, isolation, base, commuting)
     for rival in rivals:
         if rival.is_expired:
             raise ConflictError(
@@ -290,16 +292,6 @@ def follow(
         if touched:
             raise contested_by(rival.commit, set(touched))
     return newest, positioned(changes, newest)
-
-
-def _without_repetition(changes: Changes, rivals: Sequence[Guard], newest: CatalogSnapshot) -> Changes:
-    """Return the changes without the objects that a rival wrote in just the same way."""
-    written = {one.key for rival in rivals for one in rival.written}
-    maybe = [locator for locator in changes.puts if newest.key_of(locator) in written]
-    there = newest.get_many(maybe)
-    same = {locator for locator, value in zip(maybe, there, strict=True) if value == changes.puts[locator]}
-    kept = {locator: value for locator, value in changes.puts.items() if locator not in same}
-    return replace(changes, puts=kept) if same else changes
 
 
 def _rivals(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:

@@ -1,6 +1,6 @@
 """Deciding by keys of the index whether a transaction can follow a rival that committed first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from mangrove.layouts.deltacat.guard import Written
@@ -8,6 +8,7 @@ from mangrove.layouts.deltacat.keys import KeyRange
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import SETTINGS_WRITTEN
 from mangrove.metastore import Changes, Isolation
+from mangrove.model.locators import Locator
 
 __all__ = ["Footprint", "footprint_of"]
 
@@ -27,9 +28,11 @@ class Footprint:
         return any(first <= key < end for first, end in self.ranges)
 
 
-def footprint_of(changes: Changes, isolation: Isolation, base: CatalogSnapshot) -> Footprint:
+def footprint_of(
+    changes: Changes, isolation: Isolation, base: CatalogSnapshot, commuting: Set[Locator] = frozenset()
+) -> Footprint:
     """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
-    single, scans = changes.untouched(isolation)
+    single, scans = changes.untouched(isolation, commuting)
     # What lies in a namespace that did not exist can only be met by whoever made that namespace,
     # and to write there takes writing the namespace too.
     keys = {key for locator in single if (key := base.key_of(locator)) is not None}

@@ -28,6 +28,7 @@ from mangrove.metastore import (
     Changes,
     Committed,
     Isolation,
+    after_rivals,
     check_in_time,
     contested_by,
     positioned,
@@ -148,8 +149,12 @@ def _after_rivals(
     if not rivals:
         return base, staged
     newest = TreeSnapshot(files, rivals[-1])
-    staged = _without_repetition(staged, rivals, newest)
-    footprint = footprint_of(staged.changes, isolation, base.keys)
+    written = {message.key for rival in rivals for message in rival.written}
+    following, commuting = after_rivals(
+        staged.changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
+    )
+    staged = replace(staged, changes=following)
+    footprint = footprint_of(following, isolation, base.keys, commuting)
     for before, rival in zip([base.root, *rivals], rivals, strict=False):
         if rival.is_rollback:
             raise rolled_back_by(rival.commit)
@@ -161,17 +166,6 @@ def _after_rivals(
     changes = positioned(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
-
-
-def _without_repetition(staged: Staged, rivals: list[Root], newest: TreeSnapshot) -> Staged:
-    """Return what is staged without the objects that a rival wrote in just the same way."""
-    written = {message.key for rival in rivals for message in rival.written}
-    puts = staged.changes.puts
-    maybe = [locator for locator in puts if newest.keys.key_of(locator) in written]
-    there = newest.get_many(maybe)
-    same = {locator for locator, value in zip(maybe, there, strict=True) if value == puts[locator]}
-    kept = {locator: value for locator, value in puts.items() if locator not in same}
-    return replace(staged, changes=replace(staged.changes, puts=kept)) if same else staged
 
 
 def rivals_after(files: TreeFiles, base: TreeSnapshot) -> list[Root]:

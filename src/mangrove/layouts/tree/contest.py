@@ -1,6 +1,6 @@
 """Deciding whether a transaction can follow a rival's that committed first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from mangrove.layouts.tree.key_names import KeyNames
@@ -73,9 +73,11 @@ class Footprint:
         )
 
 
-def footprint_of(changes: Changes, isolation: Isolation, keys: Keys) -> Footprint:
+def footprint_of(
+    changes: Changes, isolation: Isolation, keys: Keys, commuting: Set[Locator] = frozenset()
+) -> Footprint:
     """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
-    single, scans = changes.untouched(isolation)
+    single, scans = changes.untouched(isolation, commuting)
     return Footprint(
         frozenset(keys.key_of(locator) for locator in single),
         tuple((scan.kind, keys.range_of(scan)) for scan in scans),
