@@ -24,11 +24,19 @@ def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
     assert run(storm).turns != run(Simulation(9, "tree", deeds=4)).turns
 
 
+def told_by(simulation: Simulation) -> str:
+    try:
+        run(simulation)
+    except Broken as broken:
+        return str(broken)
+    return ""
+
+
 def test_writers_who_rely_on_what_has_changed_are_noticed() -> None:
-    skewed = Simulation(15, "tree", deeds=5, isolation="snapshot")
-    with pytest.raises(Broken, match="it read"):
-        run(skewed)
-    run(replace(skewed, isolation="serializable"))
+    # Which seeds meet write skew changes with every request that is saved; among so many some do.
+    seeds = (Simulation(seed, "tree", deeds=5, isolation="snapshot") for seed in range(200))
+    skewed = next(simulation for simulation in seeds if "it read" in told_by(simulation))
+    assert told_by(replace(skewed, isolation="serializable")) == ""
 
 
 def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
