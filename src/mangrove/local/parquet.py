@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.local.conforming import FIELD_ID, by_id, by_name, conformed
+from mangrove.local.footer_seal import UNSEALED, footer_size_bytes, is_as_sealed, sealed
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
@@ -20,15 +21,19 @@ __all__ = ["count_rows", "encoded", "read_columns"]
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Up to this size one request for all of a file costs less than several for parts of it."""
+_END_SIZE_BYTES: Final = 64 * 1024
+"""How much of a larger file is read first: its footer, unless the columns are very many."""
+_UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow says of a file that is no Parquet, or damaged; the last of them of a column's name."""
 
 
 def encoded(rows: pa.Table) -> bytes:
-    """Return the rows as a Parquet file, with the ids of the columns in its schema and a checksum for each page."""
+    """Return the rows as a Parquet file, with the ids of the columns, and checksums of each page and of the footer."""
     sink = pa.BufferOutputStream()
     stored = pa.schema([field.with_type(_stored(field.type)) for field in rows.schema])
     written = rows.cast(stored)
     _write(written, sink, **_aids_to_skipping(written))
-    return sink.getvalue().to_pybytes()
+    return sealed(memoryview(sink.getvalue()))
 
 
 def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
@@ -49,7 +54,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
             rows = parquet.read(columns=names, use_threads=True)
     except NotFoundError as error:
         raise FormatError(f"{file.location} is missing though a version needs it: run `mangrove check`") from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except _UNREADABLE as error:
         raise FormatError(f"{file.location} is damaged or no Parquet file: {error}. Run `mangrove check`") from error
     return conformed(rows, schema, matching, is_checked=False)
 
@@ -61,12 +66,15 @@ def count_rows(store: Store, file: DataFile) -> int:
     try:
         with pq.ParquetFile(_source(store, file), page_checksum_verification=True) as parquet:
             return sum(batch.num_rows for batch in parquet.iter_batches())
-    except (pa.ArrowException, OSError, NotFoundError) as error:
+    except (*_UNREADABLE, NotFoundError) as error:
         raise FormatError(f"a data file cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
-    pq.write_table(rows, sink, compression="zstd", version="2.6", store_schema=False, write_page_checksum=True, **aids)
+    settings: dict[str, Any] = {"compression": "zstd", "version": "2.6", "store_schema": False, **aids}
+    with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"mangrove": UNSEALED})
 
 
 def _aids_to_skipping(rows: pa.Table) -> dict[str, bool | list[str]]:
@@ -127,19 +135,32 @@ def _nulls(schema: Schema, row_count: int) -> pa.Table:
 
 
 def _source(store: Store, file: DataFile) -> Any:
-    if file.size_bytes <= _WHOLE_SIZE_BYTES_MAX:
-        return pa.BufferReader(store.read(file.location))
-    return pa.PythonFile(_StoreFile(store, file.location, file.size_bytes), mode="r")
+    """Return where a file is read from, having seen that its footer is the one that was written."""
+    is_small = file.size_bytes <= _WHOLE_SIZE_BYTES_MAX
+    end = store.read(file.location) if is_small else _end(store, file)
+    if not is_as_sealed(end):
+        # As Arrow refuses a page that does not match its checksum.
+        raise OSError("its footer does not match its checksum")
+    return pa.BufferReader(end) if is_small else pa.PythonFile(_StoreFile(store, file, end), mode="r")
+
+
+def _end(store: Store, file: DataFile) -> bytes:
+    """Return the last bytes of a file, with all of its footer."""
+    start = file.size_bytes - _END_SIZE_BYTES
+    end = store.read(file.location, start, _END_SIZE_BYTES)
+    missing = min(start, footer_size_bytes(end) - len(end))
+    return end if missing <= 0 else store.read(file.location, start - missing, missing) + end
 
 
 class _StoreFile(io.RawIOBase):
-    """An object of a store as a file that is read in pieces."""
+    """An object of a store as a file that is read in pieces, the end of which is known."""
 
-    def __init__(self, store: Store, path: str, size_bytes: int) -> None:
+    def __init__(self, store: Store, file: DataFile, end: bytes) -> None:
         super().__init__()
         self._store = store
-        self._path = path
-        self._size_bytes = size_bytes
+        self._path = file.location
+        self._size_bytes = file.size_bytes
+        self._end = end
         self._place = 0
 
     def readable(self) -> bool:
@@ -159,6 +180,10 @@ class _StoreFile(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         left = max(0, self._size_bytes - self._place)
         length = left if size < 0 else min(size, left)
-        data = self._store.read(self._path, self._place, length) if length else b""
+        in_end = self._place - (self._size_bytes - len(self._end))
+        if in_end >= 0:
+            data = self._end[in_end : in_end + length]
+        else:
+            data = self._store.read(self._path, self._place, length) if length else b""
         self._place += len(data)
         return data
