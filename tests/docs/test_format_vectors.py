@@ -63,8 +63,9 @@ def test_a_definition_is_sealed_by_its_kind_and_bytes(tree: Any) -> None:
     for one in tree["seals"]:
         definition = bytes.fromhex(one["definition"])
         assert sealed(definition, KINDS[one["kind"]]).hex() == one["file"]
-        crc = zlib.crc32(one["kind"].encode() + definition)
-        assert one["file"] == definition.hex() + "fdff07" + crc.to_bytes(4, "little").hex()
+        marked = bytes.fromhex("f0ff0701") + definition
+        crc = zlib.crc32(one["kind"].encode() + marked)
+        assert one["file"] == marked.hex() + "fdff07" + crc.to_bytes(4, "little").hex()
 
 
 def test_a_small_definition_is_its_own_pointer(tree: Any) -> None:

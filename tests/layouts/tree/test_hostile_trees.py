@@ -1,7 +1,8 @@
 """Trees that are damaged or made to harm: refused with a file's name, found by the check, not followed for ever."""
 
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -282,3 +283,31 @@ def test_a_seal_shows_every_changed_bit_before_it() -> None:
         changed[position // 8] ^= 1 << position % 8
         with pytest.raises(FormatError, match="p: its checksum"):
             unsealed(bytes(changed), Kind.TABLE, "p")
+
+
+def test_a_sealed_file_of_before_there_were_marks_is_read_as_it_was() -> None:
+    definition = b"a definition"
+    before = definition + b"\xfd\xff\x07" + zlib.crc32(b"table" + definition).to_bytes(4, "little")
+    assert unsealed(before, Kind.TABLE, "p") == definition
+    with pytest.raises(FormatError, match="its checksum"):
+        unsealed(before[1:], Kind.TABLE, "p")
+
+
+def test_a_definition_that_was_cut_off_anywhere_is_told_and_never_read() -> None:
+    store = MemoryStore()
+    metastore = create_tree(
+        repeatable_effects(store),
+        replace(APART, exported_snapshots={"year-end": "memory://a-copy"}),
+        Changes("first", puts=dict([namespace("sales")])),
+    )
+    snapshot = metastore.latest()
+    definitions = sorted(path for path in metastore.files_of([snapshot]) if path.endswith(".binpb"))
+    assert len(definitions) == 2
+    for path in definitions:
+        (data,) = store.read_many([path])
+        assert data is not None
+        for length in range(len(data)):
+            store.put(path, data[:length])
+            assert [problem.path for problem in metastore.problems(snapshot)] == [path], length
+        store.put(path, data)
+    assert not list(metastore.problems(snapshot))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.definition_codec import DefinitionCodec, ObjectRead, SettingsRead
+from mangrove.layouts.tree.definition_codec import OWN_DEFINITIONS, DefinitionCodec, ObjectRead, SettingsRead
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import Revision
@@ -63,6 +63,10 @@ class TreeFiles:
         contents = {pointer: inlined(pointer, "a node") for pointer, definition in held.items() if definition is None}
         stored = [pointer for pointer, data in contents.items() if data is None]
         contents |= dict(zip(stored, self._read(stored), strict=True))
+        if codec == OWN_DEFINITIONS:
+            for pointer in stored:
+                if not contents[pointer]:
+                    raise _cut_off(pointer)
         return [
             self._object(codec, locator, pointer, held[pointer], contents.get(pointer)) for locator, pointer in wanted
         ]
@@ -73,7 +77,7 @@ class TreeFiles:
         if settings is None:
             (data,) = self._read([path])
             if not data:
-                raise FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
+                raise _cut_off(path)
             settings = codec.settings_of(unsealed(data, Kind.LAKEHOUSE, path), path)
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
@@ -122,3 +126,7 @@ class TreeFiles:
                     "run `mangrove check` to see what it affects"
                 )
         return [data for data in contents if data is not None]
+
+
+def _cut_off(path: str) -> FormatError:
+    return FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
