@@ -85,6 +85,24 @@ def test_a_script_stops_at_the_first_error_with_its_line_and_an_open_transaction
     assert mangrove.open(lake).version == before
 
 
+@pytest.mark.parametrize(("form", "lines"), [((), 1), (("--csv",), 3), (("--json",), 1)])
+def test_what_stops_a_query_while_it_runs_is_one_sentence_with_its_line(
+    run: Callable[..., tuple[int, str, str]], lake: str, form: tuple[str, ...], lines: int
+) -> None:
+    before = mangrove.open(lake).version
+    script = "begin;\ninsert into shop.people values (9, 'x', 'y');\nselect id / 0 from shop.people"
+    code, _, said = run("sql", lake, script, *form)
+    assert (code, "line 3: Division by zero" in said, said.count("\n")) == (2, True, lines)
+    assert mangrove.open(lake).version == before
+
+
+def test_what_stops_a_statement_while_it_runs_is_told_at_its_place(
+    run: Callable[..., tuple[int, str, str]], lake: str
+) -> None:
+    code, _, said = run("sql", lake, "create table shop.y as select cast(name as int) as a from shop.people")
+    assert (code, said.splitlines()[0].startswith("mangrove: line 1, column 14:")) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "given"),
     [(("",), None), (("select 1", "--file", "x.sql"), None), (("select 1", "--csv", "--json"), None), ((), "  \n")],

@@ -3,9 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mangrove.cli.row_views import cell_text, plain, rows_view
 from mangrove.cli.screen import counted, draw, speaks_unicode
@@ -25,7 +23,7 @@ def show_result(result: "Result", limit: int | None = ROWS_SHOWN) -> int:
         draw(_said(result))
         return 0
     # One more than is shown, to know whether there are more.
-    rows = list(_rows(result, None if limit is None else limit + 1))
+    rows = list(result.each_row(None if limit is None else limit + 1))
     shown = rows if limit is None else rows[:limit]
     plural = "" if len(shown) == 1 else "s"
     more = ", and there are more: --limit shows them" if len(rows) > len(shown) else ""
@@ -36,7 +34,7 @@ def show_result(result: "Result", limit: int | None = ROWS_SHOWN) -> int:
 def write_json(result: "Result", limit: int | None = None) -> int:
     """Write a result as one line of JSON; return how many rows it has."""
     names = result.columns
-    rows = [dict(zip(names, map(plain, row), strict=True)) for row in _rows(result, limit)]
+    rows = [dict(zip(names, map(plain, row), strict=True)) for row in result.each_row(limit)]
     told = {
         "line": result.line, "kind": result.kind, "message": result.message, "version": result.version,
         "columns": list(names), "rows": rows,
@@ -53,7 +51,7 @@ def write_csv(result: "Result", limit: int | None = None) -> int:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(result.columns)
     count = 0
-    for row in _rows(result, limit):
+    for row in result.each_row(limit):
         writer.writerow(["" if value is None else cell_text(value) for value in row])
         count += 1
     return count
@@ -63,15 +61,6 @@ def stats_line(result: "Result", rows: int, seconds: float) -> str:
     """Return in one line what a statement took, and which files a query reads."""
     files = [f"{name}: {counted(read, 'file')} read, {skipped:,} skipped" for name, read, skipped in result.files()]
     return "; ".join([f"line {result.line}: {counted(rows, 'row')} in {seconds:.1f} s", *files])
-
-
-def _rows(result: "Result", limit: int | None) -> Iterator[tuple[Any, ...]]:
-    if result.frame is not None:
-        # Row by row, so that a long answer need not fit into memory.
-        frame = result.frame if limit is None else result.frame.limit(limit)
-        yield from (tuple(row) for row in frame.toLocalIterator())
-    else:
-        yield from islice(result.rows(), limit)
 
 
 def _said(result: "Result") -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +31,8 @@ __all__ = [
     "create_temporary_view",
     "distinct_rows",
     "drop_temporary_view",
+    "each_row",
+    "failed",
     "keep_rows",
     "let_go_of_rows",
     "literal_rows",
@@ -41,6 +44,7 @@ __all__ = [
     "renamed_columns",
     "rows_frame",
     "run_text",
+    "run_time_errors",
     "spark_errors",
 ]
 
@@ -48,10 +52,13 @@ Frame: TypeAlias = DataFrame
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 spark_errors: Final = (PySparkException,)
 """What Spark raises, in this process and over Connect."""
+run_time_errors: Final = (PySparkException, Py4JJavaError)
+"""What comes while rows are computed: some errors of Spark's reach Python as those of its bridge."""
 
 _HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
 """As long as the names that Spark gives to frames over Connect: places behind them move by so much."""
 _LINE_AND_COLUMN: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] [^\n]+")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 
 
@@ -114,6 +121,17 @@ def refused(error: PySparkException, pieces: Sequence[Text] = ()) -> Refused:
     return Refused(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
 
 
+def failed(error: Exception) -> Refused:
+    """Return the facts of an error that came while rows were computed, perhaps inside of a task's report."""
+    if isinstance(error, PySparkException) and error.getCondition():
+        return refused(error)
+    found = _CONDITION.search(str(error))
+    if found is not None:
+        return Refused(found[1], " ".join(_NOISE.sub("", found[0]).split()), {})
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return Refused("", lines[0] if lines else type(error).__name__, {})
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep Spark from printing an error that is told to the user in our words."""
@@ -173,6 +191,17 @@ def keep_rows(frame: Frame, *, at_once: bool) -> None:
 def let_go_of_rows(frame: Frame) -> None:
     """Forget rows that were kept."""
     frame.unpersist()
+
+
+def each_row(frame: Frame, limit: int | None) -> Iterator[tuple[Any, ...]]:
+    """Yield rows as they come, so that a long answer need not fit into memory; with a limit no more are computed."""
+    rows = (frame if limit is None else frame.limit(limit)).toLocalIterator()
+    while True:
+        with quiet():
+            row = next(rows, None)
+        if row is None:
+            return
+        yield tuple(row)
 
 
 def moment_value(frame: Frame) -> object:

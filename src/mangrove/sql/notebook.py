@@ -89,10 +89,7 @@ class NotebookSql:
 
 def _shown(result: Result) -> ShownRows:
     """Return the beginning of a result; no more rows are computed than are shown."""
-    if result.frame is None:
-        rows = result.rows()
-    else:
-        rows = [tuple(row) for row in result.frame.limit(_ROWS_SHOWN + 1).collect()]
+    rows = list(result.each_row(_ROWS_SHOWN + 1))
     return ShownRows(result.message, result.columns, tuple(rows[:_ROWS_SHOWN]), len(rows) > _ROWS_SHOWN)
 
 

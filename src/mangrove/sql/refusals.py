@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
+from mangrove.errors import InvalidInputError, MangroveError, NotFoundError, StorageError
 from mangrove.spark.statements import Refused
 from mangrove.sql.places import pointed
 
-__all__ = ["raised", "sentence"]
+__all__ = ["raised", "sentence", "stopped"]
 
+_OF_SPARK_ITSELF: Final = ("", "INTERNAL_ERROR", "FAILED_READ_FILE", "TASK_WRITE_FAILED", "UNABLE_TO_ACQUIRE_MEMORY")
 _NOT_FOUND: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVED_ROUTINE", "PATH_NOT_FOUND")
 
 
@@ -16,6 +17,14 @@ def raised(refusal: Refused, text: str) -> MangroveError:
     kind = NotFoundError if refusal.condition.startswith(_NOT_FOUND) else InvalidInputError
     message = sentence(refusal)
     return kind(message if refusal.start is None else pointed(text, refusal.start, message))
+
+
+def stopped(refusal: Refused) -> MangroveError:
+    """Return the error to raise for what went wrong while rows were computed: values are at fault, or Spark itself."""
+    kind, _, _ = refusal.condition.partition(".")
+    if kind in _OF_SPARK_ITSELF:
+        return StorageError(f"Spark could not compute the rows: {sentence(refusal)}")
+    return raised(refusal, "")
 
 
 def sentence(refusal: Refused) -> str:

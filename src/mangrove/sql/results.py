@@ -1,10 +1,13 @@
 """What a statement gives back: rows of Spark's, rows of our own, or what it did."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
-from mangrove.spark.statements import Frame
+from mangrove.spark.statements import Frame, each_row, failed, quiet, run_time_errors
 from mangrove.sql.answers import Answer, Row
+from mangrove.sql.refusals import stopped
 from mangrove.sql.table_scans import TableScan
 from mangrove.tables.row_counts import RowCounts
 
@@ -43,9 +46,27 @@ class Result:
 
     def rows(self) -> list[Row]:
         """Return its rows, which a query computes now."""
-        if self.frame is not None:
+        if self.frame is None:
+            return [] if self.answer is None else list(self.answer.rows)
+        with quiet(), self._told_by_line():
             return [tuple(row) for row in self.frame.collect()]
-        return [] if self.answer is None else list(self.answer.rows)
+
+    def each_row(self, limit: int | None = None) -> Iterator[Row]:
+        """Yield its rows one by one, at most so many."""
+        if self.frame is None:
+            yield from islice(self.rows(), limit)
+            return
+        with self._told_by_line():
+            yield from each_row(self.frame, limit)
+
+    @contextmanager
+    def _told_by_line(self) -> Iterator[None]:
+        """Tell in one sentence what stops Spark while it computes rows."""
+        try:
+            yield
+        except run_time_errors as error:
+            reason = stopped(failed(error))
+            raise type(reason)(f"line {self.line}: {reason}") from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         """Yield for each table that a query reads how many of its files are read, and how many are skipped."""

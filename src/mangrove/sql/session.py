@@ -19,11 +19,11 @@ from mangrove.spark.statements import (
     Frame,
     create_temporary_view,
     drop_temporary_view,
+    failed,
     quiet,
-    refused,
     renamed_columns,
     rows_frame,
-    spark_errors,
+    run_time_errors,
 )
 from mangrove.sql.answers import Answer, count_rows
 from mangrove.sql.caching import cache_table
@@ -36,7 +36,7 @@ from mangrove.sql.immediate import immediate_arguments, text_of
 from mangrove.sql.kept import kept_of
 from mangrove.sql.places import line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
-from mangrove.sql.refusals import raised
+from mangrove.sql.refusals import stopped
 from mangrove.sql.results import Result
 from mangrove.sql.row_changes import RowChange, change_rows, said
 from mangrove.sql.row_statements import Query
@@ -157,11 +157,14 @@ class SqlSession:
         # What comes before stays in front, so that every place is one in the whole script.
         source, place = Source(whole[: start + len(text)], start, arguments), start
         try:
-            statement = parse_statement(source.text, start, lambda piece: self._computed_text(piece, source))
-            place = _main_place(statement, start)
-            result = self._outcome(statement, source)
+            with quiet():
+                statement = parse_statement(source.text, start, lambda piece: self._computed_text(piece, source))
+                place = _main_place(statement, start)
+                result = self._outcome(statement, source)
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
             raise located(error, source.text, place) from error
+        except run_time_errors as error:
+            raise located(stopped(failed(error)), source.text, place) from error
         return replace(result, line=line_of(whole, start))
 
     def _outcome(self, statement: Statement, source: Source) -> Result:
@@ -329,11 +332,7 @@ class SqlSession:
                 statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
             )
 
-        try:
-            with quiet():
-                counts, version = self._changed(work, source)
-        except spark_errors as error:
-            raise raised(refused(error), source.text) from error
+        counts, version = self._changed(work, source)
         answer = count_rows(counts)
         return Result("change", said(counts), answer=answer, counts=counts, version=version)
 
