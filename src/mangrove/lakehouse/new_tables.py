@@ -15,6 +15,7 @@ from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partiti
 from mangrove.model.sql_text import parse_schema
 from mangrove.model.types import Column, DataType
 from mangrove.tables.constraints import with_check
+from mangrove.tables.defaults import check_defaults
 from mangrove.tables.evolution import with_default
 from mangrove.tables.table_state import check_key_types, keys_decide_partition
 from mangrove.transaction.tables import NewTable
@@ -110,6 +111,8 @@ def _checked_managed(locator: TableLocator, location: str | None, columns: Schem
 
 
 def _constrained(version: TableVersion, defaults: Mapping[str, str], checks: Mapping[str, str]) -> TableVersion:
+    if version.schema is not None:
+        check_defaults(version.schema)
     for name, default in defaults.items():
         version = with_default(version, split_path(name), default, is_new=True)
     for name, condition in checks.items():

@@ -15,6 +15,7 @@ from mangrove.model.types import Column
 from mangrove.tables.conditions import condition_of
 from mangrove.tables.constraints import broken_check, checks_of
 from mangrove.tables.expression_text import parse_expression
+from mangrove.tables.expressions import BeyondArrowError
 from mangrove.tables.table_state import TableState
 
 __all__ = ["breaking", "check_rows", "default_of", "with_defaults"]
@@ -36,8 +37,12 @@ def default_of(column: Column, rows: pa.Table) -> Any:
     if column.default is None:
         return pa.nulls(rows.num_rows)
     counted = pa.table({"row": pa.nulls(rows.num_rows)})
-    value = evaluated(parse_expression(column.default), counted, lambda table, _: table.column("row"))
+    value = evaluated(parse_expression(column.default), counted, _no_column)
     return assigned(value, type_to_arrow(column.type), column.name)
+
+
+def _no_column(_: pa.Table, names: tuple[str, ...]) -> Any:
+    raise BeyondArrowError(f"{'.'.join(names)} in a default is known to Spark at most")
 
 
 def check_rows(state: TableState, rows: pa.Table) -> None:

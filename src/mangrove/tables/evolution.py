@@ -20,6 +20,7 @@ from mangrove.model.types import (
     Varchar,
     is_nested,
 )
+from mangrove.tables.defaults import check_default
 
 __all__ = [
     "evolved",
@@ -44,6 +45,7 @@ def with_column_added(version: TableVersion, path: Sequence[str], type_words: st
         raise InvalidInputError(
             f"column {'.'.join(path)!r} is not null, and the rows that are there have no value in it: leave that out"
         )
+    check_default(column)
     added = _changed(schema.columns, path[:-1], lambda columns: (*columns, column))
     last = max(inner.id for _, inner in Schema((column,)).all_columns())
     return _with_columns(version, added, last)
@@ -101,7 +103,13 @@ def with_default(
     """
     if len(path) != 1:
         raise InvalidInputError(f"{'.'.join(path)!r} lies inside a struct: only columns of the table have defaults")
-    changed = _with_changed(version, path, lambda column: replace(column, default=default))
+
+    def with_it(column: Column) -> Column:
+        found = replace(column, default=default)
+        check_default(found)
+        return found
+
+    changed = _with_changed(version, path, with_it)
     if not is_new or changed.schema is None:
         return changed
     return replace(changed, schema=replace(changed.schema, schema_id=0), earlier_schemas=())

@@ -1,0 +1,110 @@
+"""Deciding when a default is set whether rows could ever take it, so that no later append has to fail for it."""
+
+import datetime
+import decimal
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import type_text
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    Timestamp,
+    TimestampTz,
+    Varchar,
+)
+from mangrove.tables.expression_text import parse_expression
+from mangrove.tables.expressions import BeyondArrowError, Cast, Expression, Literal, column_paths
+
+__all__ = ["check_default", "check_defaults"]
+
+_WITHOUT_BRACKETS: Final = frozenset(
+    {"current_catalog", "current_date", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
+)
+"""Functions that SQL writes like columns."""
+_BITS: Final[dict[type, int]] = {Int2: 16, Int4: 32, Int8: 64}
+_KINDS: Final[dict[type, str]] = {
+    **dict.fromkeys((Int2, Int4, Int8, Decimal, Float4, Float8), "a number"),
+    **dict.fromkeys((Char, Varchar), "text"),
+    **dict.fromkeys((Date, Timestamp, TimestampTz), "a day or time"),
+    **dict.fromkeys((Binary, Fixed), "bytes"),
+    Boolean: "true or false",
+}
+_KINDS_OF_LITERALS: Final[dict[type, str]] = {
+    **dict.fromkeys((int, float, decimal.Decimal), "a number"),
+    **dict.fromkeys((datetime.date, datetime.datetime), "a day or time"),
+    str: "text",
+    bytes: "bytes",
+    bool: "true or false",
+}
+
+
+def check_defaults(schema: Schema) -> None:
+    """Refuse a schema of which some default can never become a value of its column."""
+    for column in schema.columns:
+        check_default(column)
+
+
+def check_default(column: Column) -> None:
+    """Refuse a default that names columns, or whose value is of another kind or too large.
+
+    What only Spark understands is left to Spark.
+    """
+    if column.default is None:
+        return
+    try:
+        expression = parse_expression(column.default)
+    except BeyondArrowError:
+        return
+    named = sorted(".".join(names) for names in column_paths(expression) if names[-1].lower() not in _WITHOUT_BRACKETS)
+    if named:
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} names {named[0]!r}: a default knows no columns of "
+            "its row, so give a value, and write a text between quotes"
+        )
+    given, wanted = _kind_of(expression), _KINDS.get(type(column.type))
+    if given is not None and given != wanted and (wanted != "text" or given == "bytes"):
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} is {given}, and the column is "
+            f"{type_text(column.type)}: write cast(… as {type_text(column.type)}) if that is meant"
+        )
+    if isinstance(expression, Literal) and not _is_in_range(expression, column.type):
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} does not fit into {type_text(column.type)}: "
+            "give a smaller one, or widen the column before"
+        )
+
+
+def _kind_of(expression: Expression) -> str | None:
+    """Return what kind of value an expression gives, or None where only who evaluates it can tell."""
+    match expression:
+        case Literal(value):
+            return _KINDS_OF_LITERALS.get(type(value))
+        case Cast(_, data_type):
+            return _KINDS.get(type(data_type))
+        case _:
+            return None
+
+
+def _is_in_range(literal: Literal, data_type: DataType) -> bool:
+    value = literal.value
+    if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
+        return True
+    if type(data_type) in _BITS:
+        end = 1 << (_BITS[type(data_type)] - 1)
+        return -end <= int(value) < end
+    if isinstance(data_type, Decimal):
+        return abs(decimal.Decimal(value)) < decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
+    return True

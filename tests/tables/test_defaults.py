@@ -1,0 +1,75 @@
+"""A default is refused when it is set, and not when the first rows need it."""
+
+import pytest
+
+import mangrove
+from mangrove.errors import InvalidInputError
+from mangrove.model.sql_text import parse_schema
+from mangrove.tables.defaults import check_defaults
+
+
+@pytest.mark.parametrize(
+    ("type_words", "default", "said"),
+    [
+        ("int", "'x'", r"the default 'x' of column 'a' is text, and the column is int: write cast"),
+        ("int", "3000000000", r"does not fit into int"),
+        ("smallint", "-32769", r"does not fit into smallint"),
+        ("decimal(5, 2)", "1234.5", r"does not fit into decimal\(5,2\)"),
+        ("boolean", "1", r"is a number, and the column is boolean"),
+        ("date", "'2020-01-01'", r"is text, and the column is date"),
+        ("int", "cast('1' as string)", r"is text, and the column is int"),
+        ("struct<b: int>", "5", r"is a number, and the column is struct"),
+        ("string", "x'00'", r"is bytes, and the column is string"),
+        ("string", "upper(s)", r"names 's': a default knows no columns"),
+        ("int", "id + 1", r"names 'id'"),
+        ("string", "white", r"names 'white'.*between quotes"),
+    ],
+)
+def test_what_no_row_could_take_is_refused(type_words: str, default: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        check_defaults(parse_schema(f"a {type_words} default {default}"))
+
+
+@pytest.mark.parametrize(
+    ("type_words", "default"),
+    [
+        ("int", "-5"),
+        ("int", "1 + 2"),
+        ("int", "null"),
+        ("bigint", "3000000000"),
+        ("double", "1"),
+        ("decimal(5, 2)", "999.99"),
+        ("string", "5"),
+        ("date", "date '2020-01-01'"),
+        ("date", "current_date"),
+        ("timestamp", "current_timestamp()"),
+        ("int", "cast('5' as int)"),
+        ("array<int>", "array(1)"),
+    ],
+)
+def test_what_rows_can_take_or_only_spark_knows_is_accepted(type_words: str, default: str) -> None:
+    check_defaults(parse_schema(f"a {type_words} default {default}"))
+
+
+def test_every_way_to_set_a_default_refuses_what_does_not_fit_and_changes_nothing() -> None:
+    lake = mangrove.create("memory://defaults-that-do-not-fit")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, a int")
+    before = lake.version
+    with pytest.raises(InvalidInputError, match="is text"):
+        table.set_default("a", "'x'")
+    with pytest.raises(InvalidInputError, match="is text"):
+        table.add_column("b", "int default 'x'")
+    with pytest.raises(InvalidInputError, match="is text"):
+        lake.create_table("s.u", "id bigint, a int default 'x'")
+    with pytest.raises(InvalidInputError, match="is text"):
+        lake.create_table("s.u", "id bigint, a int", defaults={"a": "'x'"})
+    assert lake.version == before
+
+
+def test_a_default_that_only_spark_knows_is_never_taken_for_null() -> None:
+    lake = mangrove.create("memory://defaults-of-spark")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, at date default current_date")
+    with pytest.raises(InvalidInputError, match="current_date in a default is known to Spark at most"):
+        table.append([{"id": 1}])
