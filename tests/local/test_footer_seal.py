@@ -119,3 +119,14 @@ def test_a_text_like_a_seal_in_a_column_hides_no_damage() -> None:
     store.put(PLACE, flipped(sound, 8 * (footer_start(sound) + 40)))
     with pytest.raises(FormatError, match="does not match its checksum"):
         read_columns(store, file, FLAT)
+
+
+def test_a_file_that_could_not_be_sealed_is_read() -> None:
+    rows = rows_of(FLAT, [{"id": 1, "note": "u"}])
+    sound = encoded(rows)
+    seal = sound.index(b"crc32=") + len("crc32=")
+    unsealed = sound[:seal] + b"00000000" + sound[seal + 8 :]
+    store, file = MemoryStore(), DataFile(PLACE, len(sound), 1)
+    store.put(PLACE, unsealed)
+    assert unsealed != sound
+    assert read_columns(store, file, FLAT) == rows

@@ -68,6 +68,25 @@ def test_columns_have_their_ids_at_every_level_and_pages_their_checksums(spark: 
     assert (found.text, found.st.deep.x) == ("x" * 40, "y")
 
 
+def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint not null, a bigint, s string")
+    table.append(spark.sql("select 1L as id, 100L as a, 'u' as s"))
+    assert lake.check().is_sound
+    (path,) = tmp_path.rglob("*.parquet")
+    sound = path.read_bytes()
+    start = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+    # All but the name of the seal itself, without which the file is as one of another program.
+    for byte in set(range(start, len(sound), 7)) - set(range(seal := sound.index(b"mangrove.footer"), seal + 22)):
+        damaged = bytearray(sound)
+        damaged[byte] ^= 1 << byte % 8
+        path.write_bytes(damaged)
+        assert [problem.path for problem in lake.check()] == [str(path.relative_to(tmp_path))], byte
+    path.write_bytes(sound)
+    assert [row.asDict() for row in table.to_spark().collect()] == [{"id": 1, "a": 100, "s": "u"}]
+
+
 def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp_path: Path) -> None:
     table = with_two_rows(spark, tmp_path)
     files = table.scan().files()

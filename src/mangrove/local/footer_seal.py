@@ -3,16 +3,16 @@
 Pages have checksums of their own, a footer has none, and one flipped bit in it
 gives a column another id, name or bound. So a writer lets its Parquet library
 put `UNSEALED` into the footer's metadata, and then writes the checksum of the
-footer over the zeros in it. A footer without the text is taken as it is: other
-programs write none.
+footer over the zeros in it. A footer without the text, or with the zeros, is
+taken as it is: other programs write none, and not every file can be changed.
 """
 
 import zlib
 from typing import Final
 
-__all__ = ["UNSEALED", "footer_size_bytes", "is_as_sealed", "seal_of", "sealed"]
+__all__ = ["ENDING_BYTES", "UNSEALED", "footer_size_bytes", "is_as_sealed", "seal_of", "sealed"]
 
-_ENDING_BYTES: Final = 8
+ENDING_BYTES: Final = 8
 """What stands behind a footer: its size in four bytes, and Parquet's own mark."""
 
 _MARK: Final = b"mangrove.footer.crc32="
@@ -23,7 +23,7 @@ UNSEALED: Final = (_MARK + _ZEROS).decode()
 
 def footer_size_bytes(end: bytes | memoryview) -> int:
     """Return how long a file's footer is, with what stands behind it, by the last bytes of the file."""
-    return int.from_bytes(end[-_ENDING_BYTES:-4], "little") + _ENDING_BYTES
+    return int.from_bytes(end[-ENDING_BYTES:-4], "little") + ENDING_BYTES
 
 
 def seal_of(end: bytes | memoryview) -> tuple[int, bytes] | None:
@@ -58,4 +58,5 @@ def is_as_sealed(end: bytes) -> bool:
     if found is None:
         return True
     before_end, seal = found
-    return end[len(end) - before_end :][: len(seal)] == seal
+    start = len(end) - before_end
+    return end[start : start + len(seal)] in (seal, _ZEROS)

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError, StorageError
+from mangrove.local.footer_seal import ENDING_BYTES, UNSEALED, footer_size_bytes, seal_of
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.schemes import Direction, Nulls, SortField
 from mangrove.model.sql_text import type_text
@@ -94,7 +95,7 @@ def written_natively(
     """Write rows that have been checked to fit, as new files; refuse nulls and texts that a column cannot hold."""
     root = Path(parse_root(store_uri).path)
     folder = root / data_file_path(state.table_id, new_id()).removesuffix(".parquet")
-    checked = _in_order(rows.select(*(_checked(column, rows) for column in state.schema.columns)), state)
+    checked = _in_order(rows.select(*_checked_columns(state, rows)), state)
     options = {**_OPTIONS, "maxRecordsPerFile": str(rows_of_file(state.schema, file_size_bytes))}
     try:
         with _settings(rows.sparkSession):
@@ -129,7 +130,15 @@ def _length(data_type: DataType) -> int | None:
     return data_type.length if isinstance(data_type, Char | Varchar) else None
 
 
-def _checked(column: Column, rows: DataFrame) -> SparkColumn:
+def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
+    """Return the columns as they are stored; what Spark tells in a footer of the last one has room for a seal."""
+    columns = state.schema.columns
+    *others, last = ({FIELD_ID: column.id} for column in columns)
+    told: list[dict[str, Any]] = [*others, {**last, "mangrove": UNSEALED}]
+    return [_checked(column, rows, metadata) for column, metadata in zip(columns, told, strict=True)]
+
+
+def _checked(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
     """Return the column with its id, as it is stored; a text that is too long stops the write."""
     names = {name.casefold(): name for name in rows.columns}
     name = names.get(column.name.casefold())
@@ -144,7 +153,7 @@ def _checked(column: Column, rows: DataFrame) -> SparkColumn:
         )
         fitting = f.rpad(found, length, " ") if isinstance(column.type, Char) else found
         found = f.when(f.length(found) > length, f.raise_error(refusal)).otherwise(fitting)
-    with_id: SparkColumn = found.alias(column.name, metadata={FIELD_ID: column.id})
+    with_id: SparkColumn = found.alias(column.name, metadata=metadata)
     return with_id
 
 
@@ -229,6 +238,7 @@ def _settled(found: list[_Written], root: Path, state: TableState, new_id: Calla
 
     def settle(file: _Written) -> DataFile:
         location = data_file_path(state.table_id, new_id())
+        _seal(file.path)
         _sync(file.path)
         size = file.path.stat().st_size
         file.path.rename(root / location)
@@ -250,6 +260,20 @@ def _settled(found: list[_Written], root: Path, state: TableState, new_id: Calla
             if place == root:
                 break
     return files
+
+
+def _seal(path: Path) -> None:
+    """Write the checksum of a file's footer into it, unless it belongs to a worker who is another user."""
+    if not os.access(path, os.W_OK):
+        return
+    with path.open("r+b") as file:
+        file.seek(-ENDING_BYTES, os.SEEK_END)
+        file.seek(-footer_size_bytes(file.read()), os.SEEK_END)
+        found = seal_of(file.read())
+        if found is not None:
+            before_end, seal = found
+            file.seek(-before_end, os.SEEK_END)
+            file.write(seal)
 
 
 def _sync(path: Path) -> None:
