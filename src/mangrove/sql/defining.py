@@ -1,8 +1,7 @@
 """Carrying out CREATE, ALTER and DROP in a transaction."""
 
-from collections.abc import Callable
 from itertools import count
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.handles import LakeTable
@@ -41,8 +40,13 @@ from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["Definition", "define"]
 
-_Bound: TypeAlias = Callable[[Query], BoundQuery]
 Definition = CreateNamespace | AlterNamespace | CreateTable | AlterTable | CreateView | AlterView | DropObject
+
+
+class _Bound(Protocol):
+    """Gives the rows of a query; `above` names the view of which it is the query, so that it cannot read itself."""
+
+    def __call__(self, query: Query, above: tuple[str, ...] = ()) -> BoundQuery: ...
 
 
 def define(statement: Definition, catalog: LakeTransaction, sight: Sight, bound: _Bound) -> str:
@@ -236,7 +240,7 @@ def _create_view(statement: CreateView, catalog: LakeTransaction, sight: Sight, 
     locator = sight.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
         return f"view {locator} was there already"
-    query = bound(statement.query)
+    query = bound(statement.query, (str(locator),))
     text = _pinned_text(statement.query)
     if statement.columns:
         found = len(query.frame.columns)
@@ -281,7 +285,7 @@ def _alter_view(statement: AlterView, catalog: LakeTransaction, sight: Sight, bo
         case SetComment(comment):
             catalog.alter_view(locator, description=comment)
         case Query():
-            reads = bound(statement.action).names
+            reads = bound(statement.action, (str(locator),)).names
             catalog.create_view(
                 locator,
                 _pinned_text(statement.action),

@@ -308,9 +308,16 @@ class SqlSession:
     def _binder(self, sight: Sight, source: Source) -> QueryBinder:
         return QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
 
-    def _bound(self, query: Query, source: Source, catalog: Catalog | None = None, head: str = "") -> BoundQuery:
+    def _bound(
+        self,
+        query: Query,
+        source: Source,
+        catalog: Catalog | None = None,
+        head: str = "",
+        above: tuple[str, ...] = (),
+    ) -> BoundQuery:
         sight = self._sight(catalog)
-        binder = self._binder(sight, source)
+        binder = replace(self._binder(sight, source), above=above)
         if query.at is not None:
             at = query.at if isinstance(query.at, int | str) else binder.moment_at(query.at, source.text)
             binder = replace(binder, sight=replace(sight, catalog=self.lake.at(at)))
@@ -371,7 +378,7 @@ class SqlSession:
                 statement,
                 transaction,
                 self._sight(transaction),
-                lambda query: self._bound(query, source, transaction),
+                lambda query, above=(): self._bound(query, source, transaction, above=above),
             )
 
         message, version = self._changed(work, source)
