@@ -121,6 +121,14 @@ REFUSED = {
     "a column that is not there": "update t set nope = 1",
     "a column twice": "update t set n = 1, n = 2",
     "a subquery with several rows as a value": "update t set n = (select n from s)",
+    "an order and a limit behind a condition": "delete from t where n >= 0 order by n limit 1",
+    "a condition on groups": "delete from t where n >= 0 having count(*) > 100",
+    "a grouping": "delete from t where n >= 0 group by id",
+    "a limit behind a subquery": "delete from t where n in (select n from t) limit 1",
+    "a limit on an update": "update t set n = 0 where n >= 0 limit 1",
+    "an alias behind a value": "update t set n = 6 as m",
+    "an alias behind a condition": "delete from t where n >= 0 m",
+    "a bracket that was never opened": "delete from t where n < 0) or (n >= 0",
 }
 OTHERWISE_IN_DUCKDB = {"a division by zero", "a subquery with several rows as a value"}
 """DuckDB takes what we and Spark refuse; it says null, or takes the first row."""

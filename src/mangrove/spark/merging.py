@@ -17,7 +17,7 @@ from mangrove.spark.nearness import near_source
 from mangrove.spark.replacing import assigned
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import spark_type
-from mangrove.tables.assigning import Assignable, as_sql
+from mangrove.tables.assigning import Assignable, alone, as_sql
 from mangrove.tables.merging import MergeClause, MergeKind, MergePlan, clause_values
 from mangrove.tables.predicates import Constant
 from mangrove.tables.row_counts import RowCounts
@@ -42,7 +42,7 @@ def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergeP
     # Who asks for rows that match nothing needs all of them.
     near = Constant(holds=True) if plan.of_kinds(*_ALONE) else near_source(state, theirs, plan)
     ours = target_rows(files.lists, files.root_uri, state, plan_scan(state, near), file_numbers(state))
-    pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(plan.on), _how(plan))
+    pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(alone(plan.on)), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
     acted = pairs.withColumn(_ACTION, _chosen(plan)).where(column(_ACTION).isNotNull())
     keys = [column(key.name, plan.target_name).alias(key_name(place)) for place, key in enumerate(state.key_columns)]
@@ -109,7 +109,7 @@ def _chosen(plan: MergePlan) -> Column:
         else:
             applies = ~has_target & has_source
         if clause.where is not None:
-            applies = applies & f.expr(clause.where)
+            applies = applies & f.expr(alone(clause.where))
         found = f.when(applies, number) if found is None else found.when(applies, number)
     assert found is not None
     return found
@@ -149,7 +149,7 @@ def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
         ]
         raise InvalidInputError(
             f"some rows of {state.name} are matched by several rows of the source, and nothing says which of them "
-            f"counts, for example {examples}: make `on` or the source unambiguous"
+            f"counts, for example {examples}: leave one row of the source for each of them"
         )
 
 

@@ -22,7 +22,7 @@ from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.scan import listed
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import column_type, spark_schema, spark_type
-from mangrove.tables.assigning import Assignable, as_sql, checked_assignments
+from mangrove.tables.assigning import Assignable, alone, as_sql, checked_assignments
 from mangrove.tables.conditions import Narrowed, pruning_predicate
 from mangrove.tables.conversion import assigns, check_columns
 from mangrove.tables.predicate_sql import predicate_sql
@@ -42,7 +42,7 @@ def condition_sql(where: str | Predicate | Narrowed | None, schema: Schema) -> s
     predicate = pruning_predicate(where, schema)
     if predicate is not None:
         return predicate_sql(predicate, schema)
-    return "true" if where is None else str(where)
+    return "true" if where is None else alone(str(where))
 
 
 def hidden_keys(state: TableState) -> list[Column]:

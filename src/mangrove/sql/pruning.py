@@ -62,7 +62,8 @@ def condition_predicate(
 
     If it need not be exact, that which holds at least where the condition does.
     """
-    tree = parsed_tree(f"SELECT * FROM t WHERE {condition}")  # noqa: S608 - it is only parsed
+    # Between brackets, or a LIMIT behind the condition would be understood, and forgotten.
+    tree = parsed_tree(f"SELECT * FROM t WHERE ({condition})")  # noqa: S608 - it is only parsed
     where = None if tree is None else tree.args.get("where")
     if where is None:
         return None

@@ -12,7 +12,7 @@ from mangrove.tables.expression_text import parse_expression
 from mangrove.tables.expressions import Expression, Literal, LiteralValue
 from mangrove.tables.suggesting import did_you_mean
 
-__all__ = ["Assignable", "as_expression", "as_sql", "checked_assignments"]
+__all__ = ["Assignable", "alone", "as_expression", "as_sql", "checked_assignments"]
 
 Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
 
@@ -50,7 +50,12 @@ def as_expression(value: Assignable) -> Expression:
 
 def as_sql(value: Assignable) -> str:
     """Return the value as Spark reads it."""
-    return value if isinstance(value, str) else _literal_sql(value)
+    return alone(value) if isinstance(value, str) else _literal_sql(value)
+
+
+def alone(expression: str) -> str:
+    """Return an expression between brackets: no word behind it is an alias, and no comment hides what follows."""
+    return f"({expression}\n)"
 
 
 def _literal_sql(value: LiteralValue) -> str:
