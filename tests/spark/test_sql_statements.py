@@ -135,8 +135,68 @@ def test_rows_with_two_columns_of_one_name_are_refused_by_its_name(session: SqlS
 def test_columns_whose_names_hold_dots_and_backticks_are_written_to_partitions_and_as_keys(session: SqlSession) -> None:
     list(
         session.script(
-            "create namespace o; use o; create table t (`b``t` int, `x.y` int primary key, g string)"
+            "create namespace k; use k; create table t (`b``t` int, `x.y` int primary key, g string)"
             " partitioned by (g); insert into t values (1, 2, 'a'), (3, 4, 'b'); delete from t where `b``t` = 1"
         )
     )
     assert session.run("select `b``t`, `x.y`, g from t").rows() == [(3, 4, "b")]
+
+
+def test_what_would_never_work_is_refused_when_it_is_defined(session: SqlSession, lake: Lakehouse) -> None:
+    list(
+        session.script(
+            "create namespace y; use y; create table t (a int, name string, check (regexp_like(name, 'x')));"
+            "create view v1 as select a from t; create view v2 as select * from v1"
+        )
+    )
+    before = lake.version
+    for text, message in {
+        "create table u (a int, check (a > 0 order by 1))": "'check_1'.*a > 0 order by 1.*[Ss]yntax",
+        "alter table t add constraint c check (regexp_like(nope, 'x'))": "'c'.*nope",
+        "create or replace view v1 as select * from v2": "y.v1 reads itself: y.v1 reads y.v2 reads y.v1",
+        "alter view v1 as select * from t where a in (select a from v2)": "y.v1 reads itself",
+        "create or replace view v1 as select * from y.v1": "y.v1 reads itself: y.v1 reads y.v1",
+    }.items():
+        with pytest.raises(InvalidInputError, match=message):
+            session.run(text)
+    assert lake.version == before
+    assert session.run("select * from v2").rows() == []
+
+
+def test_names_of_any_letters_and_reserved_words_need_no_alias(session: SqlSession) -> None:
+    list(session.script("create namespace `ö`; use `ö`; create table `Ü` (`ä` int); create table `left` (id int)"))
+    list(session.script("insert into `Ü` values (1), (2); insert into `left` values (2)"))
+    assert session.run("select `ö`.`Ü`.`ä` from `ö`.`Ü` join `left` on id = `ä`").rows() == [(2,)]
+    session.run("update `Ü` set `ä` = 3 where `ä` in (select id from `left`)")
+    assert sorted(session.run("select * from `Ü`").rows()) == [(1,), (3,)]
+
+
+def test_the_partition_without_a_value_is_overwritten_alone(session: SqlSession) -> None:
+    list(
+        session.script(
+            "create namespace n; use n; create table t (v int, g string) partitioned by (g);"
+            "insert into t values (1, null), (2, 'x'); insert overwrite t partition (g = null) select 10"
+        )
+    )
+    session.run("insert overwrite t partition (g = :g) select v + 1 from t where g is null", {"g": None})
+    assert sorted(session.run("select v, g from t").rows()) == [(2, "x"), (11, None)]
+
+
+def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: Lakehouse) -> None:
+    list(session.script("create namespace w; use w; create table t (id int, a int, primary key (id))"))
+    session.run("insert into t values (1, 1), (2, 2)")
+    before = lake.version
+    for text, message in {
+        "from t insert into t select id + 9, a insert into w.nope select *": "column 51: there is no table w.nope: ",
+        "update t set id = null": "column 'id' of w.t is not null",
+        "update t set a = 1, nope = 1": "column 21: there is no column 'nope'",
+        "update t set a = 1, a = 2": "column 21: column 'a' of w.t is set twice",
+        "insert into t (id, nope) values (3, 3)": "column 20: there is no column 'nope'",
+        "insert into t (id, id) values (3, 3)": "column 20: column 'id' is filled twice",
+        "insert into t select * from t timestamp as of 'x'": "column 47: TIMESTAMP AS OF has 'x'",
+        "select * from t, changes('w.t')": "column 18: changes has 1 arguments",
+        "select * from nope.x": "column 15: .* nope.x, nor a namespace nope: SHOW NAMESPACES",
+    }.items():
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            session.run(text)
+    assert lake.version == before

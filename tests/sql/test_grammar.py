@@ -171,6 +171,12 @@ def test_updates_and_deletes_have_aliases_and_conditions() -> None:
     assert (delete.alias, delete.condition) == (None, None)
 
 
+def test_a_from_that_belongs_to_a_value_is_no_clause_of_an_update() -> None:
+    found = parse_statement("update t set a = b is distinct from c, d = extract(day from ts) where d > 1")
+    assert isinstance(found, Update)
+    assert [one.value.text for one in found.assignments] == ["b is distinct from c", "extract(day from ts)"]
+
+
 def test_transactions_are_told_from_blocks_of_spark() -> None:
     assert parse_statement("begin") == Begin()
     assert parse_statement("BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE") == Begin("serializable")
@@ -230,6 +236,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("merge into t using s on a = b", "the statement ends where WHEN MATCHED"),
         ("drop table t u", "there is 'u' where the end of the statement was expected"),
         ("update t set a 5", "there is '5' where = was expected"),
+        ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
         ("call compact('t', full => true, 5)", "a named argument"),
     ],
 )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mangrove.errors import InvalidInputError
-from mangrove.sql.mentions import read_query
+from mangrove.sql.mentions import RefusedMomentError, read_query
 
 
 def moments(text: str) -> list[int | str | None]:
@@ -18,5 +17,6 @@ def test_each_table_of_a_query_has_its_own_moment() -> None:
 
 @pytest.mark.parametrize("moment", ["3", "'3'", "'year-end'", "'2026-13-01'"])
 def test_a_time_is_never_read_as_a_version_or_an_export(moment: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"a time such as|is no time"):
+    with pytest.raises(RefusedMomentError, match=r"a time such as|is no time") as refused:
         moments(f"select * from a.b timestamp as of {moment}")
+    assert refused.value.start == len("select * from a.b timestamp as of ")

@@ -72,6 +72,12 @@ def check_new_keys(files: SparkFiles, state: TableState, hidden: DataFrame, new:
     """Refuse rows whose keys another row has, among the new ones or among those that stay."""
     state.checked_keys("a change of rows")
     names = [key_name(place) for place in range(len(state.key_columns))]
+    for key, name in zip(state.key_columns, names, strict=True):
+        if not new.where(column(name).isNull()).isEmpty():
+            raise InvalidInputError(
+                f"column {key.name!r} of {state.name} is not null, since it is a key, and a change of rows would leave "
+                "it without a value: give each row keys of its own"
+            )
     counted = new.groupBy(*map(column, names)).agg(f.count(f.lit(1)).alias("rows"))
     _refuse(state, counted.where("rows > 1").limit(_EXAMPLES_MAX), "occur more than once among the new rows")
     fresh = new.join(hidden.select(*map(column, names)), names, "left_anti")

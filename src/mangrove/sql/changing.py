@@ -14,6 +14,7 @@ from mangrove.spark.statements import one_row, renamed_columns
 from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.expressions import Expressions, has_subquery, requalified
 from mangrove.sql.inserting import columns_of, managed_table
+from mangrove.sql.places import placed
 from mangrove.sql.pruning import condition_predicate
 from mangrove.sql.qualifying import qualified
 from mangrove.sql.row_statements import Assignment, Delete, Merge, MergeClause, Update
@@ -221,9 +222,10 @@ def _assigned(
             if tuple(part.casefold() for part in path[: len(name)]) == name and len(path) > len(name):
                 path = path[len(name) :]
                 break
-        column = schema.column(path[0])
-        if column.name in found or (column.name in fields and len(path) == 1):
-            raise InvalidInputError(f"column {column.name!r} of {table} is set twice")
+        with placed(expressions.source.text, assignment.start):
+            column = schema.column(path[0])
+            if column.name in found or (column.name in fields and len(path) == 1):
+                raise InvalidInputError(f"column {column.name!r} of {table} is set twice")
         text = expressions.text(assignment.value)
         if text.strip().upper() == "DEFAULT":
             text = schema.column(*path).default or "NULL"

@@ -6,7 +6,9 @@ from typing import Final
 from mangrove.sql.computed_moments import expression_end
 from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.places import error_at
 from mangrove.sql.row_statements import Assignment, Delete, Insert, Merge, MergeClause, MultiInsert, Truncate, Update
+from mangrove.sql.tokens import tokenize
 
 __all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_multi_insert", "parse_truncate", "parse_update"]
 
@@ -25,9 +27,9 @@ def parse_insert(cursor: Cursor, common: Piece | None) -> Insert:
     partition = cursor.listed(lambda: _partition_value(cursor)) if cursor.took("PARTITION") else ()
     if_not_exists = cursor.took("IF", "NOT", "EXISTS")
     by_name = cursor.took("BY", "NAME")
-    columns: tuple[str, ...] = ()
+    columns: tuple[tuple[str, int], ...] = ()
     if cursor.sees("(") and cursor.peek().is_name and cursor.peek().word not in _QUERY_STARTS:
-        columns = cursor.listed(cursor.single_name)
+        columns = cursor.listed(lambda: (cursor.single_name(), cursor.peek(-1).start))
     by_name = by_name or cursor.took("BY", "NAME")
     where = None
     if cursor.took("REPLACE", "WHERE"):
@@ -37,7 +39,8 @@ def parse_insert(cursor: Cursor, common: Piece | None) -> Insert:
         # Blanks take the place of what stands between, so that every place stays what it is.
         between = " " * (query.piece.start - common.start - len(common.text))
         query = replace(query, piece=Piece(common.text + between + query.piece.text, common.start))
-    return Insert(table, query, columns, by_name, overwrite, partition, if_not_exists, where)
+    names, places = tuple(name for name, _ in columns), tuple(place for _, place in columns)
+    return Insert(table, query, names, by_name, overwrite, partition, if_not_exists, where, places)
 
 
 def parse_multi_insert(cursor: Cursor) -> MultiInsert | None:
@@ -69,6 +72,8 @@ def parse_update(cursor: Cursor, common: Piece | None) -> Update:
     table, alias = cursor.name(), _alias(cursor)
     cursor.expect("SET")
     assignments = _assignments(cursor, "WHERE")
+    for assignment in assignments:
+        _refuse_from(cursor, assignment.value)
     condition = cursor.rest() if cursor.took("WHERE") else None
     cursor.expect_end()
     return Update(table, alias, assignments, condition, common)
@@ -157,11 +162,13 @@ def _insert_clause(cursor: Cursor, condition: Piece | None) -> MergeClause:
     cursor.expect("VALUES")
     values = cursor.listed(lambda: cursor.piece_until(",", ")"))
     if not columns:
-        return MergeClause("not matched", "insert", condition, tuple(Assignment((), value) for value in values))
+        return MergeClause(
+            "not matched", "insert", condition, tuple(Assignment((), value, value.start) for value in values)
+        )
     if len(columns) != len(values):
         cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
         raise cursor.refusal(f"as many columns as values, and there are {len(columns)} and {len(values)}")
-    assigned = tuple(Assignment(name.parts, value) for name, value in zip(columns, values, strict=True))
+    assigned = tuple(Assignment(name.parts, value, name.start) for name, value in zip(columns, values, strict=True))
     return MergeClause("not matched", "insert", condition, assigned)
 
 
@@ -171,9 +178,20 @@ def _assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
         column = cursor.name()
         if cursor.took_one_of("=", "==") is None:
             raise cursor.refusal("=")
-        found.append(Assignment(column.parts, cursor.piece_until(",", *stops)))
+        found.append(Assignment(column.parts, cursor.piece_until(",", *stops), column.start))
         if not cursor.took(","):
             return tuple(found)
+
+
+def _refuse_from(cursor: Cursor, value: Piece) -> None:
+    """Refuse a FROM behind a value, which other systems know; one inside of brackets is part of the value."""
+    depth, before = 0, ""
+    for token in tokenize(value.text):
+        depth += (token.text == "(") - (token.text == ")")
+        if token.word == "FROM" and depth == 0 and before not in ("DISTINCT", "."):
+            message = "UPDATE takes no FROM: write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET …"
+            raise error_at(cursor.text, value.start + token.start, message)
+        before = token.word or token.text
 
 
 def _partition_value(cursor: Cursor) -> tuple[str, Piece | None]:

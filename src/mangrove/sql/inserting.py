@@ -17,6 +17,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, distinct_rows, literal_rows
 from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.expressions import Expressions
+from mangrove.sql.places import placed
 from mangrove.sql.queries import BoundQuery
 from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
@@ -56,9 +57,21 @@ def prepared(
     """Return the rows of the query as the table takes them."""
     table = managed_table(transaction, sight, statement.table)
     schema = columns_of(table)
+    _check_named(statement, schema, expressions.source.text)
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
     rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
     return Prepared(statement, table, _fitted(statement, table, schema, rows, fixed), fixed)
+
+
+def _check_named(statement: Insert, schema: Schema, text: str) -> None:
+    """Refuse a column that is not there or is named twice, where it stands."""
+    seen: set[str] = set()
+    for name, place in zip(statement.columns, statement.column_places, strict=True):
+        with placed(text, place):
+            schema.column(name)
+            if name.casefold() in seen:
+                raise InvalidInputError(f"column {name!r} is filled twice")
+        seen.add(name.casefold())
 
 
 def insert(work: Prepared, expressions: Expressions) -> RowCounts:
@@ -144,7 +157,7 @@ def _fitted(
 def _overwritten(
     statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
 ) -> RowCounts:
-    where = " and ".join(f"{quoted_name(schema.column(name).name)} = {value}" for name, value in fixed.items())
+    where = " and ".join(_is_said(quoted_name(schema.column(name).name), value) for name, value in fixed.items())
     if statement.if_not_exists and where and table.scan(where).scans:
         return NO_ROWS
     is_dynamic = len(fixed) < len(statement.partition) or (
@@ -154,6 +167,14 @@ def _overwritten(
         return table.overwrite(rows, where=where or None)
     partitions = _touched(table, schema, rows)
     return NO_ROWS if partitions is None else table.overwrite(rows, where=partitions)
+
+
+def _is_said(column: str, value: str) -> str:
+    """Return the condition that a column has the value that PARTITION says, which may be none."""
+    words = [token.word or token.text for token in tokenize(value)[:-1]]
+    if "NULL" not in words:
+        return f"{column} = {value}"
+    return f"{column} is null" if {*words} <= {"NULL", "(", ")"} else f"{column} <=> {value}"
 
 
 def _touched(table: LakeTable, schema: Schema, rows: Frame) -> Predicate | None:

@@ -24,6 +24,7 @@ __all__ = [
     "Mention",
     "Parsed",
     "ReadQuery",
+    "RefusedMomentError",
     "after_mention",
     "common_clause",
     "mentions",
@@ -41,6 +42,14 @@ _NO_ALIAS: Final = frozenset(
 PLACE_PREFIX: Final = "mangrove_"
 """What each `?` is called in the tree, with its number behind it: sqlglot does not say where they stand."""
 _TRAVEL: Final = {"VERSION": "version", "SYSTEM_VERSION": "version", "TIMESTAMP": "time", "SYSTEM_TIME": "time"}
+
+
+class RefusedMomentError(InvalidInputError):
+    """What stands behind AS OF is no moment; `start` is its place in the query."""
+
+    def __init__(self, message: str, start: int = 0) -> None:
+        super().__init__(message)
+        self.start = start
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +215,13 @@ def after_mention(tokens: list[Token], parts: tuple[str, ...], first: int, place
     if kind and [token.word for token in tokens[head + 1 : head + 3]] == ["AS", "OF"]:
         first_of, place = head + 3, expression_end(tokens, head + 3)
         moment = _literal_moment(tokens[first_of:place])
-        if moment is not None:
-            _check_moment(kind, moment)
-        elif place > first_of:
-            computed = computed_moment(kind, tokens[first_of:place])
+        try:
+            if moment is not None:
+                _check_moment(kind, moment)
+            elif place > first_of:
+                computed = computed_moment(kind, tokens[first_of:place])
+        except InvalidInputError as error:
+            raise RefusedMomentError(str(error), tokens[first_of].start) from error
         end = tokens[place - 1].end
     behind = _after_sample(tokens, place)
     has_alias = tokens[behind].word == "AS" or (tokens[behind].is_name and tokens[behind].word not in _NO_ALIAS)

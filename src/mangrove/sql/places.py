@@ -1,10 +1,12 @@
 """Pointing at a place in SQL text: its line, its column, and a caret below it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from mangrove.errors import InvalidInputError, MangroveError
 
-__all__ = ["error_at", "line_of", "located", "pointed"]
+__all__ = ["error_at", "line_of", "located", "placed", "pointed"]
 
 _Kind = TypeVar("_Kind", bound=MangroveError)
 _WIDTH_MAX = 100
@@ -19,6 +21,15 @@ def located(error: _Kind, text: str, position: int) -> _Kind:
     """Return the same error with the place at which it arose; one that names its place already stays."""
     message = str(error)
     return error if "\n" in message else type(error)(pointed(text, position, message))
+
+
+@contextmanager
+def placed(text: str, position: int) -> Iterator[None]:
+    """Say of an error without a place that it arose here."""
+    try:
+        yield
+    except MangroveError as error:
+        raise located(error, text, position) from error
 
 
 def pointed(text: str, position: int, message: str) -> str:

@@ -18,11 +18,11 @@ from mangrove.sql.computed_moments import ComputedMoment, evaluated
 from mangrove.sql.constants import Constants
 from mangrove.sql.cursor import Piece
 from mangrove.sql.demands import Demand
-from mangrove.sql.functions import FUNCTIONS, FunctionCall, call_at, function_rows
+from mangrove.sql.functions import FUNCTIONS, call_at, function_rows
 from mangrove.sql.kept import Kept, files_read, kept_of, what_rows_come_from
 from mangrove.sql.lookups import Found, Lookups
-from mangrove.sql.mentions import Mention, ReadQuery, after_mention, read_query
-from mangrove.sql.places import located, pointed
+from mangrove.sql.mentions import Mention, ReadQuery, RefusedMomentError, after_mention, read_query
+from mangrove.sql.places import error_at, placed, pointed
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.refusals import raised
 from mangrove.sql.sight import Sight
@@ -144,7 +144,10 @@ class QueryBinder:
 
     def _looked_up(self, piece: Piece, whole: str) -> Lookups:
         """Return what the names of a query stand for."""
-        read = self._read(piece.text)
+        try:
+            read = self._read(piece.text)
+        except RefusedMomentError as error:
+            raise error_at(whole, piece.start + error.start, str(error)) from error
         bare = {mention.parts[0] for mention in read.mentions if len(mention.parts) == 1}
         if bare and self.sees_session:
             self._look_into_session(bare)
@@ -169,7 +172,7 @@ class QueryBinder:
                 )
         for place, token in enumerate(tokens[:-1]):
             if token.word.lower() in FUNCTIONS and tokens[place - 1].word in ("FROM", "JOIN") and place:
-                yield self._function(call_at(piece.text, tokens, place), piece, whole)
+                yield self._function(tokens, place, piece, whole)
         for parts, start, end in parsed.qualified:
             if parts[:2] in ours and called[parts[:2]] != quoted_name(parts[1]):
                 yield Splice(start, end, called[parts[:2]])
@@ -192,23 +195,19 @@ class QueryBinder:
                 raise NotFoundError(pointed(whole, refusal.start or 0, message))
             return named(mention, self._rows_at(found, mention, piece, whole), quoted_name(parts[-1]))
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in FUNCTIONS:
-            return self._function(call_at(piece.text, tokens, place), piece, whole)
+            return self._function(tokens, place, piece, whole)
         raise raised(refusal, whole)
 
-    def _function(self, call: FunctionCall, piece: Piece, whole: str) -> Splice:
-        try:
-            frame = function_rows(call, self.sight, self.engine)
-        except MangroveError as error:
-            raise located(error, whole, piece.start + call.start) from error
-        return Splice(call.start, call.end, frame)
+    def _function(self, tokens: list[Token], place: int, piece: Piece, whole: str) -> Splice:
+        with placed(whole, piece.start + tokens[place].start):
+            call = call_at(piece.text, tokens, place)
+            return Splice(call.start, call.end, function_rows(call, self.sight, self.engine))
 
     def _found_at(self, mention: Mention, piece: Piece, whole: str) -> Found | None:
-        try:
+        with placed(whole, piece.start + mention.start):
             if mention.computed is not None:
                 mention = replace(mention, moment=self._computed(mention.computed, piece, whole))
             return self._found(mention)
-        except MangroveError as error:
-            raise located(error, whole, piece.start + mention.start) from error
 
     def _rows_at(
         self,
@@ -219,10 +218,8 @@ class QueryBinder:
         demand: Demand = (),
         constants: Constants | None = None,
     ) -> Frame:
-        try:
+        with placed(whole, piece.start + mention.start):
             return self._rows(found, demand, constants)
-        except MangroveError as error:
-            raise located(error, whole, piece.start + mention.start) from error
 
     def moment_at(self, moment: ComputedMoment, whole: str) -> int | str:
         """Return what a moment is whose place is one in the whole statement."""

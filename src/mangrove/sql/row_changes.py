@@ -7,6 +7,7 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.sql.changing import change
 from mangrove.sql.expressions import Expressions
 from mangrove.sql.inserting import insert, prepared, truncate
+from mangrove.sql.places import placed
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.row_statements import Delete, Insert, Merge, MultiInsert, Query, Truncate, Update
 from mangrove.sql.sight import Source
@@ -35,8 +36,15 @@ def change_rows(
                 return insert(prepared(statement, transaction, binder.sight, bound, expressions), expressions)
             case MultiInsert(inserts):
                 # All rows are bound first: no insert sees what another one adds.
-                work = [prepared(one, transaction, binder.sight, bound, expressions) for one in inserts]
-                return sum((insert(one, expressions) for one in work), NO_ROWS)
+                work = []
+                for one in inserts:
+                    with placed(source.text, one.table.start):
+                        work.append(prepared(one, transaction, binder.sight, bound, expressions))
+                counts = NO_ROWS
+                for ready in work:
+                    with placed(source.text, ready.statement.table.start):
+                        counts += insert(ready, expressions)
+                return counts
             case _:
                 return change(statement, transaction, expressions)
     finally:

@@ -1,6 +1,6 @@
 """The statements that change rows, as values: INSERT, UPDATE, DELETE, MERGE and TRUNCATE, and the queries in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mangrove.sql.computed_moments import ComputedMoment
 from mangrove.sql.cursor import Piece, SqlName
@@ -24,6 +24,8 @@ class Assignment:
     column: tuple[str, ...]
     """Its path; nothing where the values of an insert go by their places."""
     value: Piece
+    start: int = field(default=0, compare=False)
+    """Where the column is named, or else its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Insert:
     """The partition columns with their values; without one, the query says it."""
     if_not_exists: bool = False
     replace_where: Piece | None = None
+    column_places: tuple[int, ...] = field(default=(), compare=False)
+    """Where each of the columns is named."""
 
 
 @dataclass(frozen=True, slots=True)
