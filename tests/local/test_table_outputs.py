@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import mangrove
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.row_counts import RowCounts
 
@@ -99,3 +99,25 @@ def test_empty_frames_change_nothing(lake: Lakehouse) -> None:
     assert lake.version == version
     merge = table.merge(empty, "t.id = s.id").when_not_matched_by_source_update({"n": 2})
     assert merge.execute() == RowCounts(updated=1)
+
+
+def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse) -> None:
+    table = lake.create_table("s.odd", "id bigint not null, `sel ect` int, `a.b` string, note string", keys=["id"])
+    table.append([{"id": 1, "sel ect": 1, "a.b": "3", "note": "n"}])
+    with pytest.raises(InvalidInputError, match="days does not fit a column of type bigint"):
+        lake.create_table("s.days", "id bigint", partition_by=["days(id)"])
+    with pytest.raises(InvalidInputError, match="column 'sel ect' is int and is set to string"):
+        table.update({"sel ect": "'abc'"}, engine="local")
+    with pytest.raises(InvalidInputError, match=r"does not fit into int: Failed to parse string: 'abc'$"):
+        table.update({"sel ect": "cast('abc' as int)"}, engine="local")
+    with pytest.raises(NotFoundError, match=r"write it between backticks, `a\.b`"):
+        table.to_arrow(where="a.b = '3'")
+    with pytest.raises(InvalidInputError, match=r"to_spark\(where=…\)"):
+        table.to_arrow(where="upper(note) = 'N'")
+    with pytest.raises(InvalidInputError, match="leave one row of the source for each of them") as refused:
+        table.upsert([{"id": 1, "note": "x"}, {"id": 1, "note": "y"}])
+    assert "`on`" not in str(refused.value)
+    with pytest.raises(InvalidInputError, match="give the earlier one first"):
+        table.changes(from_version=lake.version, to_version=1)
+    with pytest.raises(InvalidInputError, match="boolean, tinyint, smallint"):
+        lake.create_table("s.none", "id nosuch")

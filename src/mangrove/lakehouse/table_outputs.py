@@ -16,6 +16,7 @@ from mangrove.tables.predicates import Predicate
 from mangrove.transaction.comparing import differences_of
 from mangrove.transaction.history import HistoryLine
 from mangrove.transaction.names import found_table
+from mangrove.transaction.workspace import Workspace
 
 __all__ = ["TableOutputs"]
 
@@ -66,8 +67,16 @@ class TableOutputs(TableConstraints):
             )
         if engine not in (None, "local", "spark"):
             raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
-        before = table_state(self.catalog.at(from_version).reading(), self.locator)
-        after = self.state() if to_version is None else table_state(self.catalog.at(to_version).reading(), self.locator)
+        first = self.catalog.at(from_version).reading()
+        last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
+        assert not isinstance(first, Workspace), "only what is committed has moments"
+        assert not isinstance(last, Workspace), "only what is committed has moments"
+        if first.version > last.version:
+            raise InvalidInputError(
+                f"changes of {self.locator} are asked from version {first.version} back to {last.version}: "
+                "give the earlier one first"
+            )
+        before, after = table_state(first, self.locator), table_state(last, self.locator)
         chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
         return chosen.changes(before, after)
 

@@ -5,6 +5,7 @@ to Spark: a double as text, a text as a moment.
 """
 
 import decimal
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +23,12 @@ _PRECISION_MAX: Final = 38
 _DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _EXACT: Final = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _MIDNIGHTS: Final = "day"
+_SPOKEN: Final = {
+    pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint", pa.float32(): "float", pa.float64(): "double",
+    pa.date32(): "date",
+}  # fmt: skip
+"""Types as people write them in SQL."""
+_OF_TYPE: Final = re.compile(r" as a scalar of type \S+$")
 
 
 def refused(what: str) -> BeyondArrowError:
@@ -89,7 +96,8 @@ def cast(array: Any, wanted: Any) -> Any:
     try:
         return _cast(array, wanted)
     except (pa.ArrowInvalid, decimal.InvalidOperation, OverflowError, ValueError) as error:
-        raise InvalidInputError(f"a value does not fit into {wanted}: {str(error).splitlines()[0]}") from error
+        reason = _OF_TYPE.sub("", str(error).splitlines()[0])
+        raise InvalidInputError(f"a value does not fit into {_SPOKEN.get(wanted, wanted)}: {reason}") from error
     except pa.ArrowNotImplementedError as error:
         raise refused(f"{array.type} is taken for {wanted}") from error
 
@@ -159,4 +167,7 @@ def assigned(array: Any, wanted: Any, column: str) -> Any:
     if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(wanted):
         # These are brought into the column's form as any written value is.
         return array
-    raise InvalidInputError(f"column {column!r} is {wanted} and is set to {given}: write cast(… as …) if that is meant")
+    raise InvalidInputError(
+        f"column {column!r} is {_SPOKEN.get(wanted, wanted)} and is set to {_SPOKEN.get(given, given)}: "
+        "write cast(… as …) if that is meant"
+    )

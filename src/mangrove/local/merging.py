@@ -163,5 +163,5 @@ def _check_once(state: TableState, target: TargetRows, acted: pa.Table) -> None:
         examples = target.rows.take(repeated.column("t").slice(0, _EXAMPLES_MAX)).select(names).to_pylist()
         raise InvalidInputError(
             f"{repeated.num_rows} row(s) of {state.name} are matched by several rows of the source, and nothing says "
-            f"which of them counts, for example {examples}: make `on` or the source unambiguous"
+            f"which of them counts, for example {examples}: leave one row of the source for each of them"
         )

@@ -66,6 +66,12 @@ class Schema:
         for name in path:
             found = _named(level, name)
             if found is None:
+                whole = _named(self.columns, ".".join(path))
+                if whole is not None:
+                    raise NotFoundError(
+                        f"there is no column {path[-1]!r} in {path[0]!r}, but a column {whole.name!r}: "
+                        f"write it between backticks, `{whole.name}`"
+                    )
                 raise NotFoundError(
                     f"there is no column {'.'.join(path)!r}: there are {', '.join(column.name for column in level)}"
                     if level

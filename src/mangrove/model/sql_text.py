@@ -84,8 +84,8 @@ _SIZED: Final[dict[str, Callable[[int], DataType]]] = {
 _DECIMALS: Final = ("decimal", "dec", "numeric")
 _DECIMAL_PRECISION: Final = 10
 _ALLOWED: Final = (
-    "boolean, smallint, int, bigint, decimal(p,s), float, double, char(n), varchar(n), string, date, time, timetz, "
-    "timestamp, timestamp_ntz, fixed(n), binary, array<…>, map<…,…>, struct<…>"
+    "boolean, tinyint, smallint, int, bigint, decimal(p,s), float, double, char(n), varchar(n), string, date, time, "
+    "timetz, timestamp, timestamp_ntz, fixed(n), binary, array<…>, map<…,…>, struct<…>"
 )
 _WORDS: Final[dict[type, str]] = {
     Boolean: "boolean",

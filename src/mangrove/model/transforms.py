@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, assert_never
 import mmh3
 
 from mangrove.errors import InvalidInputError
+from mangrove.model.sql_text import type_text
 from mangrove.model.types import (
     Binary,
     Char,
@@ -131,7 +132,7 @@ def result_type(transform: Transform, source: DataType) -> DataType:
             assert_never(transform)
     if not fits:
         raise InvalidInputError(
-            f"{word_of(transform)} does not fit a column of type {type(source).__name__.lower()}: "
+            f"{word_of(transform)} does not fit a column of type {type_text(source)}: "
             f"it takes {_TAKES[type(transform)]}"
         )
     return result

@@ -28,6 +28,7 @@ from mangrove.sql.grammar_session import (
     parse_refresh,
     parse_uncache,
     refuse_changes_in_block,
+    refuse_load,
 )
 from mangrove.sql.splitting import begins_transaction
 from mangrove.sql.statements import Begin, Call, Commit, Explain, Literal, Rollback, Savepoint, Statement, Use
@@ -213,4 +214,5 @@ _BY_FIRST_WORD: Final[dict[str, Callable[[Cursor], Statement | None]]] = {
     "ANALYZE": parse_analyze,
     "EXECUTE": parse_execute,
     "BEGIN": _block,
+    "LOAD": refuse_load,
 }

@@ -7,7 +7,15 @@ from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.places import error_at
 from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
 
-__all__ = ["parse_analyze", "parse_cache", "parse_execute", "parse_refresh", "parse_uncache", "refuse_changes_in_block"]
+__all__ = [
+    "parse_analyze",
+    "parse_cache",
+    "parse_execute",
+    "parse_refresh",
+    "parse_uncache",
+    "refuse_changes_in_block",
+    "refuse_load",
+]
 
 _CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE")
 _STATEMENT_STARTS: Final = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "ATOMIC")
@@ -72,6 +80,16 @@ def parse_execute(cursor: Cursor) -> ExecuteImmediate | None:
     if len({name is None for name, _ in arguments}) > 1:
         raise InvalidInputError("some arguments of EXECUTE IMMEDIATE have names and some have none: name all or none")
     return ExecuteImmediate(text, tuple(arguments))
+
+
+def refuse_load(cursor: Cursor) -> None:
+    """Refuse LOAD DATA, which moves files of Hive's into a folder."""
+    raise error_at(
+        cursor.text,
+        cursor.next.start,
+        "LOAD DATA moves files into a folder of Hive's, which tables of a lakehouse are not: write "
+        "INSERT INTO … SELECT * FROM parquet.`path`, or use `mangrove ingest`",
+    )
 
 
 def refuse_changes_in_block(cursor: Cursor) -> None:

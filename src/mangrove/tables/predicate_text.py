@@ -47,6 +47,7 @@ _OPERATORS: Final = {
     ">": Operator.GREATER,
     ">=": Operator.GREATER_OR_EQUAL,
 }
+_PERIODS: Final = ("year", "month", "day", "hour", "bucket", "truncate", "identity")
 _ESCAPED: Final = re.compile(r"\\(.)|([%_])", re.DOTALL)
 
 
@@ -79,6 +80,7 @@ class _Parser(TokenWalk):
     """Reads one predicate on the columns of a schema."""
 
     _what = "predicate"
+    _advice = "; to_spark(where=…) and SQL take any condition of Spark's"
 
     def __init__(self, text: str, schema: Schema) -> None:
         super().__init__(text)
@@ -194,6 +196,8 @@ class _Parser(TokenWalk):
         return _Term(self._column(tuple(path)), Identity())
 
     def _period(self, first: Token) -> _Term:
+        if self._text[first.start : first.end].lower().removesuffix("s") not in _PERIODS:
+            raise self._error(f"a column or a period of one ({', '.join(_PERIODS)})")
         while not self._took_mark(")"):
             if self._next.kind is TokenKind.END:
                 raise self._error("`)`")

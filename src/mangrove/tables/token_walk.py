@@ -12,6 +12,7 @@ class TokenWalk:
     _what = "text"
     """What people call the text that is read."""
     _refusal: type[InvalidInputError] = InvalidInputError
+    _advice = ""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -57,4 +58,5 @@ class TokenWalk:
         found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
         return self._refusal(
             f"the {self._what} has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
+            + self._advice
         )
