@@ -238,6 +238,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("update t set a 5", "there is '5' where = was expected"),
         ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
         ("call compact('t', full => true, 5)", "a named argument"),
+        ("load data inpath '/x' into table s.o", "column 1: LOAD DATA moves files .* INSERT INTO"),
     ],
 )
 def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> None:
