@@ -1,10 +1,12 @@
 """Somebody deletes the file of a version by hand: what can be noticed is noticed, and no gap is filled."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from mangrove.errors import FormatError
+from mangrove.lakehouse.checking import check_at
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.maintenance.version_files import HINTS, version_file
 from mangrove.storage.counting import CountingStore
@@ -71,3 +73,23 @@ def test_a_deleted_newest_version_is_told_by_a_check_as_long_as_the_hint_names_i
     assert (problem.path, "the hint names version 6" in problem.rule) == (path, True)
     opened.check(repair=True)
     assert not opened_again().check().problems
+
+
+def test_deleted_oldest_versions_are_told_by_a_check_and_expired_ones_are_not(
+    versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse], clock: Clock
+) -> None:
+    versions.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
+    clock.now_millis += 10 * MINUTE_MILLIS
+    assert 3 in versions.expire(alone=True).versions
+    assert opened_again().check().is_sound
+    first = delete_version(store, 0)
+    (problem,) = opened_again().check()
+    assert (problem.path, "version 0 was deleted" in problem.rule) == (first, True)
+    delete_version(store, 1)
+    (problem,) = opened_again().check()
+    assert (problem.path, "versions 0 to 1 were deleted" in problem.rule) == (first, True)
+
+
+def test_a_copy_begins_with_a_later_version_and_is_sound(versions: Lakehouse, tmp_path: Path) -> None:
+    versions.export(str(tmp_path / "copy"), name="year-end", version=3)
+    assert check_at(str(tmp_path / "copy")).is_sound

@@ -18,7 +18,7 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import changed_objects
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.maintenance.vacuum import vacuum
-from mangrove.maintenance.version_files import version_file, version_files
+from mangrove.maintenance.version_files import lost_versions, version_file, version_files
 from mangrove.metastore import Problem, Snapshot, Unopened
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta
@@ -113,7 +113,7 @@ def check(
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
     for problem in chain(damaged, _broken_rules(lake, ruled, watch), _lost_names(lake, settings, set(kept))):
         told.tell(problem)
-    for problem in chain(_gaps(lake, kept), _walked(lake, versions, files, watch)):
+    for problem in chain(_gaps(lake, kept), _lost(lake, kept), _walked(lake, versions, files, watch)):
         told.tell_if_unexplained(problem)
     for problem in files.problems_of_rows(watch):
         told.tell_if_unexplained(problem)
@@ -263,6 +263,25 @@ def _gaps(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
                 version_files(version + 1)[places.index(path) - len(places)],
                 f"it is missing, though version {version} before it and version {following} after it are kept",
             )
+
+
+def _lost(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
+    """Yield the other versions that somebody deleted by hand, the oldest among them, those in a row as one."""
+    if not kept or lake.upkeep.is_read_only or lake.store.exists(RECORD_PATH):
+        return  # other programs leave nothing where a version was, and a copy begins with the version it is of
+    try:
+        lost = lost_versions(lake.store, kept[-1])
+    except FormatError:
+        return  # the newest version's own file is damaged: its rules tell of that
+    numbers = set(lost.values())
+    for path, version in lost.items():
+        if version - 1 in numbers:
+            continue
+        last = version
+        while last + 1 in numbers:
+            last += 1
+        these = f"version {version} was" if last == version else f"versions {version} to {last} were"
+        yield Problem(path, f"it is missing: {these} deleted and did not expire. Put back what was there from a copy")
 
 
 def _lost_names(lake: Maintained, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:

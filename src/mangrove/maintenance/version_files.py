@@ -4,11 +4,23 @@ from collections.abc import Sequence
 
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.paths import HINT_PATH, VERSION_FOLDER, guard_path, version_of
+from mangrove.layouts.deltacat.versions import read_guard
+from mangrove.layouts.deltacat.versions import taken_versions as taken_by_guards
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.layouts.tree.upkeep_expiry import EXPIRED_NAMES_MAX
+from mangrove.layouts.tree.versions import taken_versions as taken_by_roots
 from mangrove.storage.port import Store
 
-__all__ = ["HINTS", "names_a_version", "version_at_location", "version_file", "version_files", "with_files"]
+__all__ = [
+    "HINTS",
+    "lost_versions",
+    "names_a_version",
+    "version_at_location",
+    "version_file",
+    "version_files",
+    "with_files",
+]
 
 HINTS = frozenset({NEWER.hint_path, OLDER.hint_path, HINT_PATH})
 """What speaks of versions without being one."""
@@ -27,6 +39,23 @@ def version_files(version: int) -> list[str]:
 def version_file(store: Store, version: int) -> str | None:
     """Return where the file of a version lies; None if the version was made by a program that writes none."""
     return next((path for path in version_files(version) if store.exists(path)), None)
+
+
+def lost_versions(store: Store, newest: int) -> dict[str, int]:
+    """Return the versions that somebody deleted by hand, by the paths at which their files should lie, oldest first.
+
+    A version that expires leaves a file that says so. In the tree layout that goes
+    when as many newer versions have names as stay taken; a guard stays for ever.
+    """
+    guard = read_guard(store, newest)
+    if guard is not None:
+        lost = set(range(guard.first, newest)) - set(taken_by_guards(store))
+        return {guard_path(version): version for version in sorted(lost)}
+    for names in map(RootNames, ROOT_DIGITS_KNOWN):
+        if newest < 2**names.digits and store.exists(names.path(newest)):
+            lost = set(range(max(0, newest - EXPIRED_NAMES_MAX + 1), newest)) - set(taken_by_roots(store, names))
+            return {names.path(version): version for version in sorted(lost)}
+    return {}
 
 
 def with_files(store: Store, versions: Sequence[int]) -> Sequence[int]:
