@@ -74,7 +74,7 @@ def parse_update(cursor: Cursor, common: Piece | None) -> Update:
     assignments = _assignments(cursor, "WHERE")
     for assignment in assignments:
         _refuse_from(cursor, assignment.value)
-    condition = cursor.rest() if cursor.took("WHERE") else None
+    condition = cursor.piece_until() if cursor.took("WHERE") else None
     cursor.expect_end()
     return Update(table, alias, assignments, condition, common)
 
@@ -83,7 +83,7 @@ def parse_delete(cursor: Cursor, common: Piece | None) -> Delete:
     """Take DELETE."""
     cursor.expect("DELETE", "FROM")
     table, alias = cursor.name(), _alias(cursor)
-    condition = cursor.rest() if cursor.took("WHERE") else None
+    condition = cursor.piece_until() if cursor.took("WHERE") else None
     cursor.expect_end()
     return Delete(table, alias, condition, common)
 
