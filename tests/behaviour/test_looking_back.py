@@ -123,6 +123,17 @@ def test_rolling_back_to_what_is_not_there_changes_nothing(sales: Lakehouse) -> 
     assert sales.version == before
 
 
+def test_rolling_back_to_the_newest_version_commits_nothing(sales: Lakehouse) -> None:
+    before = sales.version
+    assert sales.rollback(to=before) == before
+    assert sales.version == before
+
+
+def test_an_undo_names_the_version_that_was_asked_for(sales: Lakehouse) -> None:
+    with pytest.raises(NotFoundError, match="999"):
+        sales.undo(999)
+
+
 def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
     unwanted = append(sales, "unwanted")
     append(sales, "wanted")

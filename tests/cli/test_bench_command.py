@@ -16,6 +16,11 @@ def test_the_benchmark_counts_requests_and_leaves_nothing_behind(run: Any, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_benchmark_removes_the_folders_that_it_made(run: Any, tmp_path: Path) -> None:
+    assert run("bench", str(tmp_path / "new" / "place"), "--rows", "10", "--json").code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_benchmark_is_a_table_for_people(run: Any, tmp_path: Path) -> None:
     shown = run("bench", str(tmp_path), "--rows", "10").out
     assert "small commit" in shown

@@ -257,6 +257,16 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
     assert lake.at(old).table("sales.orders").to_arrow().to_pylist() == [{"order_id": 1, "customer": "a"}]
 
 
+def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.same", "a int comment 'c', b int")
+    before = lake.version
+    table.widen("a", "int")
+    table.set_comment("a", "c")
+    table.rename_column("b", "b")
+    table.drop_not_null("b")
+    assert lake.version == before
+
+
 def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: Lakehouse) -> None:
     table = lake.create_table("sales.odd", "`sel ect` int, `x.y z` int, id int")
     table.append([{"sel ect": 1, "x.y z": 2, "id": 3}])

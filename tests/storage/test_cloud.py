@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import mangrove
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.storage.aws_profile import profile_options
 from mangrove.storage.cloud import CloudStore
@@ -183,6 +184,15 @@ def test_a_bucket_that_is_not_there_is_no_missing_object(server: S3Server) -> No
         store.read_many(["a", "b"])
     with pytest.raises(StorageError, match="no such bucket"):
         store.create("a", b"")
+
+
+def test_a_lakehouse_in_a_bucket_that_is_not_there_is_told_of_without_inner_names(server: S3Server) -> None:
+    with pytest.raises(StorageError) as refused:
+        mangrove.open("s3://other/lake", storage_options=server.options)
+    said = str(refused.value)
+    assert said.startswith("s3://other/lake/ could not be read: there is no such bucket")
+    assert "<" not in said
+    assert "_mangrove_export" not in said
 
 
 def test_no_answer_from_the_server_is_explained() -> None:

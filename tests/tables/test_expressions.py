@@ -12,6 +12,7 @@ from mangrove.local.evaluating import evaluated
 from mangrove.local.targets import named_in
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.sql_text import parse_schema
+from mangrove.tables.assigning import checked_assignments
 from mangrove.tables.expression_text import parse_expression
 from mangrove.tables.expressions import BeyondArrowError
 
@@ -104,3 +105,13 @@ def test_what_can_never_be_meant_is_refused(text: str, words: str) -> None:
 def test_what_only_spark_may_know_is_left_to_it(text: str) -> None:
     with pytest.raises(BeyondArrowError):
         value(text)
+
+
+def test_a_field_of_a_struct_is_not_taken_for_a_misspelt_column() -> None:
+    schema = parse_schema("id int, st struct<w: int>")
+    with pytest.raises(
+        InvalidInputError, match=r"'st\.w' lies inside the struct 'st'.*upsert rows with the whole struct"
+    ):
+        checked_assignments({"st.w": 5}, schema)
+    with pytest.raises(InvalidInputError, match=r"there is no column 'id\.w'"):
+        checked_assignments({"id.w": 5}, schema)

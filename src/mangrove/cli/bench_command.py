@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -38,7 +39,9 @@ def bench_command(session: Session, place: str, rows: int) -> None:
     It works in a new folder below PLACE, and deletes it afterwards. The larger
     benchmarks are scripts of the repository: see `make bench`.
     """
-    new_id = session.effects(place).new_id()
+    at_start = session.effects(place)
+    made = _folders_to_make(at_start.store)
+    new_id = at_start.new_id()
     effects = session.effects(f"{place.rstrip('/')}/mangrove-bench-{new_id}")
     store = CountingStore(effects.store)
     counted = replace(effects, store=store)
@@ -53,6 +56,7 @@ def bench_command(session: Session, place: str, rows: int) -> None:
         # The hint to the newest version is written in the background, and would come back after all is deleted.
         settle(counted, _SETTLE_SECONDS_MAX)
         _delete_all(effects.store)
+        _remove_empty(made)
     listed: list[Json] = [{**asdict(one), "rows_per_second": one.rows_per_second} for one in found]
     session.answer({"place": effects.store.uri, "measured": listed}, lambda: _view(found))
 
@@ -63,6 +67,23 @@ def _delete_all(store: Store) -> None:
     if root.scheme == "file":
         # A bucket has no folders; on disk those that are empty now would stay.
         shutil.rmtree(root.path, ignore_errors=True)
+
+
+def _folders_to_make(store: Store) -> list[Path]:
+    """Return the folders up to a place on disk that are not there yet, the deepest first."""
+    root = parse_root(store.uri)
+    if root.scheme != "file":
+        return []
+    place = Path(root.path)
+    return [folder for folder in (place, *place.parents) if not folder.exists()]
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return  # somebody else put something there meanwhile
 
 
 def _view(found: Sequence[Measured]) -> RenderableType:

@@ -265,7 +265,7 @@ class Lakehouse(Catalog):
         return Diff(was.version, now.version, summarised(found, lambda wanted: table_names(wanted, now, was)))
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
-        """Commit what an earlier version holds as the newest; what lies between stays in the history."""
+        """Commit what an earlier version holds, unless it is the newest; what lies between stays in the history."""
         began_at_millis = self.effects.now_millis()
         return self._taking_back.roll_back(self.snapshot_at(to), began_at_millis, message, author)
 

@@ -137,6 +137,8 @@ class TableRows:
             workspace = transaction.workspace
             version = open_table(workspace, self.locator).version
             changed = change(version)
+            if changed == version:
+                return  # a version that changes nothing would only stop others
             if holds is not None:
                 state = table_state(workspace, self.locator)
                 holds(state)

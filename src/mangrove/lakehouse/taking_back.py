@@ -30,7 +30,12 @@ class TakingBack:
     metastore: Metastore
 
     def roll_back(self, target: Snapshot, read_at_millis: int, message: str, author: str) -> int:
-        """Commit what the target holds, which was read after that time, and return the version that does so."""
+        """Commit what the target holds, which was read after that time, and return the version that does so.
+
+        Where it is the newest already, there is nothing to commit.
+        """
+        if self.metastore.latest().version == target.version:
+            return target.version
         text = message or f"roll back to version {target.version}"
         until_millis = latest_commit_millis(target.settings, read_at_millis)
         if isinstance(self.metastore, RollsBack):
@@ -53,7 +58,8 @@ class TakingBack:
 
     def _undone(self, version: int, message: str, author: str) -> int:
         began_at_millis = self.effects.now_millis()
-        before, after = self.metastore.at_version(version - 1), self.metastore.at_version(version)
+        after = self.metastore.at_version(version)  # first, so that one that is not there is named as it was asked for
+        before = self.metastore.at_version(version - 1)
         newest = self.metastore.latest()
         changed = taken_back(differences_of(self.metastore, before, after))
         check_undoable(changed, differences_of(self.metastore, after, newest), version)

@@ -17,6 +17,7 @@ CLOUD_ERRORS = (BaseError, OSError, ValueError)
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _URL_WITH_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
+_XML = re.compile(r"[\s:]*(?:<\?xml|<Error>).*")
 _REFUSED = re.compile(r"status code: 40[13]\b")
 
 
@@ -32,9 +33,10 @@ def is_final(error: BaseException) -> bool:
 
 def explained(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:
     """Return the error to raise: what could not be `done`, where, why and what to do next."""
-    # What follows the question mark may be a signature.
-    sentence = _URL_WITH_QUERY.sub(r"\1", str(error).partition("\n")[0])
-    return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome} ({sentence})")
+    # What follows the question mark may be a signature; of a page of XML the cause below is what matters.
+    sentence = _XML.sub("", _URL_WITH_QUERY.sub(r"\1", str(error).partition("\n")[0]))
+    answer = "" if names_no_bucket(error) else f" ({sentence})"
+    return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome}{answer}")
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.sql_tokens import quoted_text
+from mangrove.model.types import Struct
 from mangrove.tables.expression_text import parse_expression
 from mangrove.tables.expressions import Expression, Literal, LiteralValue
 from mangrove.tables.suggesting import did_you_mean
@@ -28,12 +29,22 @@ def checked_assignments(values: Mapping[str, Assignable], schema: Schema) -> dic
     for name, value in values.items():
         own = by_name.get(name.casefold())
         if own is None:
-            raise InvalidInputError(f"there is no column {name!r}{did_you_mean(name, schema.names)}")
+            raise _no_column(name, schema)
         if own in found:
             raise InvalidInputError(f"column {own!r} is set twice")
         _check_kind(name, value)
         found[own] = value
     return found
+
+
+def _no_column(name: str, schema: Schema) -> InvalidInputError:
+    outer, dot, _ = name.partition(".")
+    if dot and any(one.name.casefold() == outer.casefold() and isinstance(one.type, Struct) for one in schema.columns):
+        return InvalidInputError(
+            f"{name!r} lies inside the struct {outer!r}, and only whole columns are set: upsert rows with the whole "
+            f"struct, or set {outer!r} to named_struct(…) on Spark"
+        )
+    return InvalidInputError(f"there is no column {name!r}{did_you_mean(name, schema.names)}")
 
 
 def _check_kind(name: str, value: object) -> None:
