@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on
 from mangrove.storage.memory import MemoryStore
@@ -157,6 +157,22 @@ def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layou
         damaged[position] ^= 1
         data.write_bytes(bytes(damaged))
         assert [problem.path for problem in lake.check()] == [str(data.relative_to(tmp_path / "lake"))]
+
+
+def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(tmp_path: Path, layout: str) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("sales")
+    orders = lake.create_table("sales.orders", "id bigint not null, a bigint", keys=["id"])
+    orders.append([{"id": 1, "a": 100}])
+    (data,) = (tmp_path / "lake").rglob("*.parquet")
+    damaged = bytearray(data.read_bytes())
+    damaged[damaged.index(b"\x18\x01aU\x04") + 4] ^= 1  # the id of the column a
+    data.write_bytes(damaged)
+    place = str(data.relative_to(tmp_path / "lake"))
+    assert [problem.path for problem in lake.check()] == [place]
+    for refused in (orders.to_arrow, lambda: orders.update({"a": "a + 1"}), lambda: orders.to_arrow(where="a = 100")):
+        with pytest.raises(FormatError, match="its footer does not match its checksum"):
+            refused()
 
 
 def test_an_expiry_says_which_setting_keeps_what_and_until_when(sales: Lakehouse, clock: Clock) -> None:
