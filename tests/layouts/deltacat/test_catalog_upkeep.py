@@ -26,7 +26,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
 from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, put
+from mangrove.testing.metastore_contract import delta_at, namespace, put
 
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 ORDERS = TableLocator("sales", "orders")
@@ -214,6 +214,23 @@ def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: Catal
     effects.store.put(path, data)
     effects.store.delete_many([newest.guard.log_path])
     assert {problem.rule.split(" is ")[-1] for problem in catalog.problems(newest)} == {"not in the log"}
+
+
+def test_a_deletion_that_cannot_be_read_and_a_log_that_is_gone_are_named(
+    catalog: CatalogMetastore, effects: Effects
+) -> None:
+    put(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
+    dropped = catalog.latest()
+    put(catalog, dropped, namespace("more"))
+    newest = catalog.latest()
+    assert list(catalog.problems(newest)) == []
+    (path,) = [entry.path for entry in effects.store.list("n/t/rev/") if "_delete_" in entry.path]
+    data = effects.store.read(path)
+    effects.store.put(path, data[:-5])
+    assert [problem.path for problem in catalog.problems(newest)] == [path]
+    effects.store.put(path, data)
+    effects.store.delete_many([dropped.guard.log_path])
+    assert dropped.guard.log_path in [problem.path for problem in catalog.problems(newest)]
 
 
 def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetastore, effects: Effects) -> None:

@@ -18,7 +18,7 @@ from mangrove.layouts.deltacat.keys import (
     range_of_kind,
     range_of_mappings,
 )
-from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.packed import pack, unpack
 from mangrove.layouts.deltacat.paths import guard_path, is_numbered
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.upkeep_differences import namespace_names
@@ -51,6 +51,7 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     yield from _lost_newest(fresh)
     yield from _unlogged(files, wanted)
     yield from _lost_mappings(fresh)
+    yield from _damaged_deletions(fresh)
     bodies = iter(wanted)
     while batch := list(islice(bodies, _BODIES_AT_ONCE)):
         yield from _body_problems(files, batch)
@@ -92,6 +93,23 @@ def _lost_mappings(snapshot: CatalogSnapshot) -> Iterator[Problem]:
             yield _lost_mapping(files, folder, mapped)
 
 
+def _damaged_deletions(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+    """Yield the revisions that say that an object is gone and that DeltaCAT cannot read; the index leads to none."""
+    files = snapshot.files
+    committed = {*logged_transactions(files), snapshot.guard.transaction}
+    paths = iter(
+        path
+        for path, file in numbered_files(files.store)
+        if file.operation == DELETE and file.object_folder is not None and file.transaction in committed
+    )
+    while batch := list(islice(paths, _BODIES_AT_ONCE)):
+        for path, data in zip(batch, files.store.read_many(batch), strict=True):
+            try:
+                unpack(data or b"", path)
+            except FormatError as error:
+                yield Problem(path, str(error))
+
+
 def _lost_mapping(files: CatalogFiles, folder: str, mapped: Mapped) -> Problem:
     does = f"leads from a name to {mapped.target}" if mapped.target else "says that a name leads nowhere any more"
     return Problem(
@@ -111,6 +129,8 @@ def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
             continue
         logs = files.store.read_many([guard.log_path for guard in guards])
         for guard, log in zip(guards, logs, strict=True):
+            if guard.log is not None and log is None and guard.version < snapshot.version:
+                yield Problem(guard.log_path, f"the log of version {guard.version} is missing, and DeltaCAT lacks it")
             if guard.log is not None and log is not None and log != pack(guard.log):
                 yield Problem(guard.log_path, f"it is not what the guard of version {guard.version} says it is")
             try:
