@@ -14,6 +14,7 @@ from mangrove.errors import InvalidInputError
 __all__ = ["check_id", "check_name", "check_text", "joined_name", "quoted_name", "split_name", "split_path"]
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What Spark takes without backticks, unless it is one of the reserved words."""
 _RESERVED: Final = frozenset(
@@ -109,9 +110,17 @@ def quoted_name(name: str) -> str:
     ('amount', '`order`', '`größe`')
     """
     is_plain = _PLAIN.fullmatch(name) and name.upper() not in _RESERVED
-    return name if is_plain else "`" + name.replace("`", "``") + "`"
+    return name if is_plain else _between_backticks(name)
 
 
 def joined_name(*parts: str) -> str:
-    """Return the dotted text that `split_name` takes apart into `parts`."""
-    return ".".join(quoted_name(part) for part in parts)
+    """Return the dotted text that `split_name` takes apart into `parts`, with backticks only where it needs them.
+
+    >>> joined_name("straße", "order"), joined_name("sales", "orders.2026")
+    ('straße.order', 'sales.`orders.2026`')
+    """
+    return ".".join(part if _WORD.fullmatch(part) else _between_backticks(part) for part in parts)
+
+
+def _between_backticks(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

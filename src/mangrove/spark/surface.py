@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from pyspark.sql import SparkSession
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import joined_name, split_name
+from mangrove.model.names import quoted_name, split_name
 from mangrove.model.properties import FrozenMapping
 from mangrove.spark.source import MangroveSource, is_noted
 from mangrove.spark.source_options import parse_options
@@ -52,7 +52,7 @@ def attach(
     bound = {"lake": lake, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
     options = parse_options(bound)
     name = as_name or options.table.name
-    quoted = joined_name(*split_name(name))
+    quoted = ".".join(map(quoted_name, split_name(name)))
     format_name = "mangrove_" + re.sub(r"\W", "_", "_".join(split_name(name)))
     spark.dataSource.register(_bound_source(format_name, bound))
     if spark.catalog.tableExists(quoted):

@@ -52,7 +52,7 @@ def _changed(statement: Update | Delete | Merge, table: LakeTable, expressions: 
 def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressions: Expressions) -> None:
     """Raise what Spark refuses about a condition or a value, at its place in the statement."""
     quoted = quoted_name(statement.alias or statement.table.parts[-1])
-    tables = f"{joined_name(table.locator.namespace, table.name)} AS {quoted}"
+    tables = f"{quoted_name(table.locator.namespace)}.{quoted_name(table.name)} AS {quoted}"
     looked_at = [(statement.condition, tables)] if statement.condition is not None else []
     if isinstance(statement, Update):
         looked_at += [(assignment.value, tables) for assignment in statement.assignments]

@@ -113,9 +113,10 @@ def describe(statement: Describe, sight: Sight, view_columns: _ViewColumns) -> A
 
 def create_text(found: LakeTable | LakeView) -> str:
     """Return the statement that makes such a table or view."""
+    name = f"{quoted_name(found.locator.namespace)}.{quoted_name(found.name)}"
     if isinstance(found, LakeView):
         comment = "" if found.description is None else f"\nCOMMENT {quoted_text(found.description)}"
-        return f"CREATE VIEW {found}{comment}\nAS {found.sql}"
+        return f"CREATE VIEW {name}{comment}\nAS {found.sql}"
     schema = found.schema
     columns = [] if schema is None else [f"  {schema_text(Schema((column,)))}" for column in schema.columns]
     if found.keys:
@@ -123,7 +124,7 @@ def create_text(found: LakeTable | LakeView) -> str:
     is_managed = found.table_type is TableType.MANAGED
     if is_managed:
         columns += [f"  CONSTRAINT {quoted_name(name)} CHECK ({text})" for name, text in found.checks.items()]
-    lines = [f"CREATE {'' if is_managed else 'EXTERNAL '}TABLE {found} (", ",\n".join(columns), ")"]
+    lines = [f"CREATE {'' if is_managed else 'EXTERNAL '}TABLE {name} (", ",\n".join(columns), ")"]
     if is_managed and found.partition_by:
         lines.append(f"PARTITIONED BY ({', '.join(found.partition_by)})")
     if CLUSTER_BY in found.properties:
