@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,14 @@ def test_a_cancelled_statement_leaves_nothing_behind(
     assert shell.talk.lake.version == before
 
 
+@pytest.fixture
+def keys_interrupt() -> Iterator[None]:
+    """Let Ctrl-C mean what it does at a terminal; who started the tests in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press_ctrl_c() -> None:
     """Interrupt the thread that waits, as a terminal does."""
     waiting = threading.main_thread().ident
@@ -131,6 +139,7 @@ def press_ctrl_c() -> None:
     signal.pthread_kill(waiting, signal.SIGINT)
 
 
+@pytest.mark.usefixtures("keys_interrupt")
 def test_ctrl_c_stops_the_work_before_it_is_reported_and_the_next_work_runs() -> None:
     started, stopped = threading.Event(), threading.Event()
     seen: list[str] = []
@@ -149,6 +158,7 @@ def test_ctrl_c_stops_the_work_before_it_is_reported_and_the_next_work_runs() ->
     assert cancelling.run(lambda: "next") == "next"
 
 
+@pytest.mark.usefixtures("keys_interrupt")
 def test_work_that_was_done_before_it_could_be_stopped_is_reported_as_done() -> None:
     told = threading.Event()
 
