@@ -266,8 +266,9 @@ def imported_by(*words: str) -> set[str]:
 
 
 HEAVY = {
-    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.layouts.deltacat.metastore", "mangrove.local",
-    "mangrove.server", "mangrove.spark", "mangrove.sql", "numpy", "obstore", "pandas", "polars", "prompt_toolkit",
+    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.layouts.deltacat", "mangrove.local",
+    "mangrove.maintenance.vacuum", "mangrove.server", "mangrove.spark", "mangrove.sql", "mangrove.tables.scan_plan",
+    "mangrove.transaction.shared", "numpy", "obstore", "pandas", "polars", "prompt_toolkit",
     "pyarrow", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pyspark", "rich.progress", "starlette",
 }  # fmt: skip
 """What takes long to import."""

@@ -15,7 +15,7 @@ from mangrove.effects import Effects, real_effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.row_engines import LocalRows, SparkRows
+from mangrove.lakehouse.row_engines import LocalRows, RowReader, SparkRows
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -32,6 +32,9 @@ class OnlyLocal:
 
     def __init__(self, effects: Effects) -> None:
         self._engine = LocalEngine(effects.store, effects.new_id)
+
+    def reader(self) -> RowReader:
+        return self._engine
 
     def local(self) -> LocalRows:
         return self._engine

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
+import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
@@ -14,9 +15,9 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.expiry import expire
 from mangrove.maintenance.export import ExportMode, drop_export, export, pin
 from mangrove.maintenance.exported import export_named, exports_of
-from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.maintenance.progress import Progress, Watch
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.maintenance.version_files import version_file
@@ -393,3 +394,17 @@ def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> Non
     more = store.requests - before
     assert more.total - first.total <= 20 + 5
     assert more.lists == first.lists
+
+
+def test_an_export_into_storage_of_the_same_kind_takes_the_options_of_the_lakehouse(tmp_path: Path) -> None:
+    with S3Server() as server:
+        lake = mangrove.create("s3://bucket/lake", storage_options=server.options)
+        lake.create_namespace("a")
+        lake.export("s3://bucket/copy", "kept")
+        copied = mangrove.open("s3://bucket/copy", storage_options=server.options)
+        assert [space.name for space in copied.namespaces()] == ["a"]
+        # A folder takes no options, and gets none.
+        lake.export(tmp_path / "copy", "here")
+        assert mangrove.open(tmp_path / "copy").version == lake.at("here").version
+        lake.convert("s3://bucket/other")
+        assert mangrove.open("s3://bucket/other", storage_options=server.options).layout == "deltacat"

@@ -5,7 +5,8 @@ import pytest
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, encode_record
-from mangrove.maintenance.layered import LayeredStore, opened_export
+from mangrove.maintenance.layered import LayeredStore
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
 

@@ -20,9 +20,9 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.expiry import expire
 from mangrove.maintenance.export import ExportMode, drop_export, export
 from mangrove.maintenance.exported import exports_of
-from mangrove.maintenance.layered import opened_export
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.maintenance.version_files import names_a_version
 from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep

@@ -1,10 +1,14 @@
 """The engine that commands use for rows: Arrow in this process, so that none of them waits for a JVM."""
 
-from typing import NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
-from mangrove.local.engine import LocalEngine
+from mangrove.local.reading import LocalReader
+
+if TYPE_CHECKING:
+    from mangrove.local.engine import LocalEngine
 
 __all__ = ["LocalEngines"]
 
@@ -13,9 +17,20 @@ class LocalEngines:
     """The engines of a lakehouse that was opened for a command."""
 
     def __init__(self, effects: Effects) -> None:
-        self._local = LocalEngine(effects.store, effects.new_id)
+        self._effects = effects
 
-    def local(self) -> LocalEngine:
+    @cached_property
+    def _local(self) -> "LocalEngine":
+        # What writes takes longer to import than what reads.
+        from mangrove.local.engine import LocalEngine  # noqa: PLC0415
+
+        return LocalEngine(self._effects.store, self._effects.new_id)
+
+    def reader(self) -> LocalReader:
+        """Return what reads in this process."""
+        return LocalReader(self._effects.store)
+
+    def local(self) -> "LocalEngine":
         """Return the engine in this process."""
         return self._local
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.maintenance.exported import exports_of
 from mangrove.metastore import Snapshot
 from mangrove.model.json_form import Json
 from mangrove.model.objects import Delta, TableType
@@ -150,6 +149,9 @@ def time_text(millis: int) -> str:
 
 def lake_facts(lake: Lakehouse, snapshot: Snapshot) -> LakeFacts:
     """Return what a version says about the lakehouse."""
+    # Most commands name no export, and what knows them takes long to import.
+    from mangrove.maintenance.exported import exports_of  # noqa: PLC0415
+
     settings = snapshot.settings
     return LakeFacts(
         uri=lake.uri,

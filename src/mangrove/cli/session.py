@@ -16,7 +16,7 @@ from mangrove.effects import Effects, real_effects, settle
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import EnginesMaker, open_on
-from mangrove.maintenance.layered import opened_export
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.model.json_form import Json
 from mangrove.storage.counting import CountingStore, Requests

@@ -5,11 +5,13 @@ transaction shows its own writes and keeps statements until it ends, a past
 version shows what was and refuses to change. All three are catalogs.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts
@@ -29,10 +31,12 @@ from mangrove.model.names import split_name
 from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.tables.compaction import CompactionReport
 from mangrove.transaction import namespaces, tables, views
 from mangrove.transaction.names import Reading, found_namespace, found_table, found_view
 from mangrove.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    from mangrove.tables.compaction import CompactionReport
 
 __all__ = ["Catalog", "parsed_table"]
 

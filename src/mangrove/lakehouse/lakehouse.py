@@ -1,50 +1,46 @@
 """The lakehouse: its newest version as a catalog, its transactions, its history."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Final, TypeVar, Unpack, cast
+from __future__ import annotations
 
-from mangrove.effects import Effects
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.arguments import checked_count, checked_limit, checked_texts
-from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.converting import ConvertOptions, convert_lake, other_layout
-from mangrove.lakehouse.diff import Diff, summarised
-from mangrove.lakehouse.handles import CatalogClient
-from mangrove.lakehouse.layouts import LaidOut
+from mangrove.lakehouse.arguments import checked_count, checked_limit
+from mangrove.lakehouse.lake_upkeep import LakeUpkeep
 from mangrove.lakehouse.moments import NEITHER, NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
 from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.row_engines import Engines
-from mangrove.lakehouse.shared import SharedLakeTransaction
 from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.lakehouse.taking_back import TakingBack
 from mangrove.lakehouse.transactions import LakeTransaction
-from mangrove.lakehouse.upkeep_engines import UpkeepEngines
-from mangrove.maintenance.check import CheckReport, check
-from mangrove.maintenance.convert import ConvertReport
-from mangrove.maintenance.expiry import ExpiryReport, expire
-from mangrove.maintenance.export import ExportMode, ExportReport, drop_export, export
-from mangrove.maintenance.exported import Export, export_named, exports_of
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.progress import Watch, unwatched
-from mangrove.maintenance.vacuum import VacuumReport, vacuum
-from mangrove.metastore import Isolation, Snapshot, Upkeep
-from mangrove.model.objects import SharedTransaction
+from mangrove.metastore import Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.model.settings import LakehouseSettings
-from mangrove.storage.opening import open_store
 from mangrove.transaction.batches import QueryBatch, forget_query, query_batches
-from mangrove.transaction.comparing import RollsBack, differences_of
+from mangrove.transaction.comparing import differences_of
 from mangrove.transaction.grouping import GroupedCommits
 from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.names import table_names
-from mangrove.transaction.shared import SharedTransactions
-from mangrove.transaction.shared_form import SharedWork
 from mangrove.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, timedelta
+
+    from mangrove.effects import Effects
+    from mangrove.lakehouse.diff import Diff
+    from mangrove.lakehouse.handles import CatalogClient
+    from mangrove.lakehouse.layouts import LaidOut
+    from mangrove.lakehouse.row_engines import Engines
+    from mangrove.lakehouse.shared import SharedLakeTransaction
+    from mangrove.model.objects import SharedTransaction
+    from mangrove.model.settings import LakehouseSettings
+    from mangrove.transaction.shared import SharedTransactions
+
+# Shared transactions, comparisons and exports are imported when they are asked for: few commands need them.
+# ruff: noqa: PLC0415
 
 __all__ = ["Lakehouse"]
 
@@ -53,7 +49,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(Catalog):
+class Lakehouse(LakeUpkeep):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(
@@ -62,14 +58,15 @@ class Lakehouse(Catalog):
         laid_out: LaidOut,
         clients: Mapping[str, CatalogClient],
         engines: Callable[[Effects], Engines] | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
-        self._shared = SharedTransactions(effects, laid_out.metastore)
         self._taking_back = TakingBack(effects, laid_out.metastore)
         self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
         self.clients = clients
+        self.storage_options = storage_options
         self._engines_on = engines
         self.engines = None if engines is None else engines(effects)
 
@@ -77,19 +74,9 @@ class Lakehouse(Catalog):
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
 
     @property
-    def uri(self) -> str:
-        """Where it lies, ending in one `/`."""
-        return self.effects.store.uri
-
-    @property
     def version(self) -> int:
         """The number of the newest version."""
         return self.metastore.latest().version
-
-    @property
-    def settings(self) -> LakehouseSettings:
-        """Its own definition: sizes, retention, properties, exports."""
-        return self.metastore.latest().settings
 
     def reading(self) -> Snapshot:
         """Return the newest version."""
@@ -209,6 +196,12 @@ class Lakehouse(Catalog):
             lambda transaction: forget_query(transaction.reading(), query), message=f"forget the query {query}"
         )
 
+    @cached_property
+    def _shared(self) -> SharedTransactions:
+        from mangrove.transaction.shared import SharedTransactions
+
+        return SharedTransactions(self.effects, self.metastore)
+
     def begin_shared(
         self,
         name: str,
@@ -220,6 +213,8 @@ class Lakehouse(Catalog):
         properties: Mapping[str, str] = NO_PROPERTIES,
     ) -> SharedLakeTransaction:
         """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
+        from mangrove.transaction.shared_form import SharedWork
+
         work = SharedWork(
             self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
         )
@@ -234,6 +229,8 @@ class Lakehouse(Catalog):
         return [shared.name for shared in self._shared.listed()]
 
     def _participant(self, value: SharedTransaction) -> SharedLakeTransaction:
+        from mangrove.lakehouse.shared import SharedLakeTransaction
+
         base = self.metastore.at_version(value.base_version)
         return SharedLakeTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
 
@@ -249,6 +246,8 @@ class Lakehouse(Catalog):
             case TimeMoment(millis):
                 return self.metastore.at_time(millis)
             case NamedMoment(name):
+                from mangrove.maintenance.exported import export_named
+
                 return self.metastore.at_version(export_named(self.settings, name, NEITHER).version)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryLine]:
@@ -259,6 +258,8 @@ class Lakehouse(Catalog):
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return what changed between two moments; without the second, until now."""
+        from mangrove.lakehouse.diff import Diff, summarised
+
         was = self.snapshot_at(before)
         now = self.metastore.latest() if after is None else self.snapshot_at(after)
         found = differences_of(self.metastore, was, now)
@@ -272,115 +273,6 @@ class Lakehouse(Catalog):
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Take back what one version changed, if nothing later touched the same; return the version that does so."""
         return self._taking_back.undo(checked_count(version, "the version to undo"), message, author)
-
-    def maintained(self) -> Maintained:
-        """Return it as maintenance takes it, or say that its layout cannot do that."""
-        if not isinstance(self.metastore, RollsBack):
-            raise InvalidInputError(
-                f"{self.uri} is in the {self.layout} layout, which this release reads and commits but does not maintain"
-            )
-        return Maintained(self.effects, self.metastore, cast(Upkeep, self.metastore))
-
-    def export(
-        self,
-        destination: str | os.PathLike[str],
-        name: str,
-        mode: ExportMode | str = ExportMode.FULL,
-        *,
-        version: int | None = None,
-        tables: Sequence[str] = (),
-        keep: bool = True,
-        storage_options: Mapping[str, str] | None = None,
-        engine: str | None = None,
-        watch: Watch = unwatched,
-    ) -> ExportReport:
-        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
-
-        Without `keep` the lakehouse itself is only read, and does not know the name.
-
-        `engine` is "local" or "spark", whose executors copy; without it much goes to Spark.
-        """
-        if mode not in (*ExportMode, *(one.value for one in ExportMode)):
-            raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
-        tables = checked_texts(tables, "the tables to copy")
-        if version is not None:
-            checked_count(version, "the version to copy")
-        return export(
-            self.maintained(),
-            open_store(destination, storage_options),
-            name,
-            version=version,
-            mode=ExportMode(mode),
-            tables=tables,
-            keep=keep,
-            copier=UpkeepEngines(self.engines, engine, storage_options).copy_files,
-            watch=watch,
-        )
-
-    def exports(self) -> list[Export]:
-        """Return the exports, in order of their names."""
-        return exports_of(self.settings)
-
-    def drop_export(self, name: str) -> Export:
-        """Forget an export's name, so that its version may expire; the copy stays."""
-        return drop_export(self.maintained(), name)
-
-    def convert(
-        self,
-        destination: str | os.PathLike[str],
-        layout: str | None = None,
-        *,
-        storage_options: Mapping[str, str] | None = None,
-        engine: str | None = None,
-        **options: Unpack[ConvertOptions],
-    ) -> ConvertReport:
-        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
-        wanted = other_layout(self.layout) if layout is None else layout
-        store = open_store(destination, storage_options)
-        engines = UpkeepEngines(self.engines, engine, storage_options)
-        return convert_lake(self.maintained(), store, wanted, engines, **options)
-
-    def expire(self, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
-        """Forget the versions that the settings no longer keep.
-
-        Those that became outdated within the time limit of a transaction stay, unless
-        you promise to be `alone`: that nobody else reads or writes meanwhile.
-        """
-        return expire(self.maintained(), dry_run=dry_run, alone=alone, watch=watch)
-
-    def vacuum(
-        self,
-        *,
-        dry_run: bool = False,
-        grace: str | timedelta | None = None,
-        alone: bool = False,
-        engine: str | None = None,
-        watch: Watch = unwatched,
-    ) -> VacuumReport:
-        """Delete what no version that is kept needs, and what transactions that never committed left behind.
-
-        What is younger than the grace time (a day) stays, unless you promise to be
-        `alone`: that nobody else writes meanwhile. `engine` is "local" or "spark", whose
-        executors delete; without it much goes to Spark.
-        """
-        grace_millis = None if grace is None else millis_of_duration(grace)
-        deleter = UpkeepEngines(self.engines, engine).delete_files
-        return vacuum(
-            self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
-        )
-
-    def check(
-        self, *, sample: int | None = None, repair: bool = False, engine: str | None = None, watch: Watch = unwatched
-    ) -> CheckReport:
-        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
-
-        Data files are read from end to end and their rows counted. `engine` is "local" or
-        "spark", whose executors count; without it much goes to Spark.
-        """
-        if sample is not None:
-            checked_count(sample, "the number of versions to look at", 1)
-        count_rows = UpkeepEngines(self.engines, engine).count_rows
-        return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from mangrove import tables
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import quoted_name, split_path
@@ -14,10 +15,6 @@ from mangrove.model.schema import Schema, with_fresh_ids
 from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_schema
 from mangrove.model.types import Column, DataType
-from mangrove.tables.constraints import with_check
-from mangrove.tables.defaults import check_defaults
-from mangrove.tables.evolution import with_default
-from mangrove.tables.table_state import check_key_types, keys_decide_partition
 from mangrove.transaction.tables import NewTable
 
 __all__ = ["FEDERATED_CATALOG", "FEDERATED_TABLE", "new_table", "schema_of", "schema_of_columns"]
@@ -112,11 +109,11 @@ def _checked_managed(locator: TableLocator, location: str | None, columns: Schem
 
 def _constrained(version: TableVersion, defaults: Mapping[str, str], checks: Mapping[str, str]) -> TableVersion:
     if version.schema is not None:
-        check_defaults(version.schema)
+        tables.defaults.check_defaults(version.schema)
     for name, default in defaults.items():
-        version = with_default(version, split_path(name), default, is_new=True)
+        version = tables.evolution.with_default(version, split_path(name), default, is_new=True)
     for name, condition in checks.items():
-        version = with_check(version, name, condition)
+        version = tables.constraints.with_check(version, name, condition)
     return version
 
 
@@ -146,7 +143,7 @@ def _with_keys(
     if schema is None:
         raise InvalidInputError(f"{locator} has keys but no schema: give its columns too")
     ids = tuple(schema.column(key).id for key in keys)
-    check_key_types(str(locator), [schema.column_with_id(key_id) for key_id in ids])
+    tables.table_state.check_key_types(str(locator), [schema.column_with_id(key_id) for key_id in ids])
     columns = (replace(column, nullable=column.nullable and column.id not in ids) for column in schema.columns)
     return replace(schema, columns=tuple(columns)), ids
 
@@ -157,7 +154,7 @@ def _schemes(scheme: PartitionScheme, keys: tuple[int, ...]) -> tuple[PartitionS
     Where a row with the same keys may move to another partition, all deltas go
     together, because only then is it known which of them came later.
     """
-    if not keys or keys_decide_partition(keys, scheme):
+    if not keys or tables.table_state.keys_decide_partition(keys, scheme):
         return scheme, scheme
     return replace(scheme, id="1"), UNPARTITIONED
 

@@ -11,7 +11,7 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
 from mangrove.lakehouse.row_engines import Engines
-from mangrove.maintenance.layered import opened_export
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
@@ -43,7 +43,9 @@ def create(
     chosen = settings or LakehouseSettings()
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
-    return create_on(effects, layout=layout, settings=chosen, clients=clients, engines=engines)
+    return create_on(
+        effects, layout=layout, settings=chosen, clients=clients, engines=engines, storage_options=storage_options
+    )
 
 
 def open(  # noqa: A001 - the product's word: mangrove.open
@@ -58,7 +60,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     An export that is not full is opened on top of the lakehouse that it came from.
     """
     store = opened_export(open_store(uri, storage_options), lambda source: open_store(source, storage_options))
-    return open_on(real_effects(store), clients=clients, engines=engines)
+    return open_on(real_effects(store), clients=clients, engines=engines, storage_options=storage_options)
 
 
 def create_on(
@@ -68,13 +70,14 @@ def create_on(
     settings: LakehouseSettings | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse on a store, with a clock and ids of the caller's."""
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
     changes = Changes(effects.new_id(), message="create lakehouse")
     laid_out = create_laid_out(effects, layout, settings or LakehouseSettings(), changes)
-    return Lakehouse(effects, laid_out, clients, engines)
+    return Lakehouse(effects, laid_out, clients, engines, storage_options)
 
 
 def open_on(
@@ -82,6 +85,7 @@ def open_on(
     *,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
     """Open the lakehouse on a store, with a clock and ids of the caller's."""
-    return Lakehouse(effects, open_laid_out(effects), clients, engines)
+    return Lakehouse(effects, open_laid_out(effects), clients, engines, storage_options)

@@ -1,29 +1,31 @@
 """What a lakehouse asks of the engines that read and write rows."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mangrove.maintenance.checked_files import CountMany
-from mangrove.maintenance.copying import Copier
-from mangrove.maintenance.progress import Watch, unwatched
-from mangrove.maintenance.vacuum import DeleteFiles
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
 from mangrove.storage.port import Store
-from mangrove.tables.assigning import Assignable
-from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction
-from mangrove.tables.conditions import Narrowed
-from mangrove.tables.merging import MergePlan
-from mangrove.tables.predicates import Predicate
-from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import PlannedWrite
 
 if TYPE_CHECKING:
     # The catalog has the engines and a dated one is a catalog.
     from mangrove.lakehouse.catalog import Catalog
+    from mangrove.maintenance.checked_files import CountMany
+    from mangrove.maintenance.copying import Copier
+    from mangrove.maintenance.progress import Watch
+    from mangrove.maintenance.vacuum import DeleteFiles
+    from mangrove.tables.assigning import Assignable
+    from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
+    from mangrove.tables.conditions import Narrowed
+    from mangrove.tables.merging import MergePlan
+    from mangrove.tables.predicates import Predicate
+    from mangrove.tables.table_state import TableState
+    from mangrove.tables.writing import PlannedWrite
 
-__all__ = ["Dated", "Engine", "Engines", "Executors", "LocalRows", "SparkRows"]
+__all__ = ["Dated", "Engine", "Engines", "Executors", "LocalRows", "RowReader", "SparkRows"]
 
 
 class Engine(Protocol):
@@ -77,15 +79,27 @@ class Engine(Protocol):
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""
         ...
 
-    def compact(
-        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched
-    ) -> PlannedCompaction:
+    def compact(self, state: TableState, bounds: CompactionBounds = ..., watch: Watch = ...) -> PlannedCompaction:
         """Merge the deltas of each log, as far as the bounds allow."""
         ...
 
 
-class LocalRows(Engine, Protocol):
-    """An engine that can also tell two states of a table apart, and look into single files."""
+class RowReader(Protocol):
+    """What reads rows in this process, and looks into single files."""
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Any:
+        """Return the rows of a table, or those that `where` means."""
+        ...
+
+    def count_rows(self, store: Store, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
+        ...
+
+
+class LocalRows(RowReader, Engine, Protocol):
+    """An engine in this process, whose rows other tools of this process take."""
 
     def polars_frame(self, rows: Any) -> Any:
         """Return rows that were read as a polars DataFrame."""
@@ -93,10 +107,6 @@ class LocalRows(Engine, Protocol):
 
     def duckdb_relation(self, rows: Any, connection: Any | None = None) -> Any:
         """Return rows that were read as a relation of DuckDB."""
-        ...
-
-    def count_rows(self, store: Store, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
         ...
 
 
@@ -132,13 +142,17 @@ class SparkRows(Engine, Protocol):
 class Dated(Protocol):
     """A catalog that knows what it was."""
 
-    def at(self, where: int | str | datetime) -> "Catalog":
+    def at(self, where: int | str | datetime) -> Catalog:
         """Return the catalog as of a version, a time or the name of an export."""
         ...
 
 
 class Engines(Protocol):
     """The engines of a lakehouse, each started when it is first needed."""
+
+    def reader(self) -> RowReader:
+        """Return what reads in this process, without all that it takes to write."""
+        ...
 
     def local(self) -> LocalRows:
         """Return the engine in this process."""

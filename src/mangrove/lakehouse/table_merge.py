@@ -1,11 +1,18 @@
 """A merge in the making: clauses are added one by one, and `execute` does it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from __future__ import annotations
 
-from mangrove.tables.assigning import Assignable
-from mangrove.tables.merging import MergeClause, MergeKind, MergePlan
-from mangrove.tables.row_counts import RowCounts
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mangrove import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mangrove.tables.assigning import Assignable
+    from mangrove.tables.merging import MergeKind, MergePlan
+    from mangrove.tables.row_counts import RowCounts
 
 __all__ = ["TableMerge"]
 
@@ -25,37 +32,37 @@ class TableMerge:
         self,
         values: Mapping[str, Assignable] | None = None,
         where: str | None = None,
-    ) -> "TableMerge":
+    ) -> TableMerge:
         """Set columns of the row that a source row matches; without `values`, all that the source has."""
-        return self._with(MergeKind.MATCHED_UPDATE, where, values)
+        return self._with(tables.merging.MergeKind.MATCHED_UPDATE, where, values)
 
-    def when_matched_delete(self, where: str | None = None) -> "TableMerge":
+    def when_matched_delete(self, where: str | None = None) -> TableMerge:
         """Delete the row that a source row matches."""
-        return self._with(MergeKind.MATCHED_DELETE, where)
+        return self._with(tables.merging.MergeKind.MATCHED_DELETE, where)
 
     def when_not_matched_insert(
         self, values: Mapping[str, Assignable] | None = None, where: str | None = None
-    ) -> "TableMerge":
+    ) -> TableMerge:
         """Add a source row that matches nothing; without `values`, with all columns that the table has too."""
-        return self._with(MergeKind.INSERT, where, values)
+        return self._with(tables.merging.MergeKind.INSERT, where, values)
 
     def when_not_matched_by_source_update(
         self,
         values: Mapping[str, Assignable],
         where: str | None = None,
-    ) -> "TableMerge":
+    ) -> TableMerge:
         """Set columns of a row that no source row matches."""
-        return self._with(MergeKind.UNMATCHED_UPDATE, where, values)
+        return self._with(tables.merging.MergeKind.UNMATCHED_UPDATE, where, values)
 
-    def when_not_matched_by_source_delete(self, where: str | None = None) -> "TableMerge":
+    def when_not_matched_by_source_delete(self, where: str | None = None) -> TableMerge:
         """Delete a row that no source row matches."""
-        return self._with(MergeKind.UNMATCHED_DELETE, where)
+        return self._with(tables.merging.MergeKind.UNMATCHED_DELETE, where)
 
     def execute(self) -> RowCounts:
         """Do it, and return how many rows came, changed and went."""
         self.plan.check()
         return self.run(self.plan)
 
-    def _with(self, kind: MergeKind, where: str | None, values: Mapping[str, Assignable] | None = None) -> "TableMerge":
-        clause = MergeClause(kind, where, None if values is None else dict(values))
+    def _with(self, kind: MergeKind, where: str | None, values: Mapping[str, Assignable] | None = None) -> TableMerge:
+        clause = tables.merging.MergeClause(kind, where, None if values is None else dict(values))
         return replace(self, plan=replace(self.plan, clauses=(*self.plan.clauses, clause)))

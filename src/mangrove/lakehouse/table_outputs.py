@@ -1,9 +1,11 @@
 """A table's rows for other tools, and what became of them over time."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.row_engines import Dated, Engine
@@ -12,11 +14,13 @@ from mangrove.lakehouse.table_staging import table_state
 from mangrove.metastore import Metastore
 from mangrove.model.locators import Locator
 from mangrove.model.objects import Table
-from mangrove.tables.predicates import Predicate
 from mangrove.transaction.comparing import differences_of
 from mangrove.transaction.history import HistoryLine
 from mangrove.transaction.names import found_table
 from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mangrove.tables.predicates import Predicate
 
 __all__ = ["TableOutputs"]
 

@@ -1,43 +1,33 @@
 """A table's rows in the hands of a user: what there is to read, planned by an engine and staged in a transaction."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from mangrove import tables
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
 from mangrove.lakehouse.table_staging import guard_logs, stage_in, state_of, table_state
-from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_path
 from mangrove.model.objects import TableVersion
-from mangrove.tables.compaction import (
-    CompactionBounds,
-    CompactionReport,
-    auto_bounds,
-    compacts_itself,
-    is_due,
-    size_bytes,
-)
-from mangrove.tables.evolution import (
-    with_column_added,
-    with_column_dropped,
-    with_column_renamed,
-    with_column_widened,
-)
-from mangrove.tables.predicate_text import bound_predicate
-from mangrove.tables.predicates import Predicate
-from mangrove.tables.row_counts import RowCounts
-from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import PlannedWrite
 from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     # The catalog makes the handles of tables and these call it back.
     from mangrove.lakehouse.catalog import Catalog
+    from mangrove.tables.compaction import (
+        CompactionReport,
+    )
+    from mangrove.tables.predicates import Predicate
+    from mangrove.tables.row_counts import RowCounts
+    from mangrove.tables.scan_plan import ScanPlan
+    from mangrove.tables.table_state import TableState
+    from mangrove.tables.writing import PlannedWrite
 
 __all__ = ["TableRows"]
 
@@ -47,7 +37,7 @@ _COMPACT: Final = "compact"
 class TableRows:
     """The rows of a table as they are now, or as of the version or transaction: read, and laid out anew."""
 
-    catalog: "Catalog"
+    catalog: Catalog
     locator: TableLocator
 
     def compact(
@@ -65,13 +55,19 @@ class TableRows:
         compacted here. `bytes_max` and `files_max` bound what one call writes again; the
         report says what is left. With `full` large files are clustered anew too.
         """
-        bounds = CompactionBounds(bytes_max, files_max, full)
+        from mangrove.maintenance.engine_choice import COMPACTING, checked_engine, is_for_spark  # noqa: PLC0415
+
+        bounds = tables.compaction.CompactionBounds(bytes_max, files_max, full)
         asked = checked_engine(engine)
 
         def plan(state: TableState) -> PlannedWrite:
             engines = self._engines()
             on_spark = is_for_spark(
-                asked, COMPACTING, 0, bounds.within(size_bytes(state.logs)), spark_can=engines.spark_sees()
+                asked,
+                COMPACTING,
+                0,
+                bounds.within(tables.compaction.size_bytes(state.logs)),
+                spark_can=engines.spark_sees(),
             )
             chosen: Engine = engines.spark() if on_spark else engines.local()
             done = chosen.compact(state, bounds, watch)
@@ -84,7 +80,7 @@ class TableRows:
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
-        return self._engines().local().read(self.state(), columns, where)
+        return self._engines().reader().read(self.state(), columns, where)
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
@@ -101,7 +97,7 @@ class TableRows:
     def scan(self, where: str | Predicate | None = None) -> ScanPlan:
         """Return what would be read, and why the rest is skipped."""
         state = self.state()
-        return plan_scan(state, bound_predicate(where, state.schema))
+        return tables.scan_plan.plan_scan(state, tables.predicate_text.bound_predicate(where, state.schema))
 
     def state(self) -> TableState:
         """Return the table as engines take it."""
@@ -109,19 +105,30 @@ class TableRows:
 
     def add_column(self, name: str, type_words: str) -> None:
         """Add a column, null in all rows that are there; `address.city` adds one to a struct."""
-        self._evolve(f"add column {name} to", lambda version: with_column_added(version, split_path(name), type_words))
+        self._evolve(
+            f"add column {name} to",
+            lambda version: tables.evolution.with_column_added(version, split_path(name), type_words),
+        )
 
     def rename_column(self, name: str, to: str) -> None:
         """Give a column another name; no file is touched."""
-        self._evolve(f"rename column {name} of", lambda version: with_column_renamed(version, split_path(name), to))
+        self._evolve(
+            f"rename column {name} of",
+            lambda version: tables.evolution.with_column_renamed(version, split_path(name), to),
+        )
 
     def drop_column(self, name: str) -> None:
         """Drop a column; earlier versions still have it."""
-        self._evolve(f"drop column {name} of", lambda version: with_column_dropped(version, split_path(name)))
+        self._evolve(
+            f"drop column {name} of", lambda version: tables.evolution.with_column_dropped(version, split_path(name))
+        )
 
     def widen(self, name: str, type_words: str) -> None:
         """Give a column a type that holds more; no file is touched."""
-        self._evolve(f"widen {name} of", lambda version: with_column_widened(version, split_path(name), type_words))
+        self._evolve(
+            f"widen {name} of",
+            lambda version: tables.evolution.with_column_widened(version, split_path(name), type_words),
+        )
 
     def _evolve(
         self,
@@ -166,16 +173,16 @@ class TableRows:
             return write.counts, state
 
         counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
-        if verb != _COMPACT and compacts_itself(state.properties) and isinstance(self.catalog, Dated):
+        if verb != _COMPACT and tables.compaction.compacts_itself(state.properties) and isinstance(self.catalog, Dated):
             self._compact_if_due()
         return counts
 
     def _compact_if_due(self) -> None:
         """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them."""
         state = self.state()
-        if is_due(state.properties, state.logs):
+        if tables.compaction.is_due(state.properties, state.logs):
             with suppress(ConflictError):
-                self.compact(bytes_max=auto_bounds(state.properties).bytes_max)
+                self.compact(bytes_max=tables.compaction.auto_bounds(state.properties).bytes_max)
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines

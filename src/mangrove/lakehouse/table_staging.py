@@ -1,16 +1,21 @@
 """A table as one transaction sees it, and the deltas of a planned write staged in that transaction."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mangrove import tables
 from mangrove.metastore import Scan
 from mangrove.model.locators import DeltaLocator, Kind, TableLocator
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import PlannedWrite
 from mangrove.transaction.deltas import OpenTable, add_delta_to, deltas_of, open_table, partition_with, partitions_of
 from mangrove.transaction.names import Reading
 from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mangrove.tables.table_state import Log, TableState
+    from mangrove.tables.writing import PlannedWrite
 
 __all__ = ["guard_logs", "stage_in", "stage_write", "state_of", "table_state"]
 
@@ -31,9 +36,9 @@ def state_of(reading: Reading, opened: OpenTable, *, with_logs: bool = True) -> 
         for way, partition in partitions_of(reading, opened):
             # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
             values = partition.values if opened.partition_scheme.fields else ()
-            logs.append(Log(values, tuple(delta for _, delta in deltas_of(reading, way))))
+            logs.append(tables.table_state.Log(values, tuple(delta for _, delta in deltas_of(reading, way))))
     table = opened.table
-    return TableState(
+    return tables.table_state.TableState(
         str(opened.locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties
     )
 

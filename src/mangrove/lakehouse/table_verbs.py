@@ -5,27 +5,29 @@ unless `engine` says "spark" or "local". A text that only Spark understands goes
 Spark by itself where Spark can see the store.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mangrove import tables
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.row_engines import Engine
 from mangrove.lakehouse.row_frames import columns_of, is_spark_frame
 from mangrove.lakehouse.table_merge import TableMerge
 from mangrove.lakehouse.table_rows import TableRows
 from mangrove.lakehouse.table_staging import stage_write, table_state
-from mangrove.tables.assigning import Assignable
-from mangrove.tables.conditions import Narrowed
-from mangrove.tables.evolution import evolved
-from mangrove.tables.expressions import BeyondArrowError
-from mangrove.tables.merging import MergePlan
-from mangrove.tables.partial import missing_columns, partial_upsert
-from mangrove.tables.predicates import Predicate
-from mangrove.tables.row_counts import RowCounts
-from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import PlannedWrite
 from mangrove.transaction.deltas import put_table_version
 from mangrove.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    from mangrove.tables.assigning import Assignable
+    from mangrove.tables.conditions import Narrowed
+    from mangrove.tables.merging import MergePlan
+    from mangrove.tables.predicates import Predicate
+    from mangrove.tables.row_counts import RowCounts
+    from mangrove.tables.table_state import TableState
+    from mangrove.tables.writing import PlannedWrite
 
 __all__ = ["TableVerbs"]
 
@@ -51,7 +53,7 @@ class TableVerbs(TableRows):
         def statement(transaction: Transaction) -> RowCounts:
             workspace = transaction.workspace
             state = table_state(workspace, self.locator, with_logs=False)
-            version = evolved(state.version, given(state))
+            version = tables.evolution.evolved(state.version, given(state))
             if version != state.version:
                 put_table_version(workspace, self.locator, version, stops_writers=False)
             write = plan(table_state(workspace, self.locator, with_logs=False))
@@ -67,7 +69,7 @@ class TableVerbs(TableRows):
         def statement(transaction: Transaction) -> None:
             workspace = transaction.workspace
             state = table_state(workspace, self.locator, with_logs=False)
-            version = evolved(state.version, given(state))
+            version = tables.evolution.evolved(state.version, given(state))
             if version != state.version:
                 put_table_version(workspace, self.locator, version, stops_writers=False)
 
@@ -96,19 +98,19 @@ class TableVerbs(TableRows):
         given = columns_of(rows) if columns is None else tuple(columns)
 
         def is_partial(state: TableState) -> bool:
-            return given is not None and bool(missing_columns(state.schema, given))
+            return given is not None and bool(tables.partial.missing_columns(state.schema, given))
 
         def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
             if given is None or not is_partial(state):
                 return one.upsert(state, frame)
             state.checked_keys("an upsert")
-            return one.merge(state, frame, partial_upsert(state, given))
+            return one.merge(state, frame, tables.partial.partial_upsert(state, given))
 
         return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
 
     def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
         """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
-        is_condition = isinstance(what, str | Predicate | Narrowed)
+        is_condition = isinstance(what, str | tables.predicates.Predicate | tables.conditions.Narrowed)
         plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
         return self._write("delete from", plan, with_logs=is_condition)
 
@@ -148,7 +150,7 @@ class TableVerbs(TableRows):
                 "merge into", self._on(engine, source, lambda one, state, given: one.merge(state, given, plan))
             )
 
-        return TableMerge(MergePlan(on, (), target_name, source_name), run)
+        return TableMerge(tables.merging.MergePlan(on, (), target_name, source_name), run)
 
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
@@ -167,7 +169,7 @@ class TableVerbs(TableRows):
                 return verb(engines.local(), state, here)
             try:
                 return verb(engines.local(), state, here)
-            except BeyondArrowError as reason:
+            except tables.expressions.BeyondArrowError as reason:
                 try:
                     spark = engines.spark()
                 except InvalidInputError:

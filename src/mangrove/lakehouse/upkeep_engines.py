@@ -68,7 +68,7 @@ class UpkeepEngines:
         self, options: Mapping[str, str] | None, store: Store, files: Sequence[DataFile], watch: Watch
     ) -> Mapping[str, int | str]:
         assert self._engines is not None
-        here = counting_one_by_one(self._engines.local().count_rows)
+        here = counting_one_by_one(self._engines.reader().count_rows)
         sizes = {file.location: file.size_bytes for file in files if _is_ours(file)}
         if not self._is_for_spark(COUNTING, sizes, store):
             return here(store, files, watch)

@@ -20,10 +20,10 @@ from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
 from mangrove.local.merging import merged
 from mangrove.local.other_frames import duckdb_relation, polars_frame
-from mangrove.local.parquet import count_rows
+from mangrove.local.reading import LocalReader
 from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
-from mangrove.local.scanning import chosen_columns, count_visible, scanned
+from mangrove.local.scanning import count_visible
 from mangrove.local.targets import meant, target_rows
 from mangrove.maintenance.compacting import compacted_table
 from mangrove.maintenance.progress import Watch, unwatched
@@ -37,10 +37,8 @@ from mangrove.tables.assigning import Assignable, as_expression, checked_assignm
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.conditions import Narrowed, condition_of
 from mangrove.tables.merging import MergePlan
-from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
-from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
     FILE_SIZE_BYTES,
@@ -58,23 +56,16 @@ __all__ = ["LocalEngine"]
 _EXAMPLES_MAX: Final = 3
 
 
-class LocalEngine:
+class LocalEngine(LocalReader):
     """Arrow in this process, on the files of one lakehouse."""
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
+        super().__init__(store)
         self._files = FileWriter(store, new_id, file_size_bytes)
-
-    def read(
-        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
-    ) -> pa.Table:
-        """Return the rows of a table, or those that `where` means, with all columns or some."""
-        predicate = bound_predicate(where, state.schema)
-        plan = plan_scan(state, predicate)
-        return scanned(self._files.store, state, plan, chosen_columns(state, columns), predicate)
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with what became of each beside it."""
-        return changed_rows(self._files.store, before, after)
+        return changed_rows(self._store, before, after)
 
     def polars_frame(self, rows: pa.Table) -> Any:
         """Return rows that were read as a polars DataFrame."""
@@ -83,10 +74,6 @@ class LocalEngine:
     def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
         """Return rows that were read as a relation of DuckDB."""
         return duckdb_relation(rows, connection)
-
-    def count_rows(self, store: Store, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
-        return count_rows(store, file)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""
@@ -135,7 +122,7 @@ class LocalEngine:
             return replaced(self._files, state, condition, checked)
         by_log = placed(state, self._files.write(state, checked))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._files.store, state))
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._store, state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
 
     def update(
@@ -153,7 +140,7 @@ class LocalEngine:
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that a condition means."""
         condition = condition_of(where, state.schema)
-        rows = target_rows(self._files.store, state, state.schema.columns, condition.predicate).rows
+        rows = target_rows(self._store, state, state.schema.columns, condition.predicate).rows
         found = rows.filter(meant(rows, condition, state.schema)).select(list(state.schema.names))
         return found.slice(0, _EXAMPLES_MAX).to_pylist()
 

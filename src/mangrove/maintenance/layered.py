@@ -1,42 +1,13 @@
 """A store that reads what it lacks from another: how an export that is not full is opened."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from posixpath import commonprefix
 
-from mangrove.errors import FormatError, NotFoundError, StorageError
-from mangrove.maintenance.export_record import RECORD_PATH, decode_record
+from mangrove.errors import NotFoundError
 from mangrove.maintenance.version_files import names_a_version
 from mangrove.storage.port import Entry, ObjectInfo, Store
 
-__all__ = ["LayeredStore", "opened_export"]
-
-_COMPLETE = "full"
-_LAYERS_MAX = 8
-
-
-def opened_export(store: Store, open_store: Callable[[str], Store]) -> Store:
-    """Return the store to open a lakehouse through: itself, or on top of what it is an incomplete export of."""
-    layers = [store]
-    while len(layers) <= _LAYERS_MAX:
-        data = _record_in(layers[-1])
-        record = None if data is None else decode_record(data, f"{RECORD_PATH} in {layers[-1].uri}")
-        if record is None or record.mode == _COMPLETE:
-            return reduce(lambda below, above: LayeredStore(above, below), reversed(layers))
-        layers.append(open_store(record.source))
-    raise FormatError(
-        f"{store.uri} is an export of an export, more than {_LAYERS_MAX} times over, or of itself: "
-        f"see {RECORD_PATH} in each of them"
-    )
-
-
-def _record_in(store: Store) -> bytes | None:
-    """Return what a place says of itself as an export; it is read first, so whatever is wrong with the place shows."""
-    try:
-        (data,) = store.read_many([RECORD_PATH])
-    except StorageError as error:
-        raise StorageError(str(error).removeprefix(f"{RECORD_PATH!r} in ")) from error
-    return data
+__all__ = ["LayeredStore"]
 
 
 class LayeredStore:

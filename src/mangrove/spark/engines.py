@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.transactions import LakeTransaction
     from mangrove.local.engine import LocalEngine
+    from mangrove.local.reading import LocalReader
     from mangrove.spark.engine import SparkEngine
 
 __all__ = ["BothEngines", "SqlRunner"]
@@ -47,6 +48,16 @@ class BothEngines:
         engine = SparkEngine(self._effects.store, self._effects.new_id, storage_options=self._storage_options)
         register(engine.session)
         return engine
+
+    @cached_property
+    def _reader(self) -> "LocalReader":
+        from mangrove.local.reading import LocalReader
+
+        return LocalReader(self._effects.store)
+
+    def reader(self) -> "LocalReader":
+        """Return what reads in this process."""
+        return self._reader
 
     def local(self) -> "LocalEngine":
         """Return the engine in this process."""

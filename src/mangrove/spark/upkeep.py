@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from mangrove.errors import FormatError, StorageError
 from mangrove.local.parquet import count_rows
 from mangrove.maintenance.copying import batches, copy_files
-from mangrove.maintenance.layered import opened_export
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.model.manifests import DataFile
 from mangrove.storage.opening import open_store

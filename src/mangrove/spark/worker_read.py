@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from mangrove.local.parquet import read_columns
-from mangrove.maintenance.layered import opened_export
+from mangrove.maintenance.opened_export import opened_export
 from mangrove.model.manifests import DataFile
 from mangrove.spark.types import columns_of
 from mangrove.storage.opening import open_store

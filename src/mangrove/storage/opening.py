@@ -7,9 +7,9 @@ from mangrove.errors import InvalidInputError
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import memory_store
 from mangrove.storage.port import Store
-from mangrove.storage.uri import in_full, parse_root
+from mangrove.storage.uri import RootUri, in_full, parse_root
 
-__all__ = ["open_store"]
+__all__ = ["is_like_storage", "open_store"]
 
 
 def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
@@ -23,10 +23,7 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
     ):
         # What they are is not said: there may be secrets among them.
         raise InvalidInputError("the options of a store are no mapping from text to text: give one")
-    if isinstance(location, str | os.PathLike):
-        text = os.fspath(location)
-        location = in_full(text, os.getcwd()) if isinstance(text, str) else location
-    root = parse_root(location)
+    root = _root(location)
     if root.scheme in {"file", "memory"}:
         if options:
             raise InvalidInputError(
@@ -37,3 +34,15 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
     from mangrove.storage.cloud import cloud_store  # noqa: PLC0415
 
     return cloud_store(root, options or {})
+
+
+def is_like_storage(location: str | os.PathLike[str], uri: str) -> bool:
+    """Return whether a place lies in the same kind of storage as another, so that the same options open it."""
+    return _root(location).scheme == parse_root(uri).scheme
+
+
+def _root(location: str | os.PathLike[str]) -> RootUri:
+    if isinstance(location, str | os.PathLike):
+        text = os.fspath(location)
+        location = in_full(text, os.getcwd()) if isinstance(text, str) else location
+    return parse_root(location)

@@ -1,18 +1,15 @@
-"""The commands about rows: read, ingest."""
+"""The command that writes the rows of files into a table."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
 from mangrove.cli.command import lake_command
-from mangrove.cli.completing import offer_columns, offer_files, offer_tables
+from mangrove.cli.completing import offer_files, offer_tables
 from mangrove.cli.engines import LocalEngines
-from mangrove.cli.looking import looked_at
 from mangrove.cli.places import folder_and_name
-from mangrove.cli.row_views import plain, rows_view
 from mangrove.cli.screen import counted
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -22,39 +19,7 @@ from mangrove.maintenance.progress import Progress
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import in_full
 
-__all__ = ["ingest_command", "read_command"]
-
-_ROWS_SHOWN = 20
-
-
-@lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
-@click.argument("table", shell_complete=offer_tables)
-@click.option("--columns", metavar="A,B", help="Only these columns.", shell_complete=offer_columns)
-@click.option(
-    "--where",
-    metavar="PREDICATE",
-    help='Only rows for which this holds, such as "amount > 10".',
-    shell_complete=offer_columns,
-)
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.  [default: 20, in JSON all]")
-@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
-def read_command(
-    session: Session, lake: str, table: str, columns: str | None, where: str | None, limit: int | None, at: str | None
-) -> None:
-    """Show rows of a table."""
-    catalog = looked_at(session.open(lake, LocalEngines), at)
-    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    with session.watching("reading"):
-        rows = catalog.table(table).to_arrow(chosen, where)
-    shown = limit if limit is not None else rows.num_rows if session.as_json else _ROWS_SHOWN
-    found: list[dict[str, Any]] = rows.slice(0, shown).to_pylist()
-    total = rows.num_rows
-    every = counted(total, "row")
-    footer = every if len(found) == total else f"{len(found):,} of {every}: --limit shows more"
-    session.answer(
-        [{name: plain(value) for name, value in row.items()} for row in found],
-        lambda: rows_view(rows.column_names, [tuple(row.values()) for row in found], footer),
-    )
+__all__ = ["ingest_command"]
 
 
 @lake_command(
