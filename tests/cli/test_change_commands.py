@@ -55,10 +55,10 @@ def test_all_tables_are_compacted_that_need_it(run: Any, filled: str, tmp_path: 
     (tmp_path / "more.csv").write_text("id,customer,amount\n2,bo,25.00\n")
     assert run("ingest", filled, "sales.orders", str(tmp_path / "more.csv"), "--mode", "upsert").code == 0
     before = amounts(run, filled)
-    assert run("compact", filled, "--all", "--json").json["compacted"] == ["sales.orders"]
+    assert run("compact", filled, "--json").json["compacted"] == ["sales.orders"]
     assert amounts(run, filled) == before
-    assert "none of 1 tables needs" in run("compact", filled, "--all").out
-    assert run("compact", filled, "sales.orders", "--all").code == 2
+    assert "none of 1 tables needs" in run("compact", filled).out
+    assert run("compact", filled, "sales.orders", "--tree").code == 2
 
 
 def test_a_bounded_compaction_says_what_is_left(run: Any, filled: str, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_bounded_compaction_says_what_is_left(run: Any, filled: str, tmp_path:
     done = run("compact", filled, "sales.orders", "--files-max", "2", "--engine", "local")
     assert "sales.orders: 2 files (" in done.out
     assert "became 1; 2 files (" in done.out
-    told = run("compact", filled, "--all", "--json").json
+    told = run("compact", filled, "--json").json
     assert told["reports"]["sales.orders"]["files_left"] == 0
     assert "needs no compaction" in run("compact", filled, "sales.orders").out
-    assert run("compact", filled, "--files-max", "2").code == 2
+    assert run("compact", filled, "--tree", "--files-max", "2").code == 2

@@ -188,6 +188,39 @@ def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehous
     assert lake.version == version
 
 
+def test_compaction_without_a_name_reports_the_tables_in_which_there_was_something_to_do(lake: Lakehouse) -> None:
+    for name in ("sales.a", "sales.b", "sales.c", "sales.d"):
+        lake.create_table(name, ORDERS, keys=["order_id"])
+    lake.create_table("sales.far", table_type="external", location="s3://b/far/", table_format="parquet")
+    for name in ("sales.a", "sales.c", "sales.d"):
+        for number in range(3):
+            lake.table(name).upsert(orders(number))
+    before = lake.version
+
+    def drop_the_last(*_: object) -> None:
+        lake.drop_table("sales.d", if_exists=True)
+
+    reports = lake.compact(watch=drop_the_last)
+    assert {name: report.files_read for name, report in reports.items()} == {"sales.a": 3, "sales.c": 3}
+    assert lake.version == before + 3
+    assert [len(list(lake.table(name).deltas())) for name in ("sales.a", "sales.b", "sales.c")] == [1, 0, 1]
+    assert lake.compact() == {}
+    assert lake.version == before + 3
+
+
+def test_compaction_of_all_tables_in_a_transaction_is_one_commit(lake: Lakehouse) -> None:
+    for name in ("sales.a", "sales.b"):
+        table = lake.create_table(name, ORDERS)
+        table.append(orders(1))
+        table.append(orders(2))
+    before = lake.version
+    with lake.transaction() as transaction:
+        assert [*transaction.compact(files_max=2)] == ["sales.a", "sales.b"]
+    assert lake.version == before + 1
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        lake.compact(files_max=0)
+
+
 def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     for number in range(3):

@@ -44,7 +44,7 @@ COMMANDS = {
     "convert": ("convert_command", "Tell a lakehouse again in another layout or format revision."),
     "expire": ("upkeep_commands", "Forget versions that are older than the lakehouse keeps them."),
     "vacuum": ("upkeep_commands", "Delete the files that no version needs."),
-    "compact": ("upkeep_commands", "Write the catalog's tree anew, or the rows of a table."),
+    "compact": ("upkeep_commands", "Write the rows of a table anew, or of every table."),
     "check": ("upkeep_commands", "Look for broken rules in every file that the versions reach."),
     "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
     "inspect": ("inspect_command", "Print any file of either layout as text."),

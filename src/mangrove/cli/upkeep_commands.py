@@ -13,11 +13,11 @@ from mangrove.cli.session import Session
 from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.lakehouse.checking import unopened_report
+from mangrove.lakehouse.compacting import compact_tables, managed_tables
 from mangrove.lakehouse.tree_upkeep import compact_tree, upgrade_tree
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.progress import said_bytes
 from mangrove.maintenance.vacuum import VacuumReport
-from mangrove.model.objects import TableType
 from mangrove.storage.probe import ProbedCreates, probe_creates
 from mangrove.tables.compaction import CompactionReport
 
@@ -66,35 +66,28 @@ def vacuum_command(
 
 
 @lake_command(
-    "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake --all\nmangrove compact ./lake --stats"
+    "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake\nmangrove compact ./lake --tree --stats"
 )
 @click.argument("table", required=False, metavar="[TABLE]", shell_complete=offer_tables)
-@click.option("--all", "all_tables", is_flag=True, help="The rows of every table, each in a commit of its own.")
+@click.option("--tree", is_flag=True, help="The catalog's own tree instead of the rows of tables.")
 @click.option("--bytes-max", type=click.IntRange(min=1), metavar="N", help="Write at most N bytes of a table again.")
 @click.option("--files-max", type=click.IntRange(min=1), metavar="N", help="Write at most N files of a table again.")
 @click.option("--full", is_flag=True, help="Write large files again too, so that all rows are clustered together.")
 @engine_option("writes rows anew")
 def compact_command(
-    session: Session, lake: str, table: str | None, all_tables: bool, engine: str | None, **bounds: Unpack[_Bounds]
+    session: Session, lake: str, table: str | None, tree: bool, engine: str | None, **bounds: Unpack[_Bounds]
 ) -> None:
-    """Write the catalog's tree anew, or the rows of a table: the same content in fewer, fuller files.
+    """Write the rows of a table anew, or of every table: the same content in fewer, fuller files.
 
-    With a bound the oldest files come first, and the rest is left to the next time.
+    Each table is a commit of its own, and only where there is something to do. With a
+    bound the oldest files come first, and the rest is left to the next time.
     """
-    if all_tables and table is not None:
-        raise InvalidInputError(f"--all means every table: leave {table} out, or leave out --all")
-    if all_tables:
-        _compact_all(session, lake, engine, bounds)
-        return
-    if table is not None:
+    if tree:
+        _compact_tree(session, lake, table, bounds)
+    elif table is not None:
         _compact_table(session, lake, table, engine, bounds)
-        return
-    if any(bounds.values()):
-        raise InvalidInputError("the tree is compacted as a whole: --bytes-max, --files-max and --full are for tables")
-    opened = session.open(lake)
-    with session.watching("compacting the tree"):
-        version = compact_tree(opened)
-    session.answer({"version": version}, lambda: f"version {version} holds the same in a compact tree")
+    else:
+        _compact_all(session, lake, engine, bounds)
 
 
 @lake_command("check", "mangrove check ./lake\nmangrove check s3://bucket/lake --store")
@@ -142,6 +135,17 @@ def upgrade_command(session: Session, lake: str) -> None:
     session.answer({"version": version, "upgraded": version > before}, lambda: said)
 
 
+def _compact_tree(session: Session, lake: str, table: str | None, bounds: _Bounds) -> None:
+    if table is not None:
+        raise InvalidInputError(f"--tree means the catalog's own tree: leave {table} out, or leave out --tree")
+    if any(bounds.values()):
+        raise InvalidInputError("the tree is compacted as a whole: --bytes-max, --files-max and --full are for tables")
+    opened = session.open(lake)
+    with session.watching("compacting the tree"):
+        version = compact_tree(opened)
+    session.answer({"version": version}, lambda: f"version {version} holds the same in a compact tree")
+
+
 def _compact_table(session: Session, lake: str, name: str, engine: str | None, bounds: _Bounds) -> None:
     opened = session.open(lake, upkeep_engines(session, engine))
     with session.watching(f"compacting {name}") as watch:
@@ -155,14 +159,9 @@ def _compact_table(session: Session, lake: str, name: str, engine: str | None, b
 
 def _compact_all(session: Session, lake: str, engine: str | None, bounds: _Bounds) -> None:
     opened = session.open(lake, upkeep_engines(session, engine))
-    found = (table for namespace in opened.namespaces() for table in namespace.tables())
-    tables = [table for table in found if table.table_type is TableType.MANAGED]
-    reports: dict[str, CompactionReport] = {}
+    tables = managed_tables(opened)
     with session.watching("compacting tables") as watch:
-        for table in tables:
-            report = table.compact(engine=engine, watch=watch, **bounds)
-            if report.logs:
-                reports[str(table)] = report
+        reports = compact_tables(tables, engine=engine, watch=watch, **bounds)
     version = opened.version
     lines = [_compact_text(name, report) for name, report in reports.items()]
     said = f"{len(reports):,} of {len(tables):,} tables were compacted, as of version {version}"

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts
+from mangrove.lakehouse.compacting import compact_tables, managed_tables
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.new_tables import new_table, schema_of_columns
 from mangrove.lakehouse.row_engines import Engine, Engines
@@ -36,6 +37,7 @@ from mangrove.transaction.names import Reading, found_namespace, found_table, fo
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
+    from mangrove.lakehouse.compacting import CompactOptions
     from mangrove.tables.compaction import CompactionReport
 
 __all__ = ["Catalog", "parsed_table"]
@@ -256,9 +258,22 @@ class Catalog(ABC):
 
         return self.change(statement, f"rename table {old} to {new}")
 
-    def compact(self, name: str | TableLocator) -> CompactionReport:
-        """Merge what was written to a table into files that need no merging; others may write meanwhile."""
-        return self.table(name).compact()
+    @overload
+    def compact(self, name: str | TableLocator, **options: Unpack[CompactOptions]) -> CompactionReport: ...
+
+    @overload
+    def compact(self, name: None = None, **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]: ...
+
+    def compact(
+        self, name: str | TableLocator | None = None, **options: Unpack[CompactOptions]
+    ) -> CompactionReport | dict[str, CompactionReport]:
+        """Merge what was written to a table into files that need no merging; others may write meanwhile.
+
+        Without a name it goes through all tables, each in a commit of its own, and returns
+        the reports of those in which there was something to do, by name. The options are
+        those of the table's own `compact`; bounds are for each table.
+        """
+        return compact_tables(managed_tables(self), **options) if name is None else self.table(name).compact(**options)
 
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated one stays."""
