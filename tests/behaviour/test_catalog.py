@@ -51,6 +51,36 @@ def test_a_table_comes_back_as_it_was_made(sales: Lakehouse, opened_again: Calla
     assert list(table.partitions()) == []
 
 
+def test_a_schema_can_be_given_as_a_dict_of_sql_types(lake: Lakehouse) -> None:
+    lake.create_namespace("sales")
+    given = {"id": "bigint", "my note": "string not null", "place": "struct<city: string>", "n": "int default 5"}
+    table = lake.create_table("sales.orders", schema=given, keys=["id"])
+    assert table.schema == parse_schema(
+        "id bigint not null, `my note` string not null, place struct<city: string>, n int default 5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "empty dict"),
+        ({"id": int}, "give names and SQL types as text"),
+        ({1: "bigint"}, "give names and SQL types as text"),
+        ({"id": "bigintt"}, "column 'id' of the schema cannot be read: .*'bigintt'.*one of the types"),
+        ({"id": ""}, "column 'id' of the schema cannot be read: .*the end"),
+        ({"id": "bigint, x string"}, "column 'id' of the schema cannot be read: .*','"),
+        ({"id": "bigint", "ID": "string"}, "ID"),
+        ({"": "bigint"}, "column ''"),
+    ],
+)
+def test_a_dict_that_is_no_schema_is_refused(lake: Lakehouse, given: object, told: str) -> None:
+    lake.create_namespace("sales")
+    before = lake.version
+    with pytest.raises(InvalidInputError, match=told):
+        lake.create_table("sales.orders", schema=given)
+    assert lake.version == before
+
+
 def test_a_schema_can_be_given_as_arrows(lake: Lakehouse) -> None:
     lake.create_namespace("sales")
     arrow = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("tags", pa.list_(pa.string()))])

@@ -187,7 +187,7 @@ class Catalog(ABC):
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> LakeTable:
-        """Make a table; `schema` is SQL text, a pyarrow schema or a Spark StructType.
+        """Make a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
 
         With `as_` it has these rows from the start, and their columns where no schema
         is given; with `replace` it takes the place of a table of its name. `defaults`

@@ -13,7 +13,7 @@ from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema, with_fresh_ids
 from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.sql_text import parse_column, parse_schema
 from mangrove.model.types import Column, DataType
 from mangrove.transaction.tables import NewTable
 
@@ -25,11 +25,13 @@ _FULL_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
 
 
 def schema_of(given: object) -> Schema:
-    """Return the schema that is given as SQL text, as our own value, as pyarrow's or as Spark's."""
+    """Return the schema that is given as SQL text, by the names of columns, as our own value, pyarrow's or Spark's."""
     if isinstance(given, Schema):
         return given
     if isinstance(given, str):
         return parse_schema(given)
+    if isinstance(given, Mapping):
+        return _schema_by_names(given)
     origin = type(given).__module__.partition(".")[0]
     if origin == "pyarrow":
         # pyarrow takes long to import, and whoever hands in its schema has done so.
@@ -41,8 +43,26 @@ def schema_of(given: object) -> Schema:
         return parse_schema(", ".join(_spark_column(field) for field in given.fields))
     raise InvalidInputError(
         f"{given!r} is no schema: give SQL text such as 'id bigint not null, name string', "
-        "a pyarrow schema or a Spark StructType"
+        "a dict of names and SQL types, a pyarrow schema or a Spark StructType"
     )
+
+
+def _schema_by_names(given: Mapping[Any, Any]) -> Schema:
+    """Return the schema of a dict; each text describes one column, so that none can bring another along."""
+    columns = []
+    for name, words in given.items():
+        if not isinstance(name, str) or not name or not isinstance(words, str):
+            raise InvalidInputError(
+                f"the schema gives {words!r} for the column {name!r}: give names and SQL types as text, such as "
+                "{'id': 'bigint not null', 'name': 'string'}"
+            )
+        try:
+            columns.append(parse_column(f"{quoted_name(name)} {words}"))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"column {name!r} of the schema cannot be read: {error}") from error
+    if not columns:
+        raise InvalidInputError("the schema is an empty dict: give names and SQL types, such as {'id': 'bigint'}")
+    return Schema(with_fresh_ids(columns))
 
 
 def new_table(
