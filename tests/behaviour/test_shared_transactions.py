@@ -1,6 +1,7 @@
 """Shared transactions: begun by name, joined from elsewhere, audited, published once or not at all."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -160,6 +161,63 @@ def test_two_participants_that_save_at_once_are_merged_or_told(
         three.save()
     two.publish()
     assert files(sales) == ["data/one", "data/two"]
+
+
+def test_of_two_participants_that_rewrite_the_same_rows_one_is_told(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    append(sales, "before")
+    rewrite = replace(delta("rewritten"), type=DeltaType.REPLACE)
+    with sales.begin_shared("load") as begun:
+        begun.add_delta("sales.orders", (2,), rewrite)
+    for number in (1, 2):
+        one, two = (opened_again().join_shared("load") for _ in range(2))
+        one.add_delta("sales.orders", (number,), rewrite)
+        two.add_delta("sales.orders", (number,), rewrite)
+        one.save()
+        with pytest.raises(ConflictError, match=r"rows of table sales\.orders: another participant"):
+            two.save()
+
+
+def test_what_a_participant_relies_on_may_not_have_been_changed_by_another(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    sales.begin_shared("load")
+    writer, dropper = (opened_again().join_shared("load") for _ in range(2))
+    writer.add_delta("sales.orders", (1,), delta("one"))
+    dropper.drop_table("sales.orders")
+    dropper.save()
+    with pytest.raises(ConflictError, match=r"another participant"):
+        writer.save()
+
+
+@pytest.mark.parametrize("is_dropped_first", [True, False])
+@pytest.mark.parametrize("namespace", ["there", "new", "renamed"])
+def test_nothing_is_left_in_a_namespace_that_another_participant_drops(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse], namespace: str, *, is_dropped_first: bool
+) -> None:
+    lake.create_namespace("there")
+    lake.create_namespace("old")
+    with lake.begin_shared("load") as begun:
+        begun.create_namespace("new")
+        begun.rename_namespace("old", "renamed")
+    creator, dropper = (opened_again().join_shared("load") for _ in range(2))
+    creator.create_table(f"{namespace}.t", "id int")
+    dropper.drop_namespace(namespace)
+    first, second = (dropper, creator) if is_dropped_first else (creator, dropper)
+    first.save()
+    with pytest.raises(ConflictError, match=r"another participant"):
+        second.save()
+
+
+def test_extending_keeps_what_others_saved(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    begun = sales.begin_shared("load")
+    with opened_again().join_shared("load") as other:
+        other.create_namespace("others")
+    begun.extend("6h")
+    begun.create_namespace("mine")
+    begun.publish()
+    assert [namespace.name for namespace in sales.namespaces()] == ["mine", "others", "sales"]
 
 
 def test_it_expires_unless_it_is_extended(sales: Lakehouse, clock: Clock) -> None:

@@ -99,6 +99,19 @@ def test_rows_without_keys_are_divided_by_partition(lake: Lakehouse) -> None:
     assert table.to_arrow().num_rows == 0
 
 
+def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lake: Lakehouse) -> None:
+    lake.create_table("sales.orders", "order_id int, amount int").append([{"order_id": 1, "amount": 0}])
+    lake.begin_shared("rise")
+    one, two = lake.join_shared("rise"), lake.join_shared("rise")
+    for each in (one, two):
+        each.table("sales.orders").update({"amount": "amount + 1"})
+    one.save()
+    with pytest.raises(ConflictError, match=r"rows of table sales\.orders: another participant"):
+        two.save()
+    one.publish()
+    assert rows_of(lake.table("sales.orders")) == [{"order_id": 1, "amount": 1}]
+
+
 def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     other = lake.create_table("sales.other", ORDERS)

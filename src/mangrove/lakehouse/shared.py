@@ -1,11 +1,12 @@
 """A shared transaction in the hands of one of its participants: write, audit, publish."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import NoReturn
 
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarised
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.moments import millis_of_duration
@@ -16,7 +17,7 @@ from mangrove.model.objects import SharedTransaction
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared import SharedTransactions, work_of
 from mangrove.transaction.shared_form import SharedWork
-from mangrove.transaction.transaction import State, Transaction
+from mangrove.transaction.transaction import State, Transaction, with_names
 
 __all__ = ["SharedLakeTransaction"]
 
@@ -69,12 +70,16 @@ class SharedLakeTransaction(LakeTransaction):
             raise NotFoundError(
                 f"{error}. Not saved here, and so not published: {lost}" if lost else str(error)
             ) from error
+        except ConflictError as error:
+            raise with_names(error, self.reading().met) from error
         self.core = self._core()
 
     def extend(self, ttl: str | timedelta) -> None:
         """Let it live for so long from now on."""
         self.reading()
-        self._known = self._shared.extend(self._known, millis_of_duration(ttl))
+        extended = self._shared.extend(self._known, millis_of_duration(ttl))
+        # What others saved meanwhile is not known here before the next `save`.
+        self._known = replace(self._known, expires_at_millis=extended.expires_at_millis)
 
     def diff(self) -> Diff:
         """Return what it would change on its base, with what was done here since it was last saved."""

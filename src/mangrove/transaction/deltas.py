@@ -25,6 +25,7 @@ from mangrove.transaction.names import Reading, found_table
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "REWRITING",
     "REWRITTEN_BY",
     "OpenTable",
     "add_delta",
@@ -41,7 +42,8 @@ REWRITTEN_BY = "mangrove.rewritten-by"
 """The property of a partition that names the transaction which last rewrote what stood in it."""
 _OF_DELTACAT = "DELTACAT"
 """The format of a table that DeltaCAT made."""
-_REWRITING = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
+REWRITING = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
+"""The deltas that rewrite what stands in their partition, so that no two of them go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def add_delta_to(
     partition = Partition(way.partition_id, checked, opened.stream.partition_scheme_id)
     there = workspace.partition(way)
     workspace.guard(opened.stream_locator)
-    if delta.type in _REWRITING:
+    if delta.type in REWRITING:
         stands = there or partition
         workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))
     elif there is None:

@@ -1,6 +1,6 @@
 """Shared transactions: begun by name, kept in the lakehouse, worked on by several, published once or not at all."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mangrove.effects import Effects
@@ -10,7 +10,6 @@ from mangrove.model.locators import (
     DeltaLocator,
     Kind,
     Locator,
-    PartitionLocator,
     SharedTransactionLocator,
     TableIdentity,
 )
@@ -19,11 +18,12 @@ from mangrove.transaction.comparing import differences_of, made_by
 from mangrove.transaction.contest import contested
 from mangrove.transaction.names import table_names
 from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
+from mangrove.transaction.shared_merge import merged_work
 from mangrove.transaction.time_limit import latest_commit_millis
 from mangrove.transaction.transaction import with_names
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["SharedTransactions", "found_shared", "merged_work", "work_of"]
+__all__ = ["SharedTransactions", "found_shared", "work_of"]
 
 _ATTEMPTS_MAX = 20
 
@@ -46,73 +46,6 @@ def found_shared(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransa
 def work_of(shared: SharedTransaction) -> SharedWork:
     """Return what was staged in it when it was last saved."""
     return decode_work(shared.payload, f"shared transaction {shared.name!r}")
-
-
-def merged_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> SharedWork:
-    """Return the work of two participants that both began from `known`.
-
-    New deltas stand behind those that the other one added; any other object that
-    both changed in different ways is refused.
-    """
-    ours = _written(known, mine)
-    _check_apart(known, saved, mine, ours)
-    puts = dict(saved.puts)
-    for locator, value in _behind(saved.puts, ours):
-        if value is None:
-            puts.pop(locator, None)
-        else:
-            puts[locator] = value
-    return replace(
-        saved,
-        puts=puts,
-        deletes=saved.deletes | mine.deletes,
-        reads=saved.reads | mine.reads,
-        scans=saved.scans | mine.scans,
-        guards=saved.guards | mine.guards,
-        origins=mine.origins if known.origins == saved.origins else saved.origins,
-    )
-
-
-def _check_apart(known: SharedWork, saved: SharedWork, mine: SharedWork, ours: Mapping[Locator, Object | None]) -> None:
-    """Refuse what both participants changed in different ways; new deltas are never the same."""
-    theirs = _written(known, saved)
-    clash = sorted(
-        locator
-        for locator in theirs.keys() & ours.keys()
-        if locator.kind is not Kind.DELTA and theirs[locator] != ours[locator]
-    )
-    if clash or (known.origins != saved.origins and known.origins != mine.origins):
-        what = f"{clash[0].kind.word} {clash[0]}" if clash else "the names of namespaces"
-        raise ConflictError(
-            f"{what}: another participant of the shared transaction changed it since it was joined. "
-            "Nothing was saved; join again and repeat what was done"
-        )
-
-
-def _behind(
-    saved: Mapping[Locator, Object], ours: Mapping[Locator, Object | None]
-) -> Iterator[tuple[Locator, Object | None]]:
-    """Yield what was written here in order, new deltas at positions behind those that are saved in their partition."""
-    last: dict[PartitionLocator, int] = {}
-    for locator in saved:
-        if isinstance(locator, DeltaLocator):
-            last[locator.parent] = max(last.get(locator.parent, 0), locator.position)
-    for locator, value in sorted(ours.items(), key=lambda item: item[0]):
-        if value is None or not isinstance(locator, DeltaLocator):
-            yield locator, value
-            continue
-        position = max(locator.position, last.get(locator.parent, 0) + 1)
-        last[locator.parent] = position
-        yield replace(locator, position=position), value
-
-
-def _written(before: SharedWork, after: SharedWork) -> dict[Locator, Object | None]:
-    """Return what was put since, and None for what was withdrawn or deleted since."""
-    put: dict[Locator, Object | None] = {
-        locator: value for locator, value in after.puts.items() if before.puts.get(locator) != value
-    }
-    gone = (before.puts.keys() - after.puts.keys()) | (after.deletes - before.deletes - after.puts.keys())
-    return put | dict.fromkeys(gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +82,7 @@ class SharedTransactions:
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             there = self._same(newest, known)
-            work = mine if there.payload == known.payload else merged_work(work_of(known), work_of(there), mine)
-            saved = replace(there, payload=encode_work(work))
+            saved = replace(there, payload=encode_work(merged_work(work_of(known), work_of(there), mine)))
             if saved == there:
                 return there
             if self._is_put(newest, saved, f"save shared transaction {known.name}", attempt):
@@ -189,7 +121,7 @@ class SharedTransactions:
             work = work_of(there)
             base = self.metastore.at_version(there.base_version)
             workspace = work.workspace(base)
-            changes = workspace.changes(work.transaction_id, work.message, work.author, work.properties)
+            changes = work.changes(workspace)
             since = differences_of(self.metastore, base, newest)
             ready = self._on_newest(changes, work.isolation, since, newest, workspace)
             locator = SharedTransactionLocator(there.name)

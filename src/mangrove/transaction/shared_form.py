@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.metastore import Isolation, Parent, Scan, Snapshot
+from mangrove.metastore import Changes, Isolation, Parent, Scan, Snapshot
 from mangrove.model.json_form import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -73,19 +73,21 @@ class SharedWork:
         object.__setattr__(self, "origins", Properties(self.origins))
 
     def workspace(self, base: Snapshot) -> Workspace:
-        """Return the work as a transaction on its base sees it."""
+        """Return the work as a participant sees it on its base; what it reads and guards from now on is noted anew."""
         workspace = Workspace(base)
         for locator, value in self.puts.items():
             workspace.staged.put(locator, value)
         workspace.staged.deletes |= self.deletes
-        workspace.reads |= self.reads
-        workspace.scans |= self.scans
-        workspace.guards |= self.guards
         workspace.origins |= self.origins
         return workspace
 
+    def changes(self, workspace: Workspace) -> Changes:
+        """Return all of it as what is to be committed, with what its participants read and guarded."""
+        changes = workspace.changes(self.transaction_id, self.message, self.author, self.properties)
+        return replace(changes, reads=self.reads, scans=self.scans, guards=self.guards | changes.guards)
+
     def after(self, workspace: Workspace) -> "SharedWork":
-        """Return the work as a participant's workspace has it now."""
+        """Return the work as a participant's workspace has it now, with only what that one read and guarded."""
         return replace(
             self,
             puts=dict(workspace.staged.puts),
