@@ -1,23 +1,28 @@
 """How a lakehouse, its namespaces, tables and views look on a terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mangrove.cli.facts import (
-    ColumnFacts,
-    DeltaFacts,
-    EntryFacts,
-    LakeFacts,
-    NamespaceFacts,
-    TableFacts,
-    ViewFacts,
-)
 from mangrove.cli.screen import counted
 from mangrove.maintenance.progress import said_bytes
+
+if TYPE_CHECKING:
+    from mangrove.cli.facts import (
+        ColumnFacts,
+        DeltaFacts,
+        EntryFacts,
+        LakeFacts,
+        NamespaceFacts,
+        TableFacts,
+        ViewFacts,
+    )
 
 __all__ = [
     "duration_text",

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
+from mangrove.cli.screen import time_text
 from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.metastore import Snapshot
@@ -28,7 +28,6 @@ __all__ = [
     "lake_facts",
     "namespace_facts",
     "table_facts",
-    "time_text",
     "view_facts",
 ]
 
@@ -133,18 +132,6 @@ def as_json(facts: Any) -> Json:
         return [as_json(one) for one in facts]
     found: dict[str, Json] = asdict(facts)
     return found
-
-
-def time_text(millis: int) -> str:
-    """Return a time as people and programs read it, in UTC; empty where it is not known.
-
-    >>> time_text(1_793_491_200_123)
-    '2026-11-01T00:00:00.123Z'
-    """
-    if not millis:
-        return ""
-    seconds, rest = divmod(millis, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
 
 
 def lake_facts(lake: Lakehouse, snapshot: Snapshot) -> LakeFacts:

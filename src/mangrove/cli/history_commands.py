@@ -6,8 +6,8 @@ import click
 
 from mangrove.cli.changed import ChangedFacts, column_changes
 from mangrove.cli.command import lake_command
-from mangrove.cli.facts import time_text
 from mangrove.cli.history_views import changed_view, graph_view, log_view
+from mangrove.cli.screen import time_text
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from mangrove.cli.catalog_views import list_table
 from mangrove.cli.changed import ChangedFacts, ColumnChange
-from mangrove.cli.facts import time_text
-from mangrove.cli.screen import counted
+from mangrove.cli.screen import counted, time_text
 from mangrove.cli.timeline import graph_rows
 from mangrove.lakehouse.diff import Change, ObjectChange
 from mangrove.maintenance.progress import said_bytes

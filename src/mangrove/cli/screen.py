@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-__all__ = ["console_on", "counted", "draw", "speaks_unicode", "waiting"]
+__all__ = ["console_on", "counted", "draw", "speaks_unicode", "time_text", "waiting"]
 
 _UNBOUNDED_COLUMNS = 10_000
 """A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
@@ -57,3 +58,15 @@ def counted(count: int, thing: str) -> str:
     ('1 row', '4,110 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def time_text(millis: int) -> str:
+    """Return a time as people and programs read it, in UTC; empty where it is not known.
+
+    >>> time_text(1_793_491_200_123)
+    '2026-11-01T00:00:00.123Z'
+    """
+    if not millis:
+        return ""
+    seconds, rest = divmod(millis, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
