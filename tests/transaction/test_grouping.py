@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,35 @@ def test_when_the_store_fails_every_member_hears_of_it_and_nobody_hangs(
     assert threads.outcomes["first"] == 4
     assert all(isinstance(threads.outcomes[f"t{number}"], (StorageError, KeyboardInterrupt)) for number in range(3))
     threads.gate.failures.clear()
+    lake.create_table("n.after", "id int")
+    assert [table.name for table in lake.tables("n")] == ["after", "first", "other", "rows"]
+
+
+class Interrupted(threading.Condition):
+    """A condition on which the main thread does not wait, because Ctrl-C comes."""
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return super().wait_for(predicate, timeout)
+
+
+def test_what_was_stopped_while_it_waited_for_its_turn_is_never_committed(threads: Threads) -> None:
+    lake = threads.lake
+    first, stopped = lake.transaction(), lake.transaction()
+    first.create_table("n.first", "id int")
+    stopped.create_table("n.stopped", "id int")
+    grouped = lake._commits
+    grouped._changed = Interrupted()
+    threads.gate.reached.clear()
+    threads.gate.opened.clear()
+    held = threads._committing("first", first)
+    assert threads.gate.reached.wait(60)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.commit()
+    threads.gate.opened.set()
+    held.join(60)
+    grouped._changed = threading.Condition()
     lake.create_table("n.after", "id int")
     assert [table.name for table in lake.tables("n")] == ["after", "first", "other", "rows"]
 

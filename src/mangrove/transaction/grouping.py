@@ -162,8 +162,12 @@ class GroupedCommits:
         with self._changed:
             self._waiting.append(mine)
             self._changed.notify_all()
-        while mine.outcome is None:
-            self._commit_next_or_wait(mine)
+        try:
+            while mine.outcome is None:
+                self._commit_next_or_wait(mine)
+        except BaseException as error:
+            self._withdraw(mine, error)
+            raise
         if isinstance(mine.outcome, Committed):
             return mine.outcome
         raise mine.outcome
@@ -185,6 +189,12 @@ class GroupedCommits:
                 self._is_busy = False
                 self._changed.notify_all()
 
+    def _withdraw(self, mine: _Waiting, error: BaseException) -> None:
+        """Let nobody begin to commit what its own thread, which was stopped, no longer waits for."""
+        with self._changed:
+            mine.outcome = mine.outcome or _unknown(error)
+            self._waiting = [one for one in self._waiting if one is not mine]
+
     def _take(self) -> list[_Waiting]:
         """Return those that are committed next, and leave the others to wait."""
         members, _ = together([one.request for one in self._waiting])
@@ -197,7 +207,8 @@ class GroupedCommits:
         if len(group) > 1 and self._commit_merged(group):
             return
         for one in group:
-            self._commit_one(one)
+            if one.outcome is None:
+                self._commit_one(one)
 
     def _commit_merged(self, group: list[_Waiting]) -> bool:
         """Return whether all have their outcome; else what stopped them may concern one only, and each asks alone."""
