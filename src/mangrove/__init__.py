@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.opening import EnginesMaker
     from mangrove.lakehouse.transactions import LakeTransaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
@@ -72,6 +73,20 @@ def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str
     return run_sql(lake, transaction, text, arguments)
 
 
+def _names_read(text: str, namespace: str) -> tuple[str, ...]:
+    try:
+        from mangrove.sql.view_reads import names_read
+    except ModuleNotFoundError:
+        return ()  # without what takes SQL apart nobody can run it either
+    return names_read(text, namespace)
+
+
+def _engines(storage_options: "Mapping[str, str] | None") -> "EnginesMaker":
+    from mangrove.spark.engines import BothEngines
+
+    return partial(BothEngines, storage_options=storage_options, sql=_run_sql, names_read=_names_read)
+
+
 def check(
     uri: "str | os.PathLike[str]",
     *,
@@ -86,9 +101,8 @@ def check(
     still opens, and what to do.
     """
     from mangrove.lakehouse.checking import check_at
-    from mangrove.spark.engines import BothEngines
 
-    engines = partial(BothEngines, storage_options=storage_options, sql=_run_sql)
+    engines = _engines(storage_options)
     return check_at(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
 
 
@@ -108,7 +122,6 @@ def create(
     """
     from mangrove.lakehouse.opening import NO_CLIENTS
     from mangrove.lakehouse.opening import create as create_with
-    from mangrove.spark.engines import BothEngines
 
     return create_with(
         uri,
@@ -117,7 +130,7 @@ def create(
         properties=properties,
         storage_options=storage_options,
         clients=NO_CLIENTS if clients is None else clients,
-        engines=partial(BothEngines, storage_options=storage_options, sql=_run_sql),
+        engines=_engines(storage_options),
     )
 
 
@@ -130,12 +143,10 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     """Open the lakehouse that is there, whichever layout and format revision it has."""
     from mangrove.lakehouse.opening import NO_CLIENTS
     from mangrove.lakehouse.opening import open as open_with
-    from mangrove.spark.engines import BothEngines
 
-    engines = partial(BothEngines, storage_options=storage_options, sql=_run_sql)
     return open_with(
         uri,
         storage_options=storage_options,
         clients=NO_CLIENTS if clients is None else clients,
-        engines=engines,
+        engines=_engines(storage_options),
     )

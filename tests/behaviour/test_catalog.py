@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError, NotFoundError
+import mangrove
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, MangroveError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
@@ -49,6 +50,44 @@ def test_a_table_comes_back_as_it_was_made(sales: Lakehouse, opened_again: Calla
     assert table.partition_by == ("days(ts)",)
     assert table.sort_by == ("customer desc nulls last",)
     assert list(table.partitions()) == []
+
+
+def test_a_view_that_would_read_itself_is_refused_when_it_is_made_or_renamed(sales: Lakehouse) -> None:
+    sales.create_view("sales.one", "select * from two", reads=["two"])
+    sales.create_view("sales.two", "select * from sales.three", reads=["sales.three"])
+    before = sales.version
+    circle = r"sales\.three would read itself: sales\.three reads sales\.one reads sales\.two reads sales\.three\."
+    with pytest.raises(InvalidInputError, match=circle):
+        sales.create_view("sales.three", "select * from sales.one", reads=["sales.one", "sales.orders"])
+    with pytest.raises(InvalidInputError, match=r"sales\.self reads sales\.self"):
+        sales.create_view("sales.self", "select * from self", reads=["self"])
+    with pytest.raises(InvalidInputError, match=r"sales\.three reads sales\.two reads sales\.three"):
+        sales.rename_view("sales.one", "sales.three")
+    with pytest.raises(InvalidInputError, match=r"sales\.daily reads sales\.daily"):
+        sales.create_view("sales.daily", "select 1", reads=["sales.daily"], or_replace=True)
+    assert sales.version == before
+    assert str(sales.rename_view("sales.two", "sales.four")) == "sales.four"
+    assert sales.create_view("sales.three", "select * from sales.one", reads=["sales.one"]).reads == ("sales.one",)
+
+
+def test_two_views_that_are_made_at_once_do_not_read_each_other(sales: Lakehouse) -> None:
+    first, second = sales.transaction(), sales.transaction()
+    first.create_view("sales.one", "select * from two", reads=["sales.two"])
+    second.create_view("sales.two", "select * from one", reads=["sales.one"])
+    first.commit()
+    with pytest.raises(ConflictError):
+        second.commit()
+
+
+def test_what_a_view_reads_is_told_from_its_query() -> None:
+    lake = mangrove.create("memory://views")
+    lake.create_namespace("s")
+    made = lake.create_view("s.v", "with c as (select 1) select * from orders, c join far.`a.b` using (x)")
+    assert made.reads == ("s.orders", "far.`a.b`")
+    assert lake.create_view("s.w", "select * from", or_replace=True).reads == ()
+    assert lake.create_view("s.x", "select * from v", dialect="duckdb").reads == ()
+    with pytest.raises(InvalidInputError, match=r"s\.orders reads s\.v reads s\.orders"):
+        lake.create_view("s.orders", "select * from v")
 
 
 def test_a_schema_can_be_given_as_a_dict_of_sql_types(lake: Lakehouse) -> None:

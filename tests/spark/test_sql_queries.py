@@ -142,7 +142,9 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
     assert other.run("describe sales.largest").rows() == [("top", "bigint", None)]
     with pytest.raises(InvalidInputError, match="reads itself"):
         session.run("create or replace view large as select 1 as id from largest")
-    lake.create_view("sales.large", "select 1 as id from largest", or_replace=True)
+    with pytest.raises(InvalidInputError, match="would read itself"):
+        lake.create_view("sales.large", "select 1 as id from largest", or_replace=True)
+    lake.create_view("sales.large", "select 1 as id from largest", reads=(), or_replace=True)
     with pytest.raises(InvalidInputError, match="reads itself"):
         session.run("select * from largest")
     session.run("drop view large")

@@ -229,7 +229,16 @@ def _create_view(
 ) -> None:
     there = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
     if there is None:
-        catalog.create_view(name, query, properties=pairs, description=description)
+        reads = _names_read(query, split_name(name)[0])
+        catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
+
+
+def _names_read(query: str, namespace: str) -> tuple[str, ...]:
+    try:
+        from mangrove.sql.view_reads import names_read  # noqa: PLC0415 - what takes SQL apart may not be installed
+    except ModuleNotFoundError:
+        return ()
+    return names_read(query, namespace)
 
 
 def _text_of(schema: str) -> str:

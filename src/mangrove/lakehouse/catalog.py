@@ -20,6 +20,7 @@ from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, 
 from mangrove.lakehouse.new_tables import new_table, schema_of_columns
 from mangrove.lakehouse.row_engines import Engine, Engines
 from mangrove.lakehouse.row_frames import is_spark_frame
+from mangrove.lakehouse.sql_running import SPARK, names_read
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,
@@ -315,15 +316,20 @@ class Catalog(ABC):
         name: str | ViewLocator,
         sql: str,
         *,
-        reads: Sequence[str] = (),
-        dialect: str = "spark",
+        reads: Sequence[str] | None = None,
+        dialect: str = SPARK,
         properties: Mapping[str, str] = NO_PROPERTIES,
         description: str | None = None,
         or_replace: bool = False,
     ) -> LakeView:
-        """Make a view, or with `or_replace` put it in the place of another view; `reads` are what its query reads."""
+        """Make a view, or with `or_replace` put it in the place of another view.
+
+        `reads` are what its query reads; without it that is told from the query. A view
+        that would read itself, also by way of others, is refused.
+        """
         locator = _view(name)
-        read = checked_texts(reads, "what a view reads")
+        found = names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
+        read = checked_texts(found, "what a view reads")
         value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
 
         def statement(transaction: Transaction) -> LakeView:

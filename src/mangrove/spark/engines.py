@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from mangrove.local.reading import LocalReader
     from mangrove.spark.engine import SparkEngine
 
-__all__ = ["BothEngines", "SqlRunner"]
+__all__ = ["BothEngines", "NamesRead", "SqlRunner"]
 
 SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], Any]"
+NamesRead: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
 
 # Arrow takes long to import, and Spark longer.
 # ruff: noqa: PLC0415
@@ -27,11 +28,16 @@ class BothEngines:
     """The engines on the files of one lakehouse."""
 
     def __init__(
-        self, effects: Effects, storage_options: Mapping[str, str] | None = None, sql: "SqlRunner | None" = None
+        self,
+        effects: Effects,
+        storage_options: Mapping[str, str] | None = None,
+        sql: "SqlRunner | None" = None,
+        names_read: "NamesRead | None" = None,
     ) -> None:
         self._effects = effects
         self._storage_options = storage_options
         self._sql = sql
+        self._names_read = names_read
 
     @cached_property
     def _local(self) -> "LocalEngine":
@@ -69,6 +75,10 @@ class BothEngines:
             raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
         _check_installed()
         return self._sql(lake, transaction, text, arguments)
+
+    def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
+        """Return the tables and views that a query names, none where nobody takes it apart."""
+        return () if self._names_read is None else self._names_read(text, namespace)
 
     def spark_sees(self, *others: str) -> bool:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
