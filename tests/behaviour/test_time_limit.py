@@ -43,6 +43,30 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
     assert all("had until 2027-01-15T09:00:00" in error and "Nothing was committed" in error for error in late)
 
 
+@pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])
+def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revision(layout: str) -> None:
+    late = 0
+    for requests in range(1, REQUESTS_MAX):
+        clock = Clock()
+        store = HookedStore("memory://late/", clock)
+        lake = create_on(repeatable_effects(store, clock), layout=layout)
+        transaction = lake.transaction()
+        transaction.create_namespace("late")
+        store.settle()
+        before = [file.path for file in store.list()]
+
+        def sleep(clock: Clock = clock) -> None:
+            clock.now_millis += 2 * HOUR_MILLIS
+
+        store.interrupt(requests, sleep)
+        try:
+            transaction.commit()
+        except ConflictError:
+            late += 1
+            assert [file.path for file in store.list()] == before
+    assert late
+
+
 def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
     clock = Clock()
     store = HookedStore("memory://late/", clock)

@@ -12,8 +12,9 @@ after that one. What it wrote in vain it deletes, because DeltaCAT looks at one
 file of each revision number only, and that should not be an orphan.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -88,21 +89,16 @@ def commit(
         made_at, store = base.commit.created_at_millis, files.store
         check_no_gap(base.version, made_at, lambda version: store.exists(guard_path(version)), effects.now_millis())
     started = _start(effects, files, changes)
-    on_storage: dict[str, bytes] = {}
-    for attempt in range(_ATTEMPTS_MAX):
-        finish_log(files, base.guard)
-        guard = _attempt(effects, base, changes, stage(base, changes, started.id), started, on_storage)
-        if guard is not None:
-            return Committed(CatalogSnapshot(files, guard), changes)
-        # First wait, then look: whoever looked before waiting would try a version that is long taken.
-        _pause(effects, attempt)
-        try:
+    with _deleted_if_in_vain(effects) as on_storage:
+        for attempt in range(_ATTEMPTS_MAX):
+            finish_log(files, base.guard)
+            guard = _attempt(effects, base, changes, stage(base, changes, started.id), started, on_storage)
+            if guard is not None:
+                return Committed(CatalogSnapshot(files, guard), changes)
+            # First wait, then look: whoever looked before waiting would try a version that is long taken.
+            _pause(effects, attempt)
             base, changes = follow(base, _rivals(files, base), changes, isolation)
-        except ConflictError:
-            _delete(effects, on_storage)
-            raise
-    _delete(effects, on_storage)
-    raise _lost_too_often(changes.transaction_id)
+        raise _lost_too_often(changes.transaction_id)
 
 
 def commit_first(effects: Effects, files: CatalogFiles, changes: Changes) -> Guard | None:
@@ -124,21 +120,30 @@ def replace_newest(
     Only a rival that is a rollback, too, stops it: then two people want different things.
     """
     started = _start(effects, files, changes)
+    with _deleted_if_in_vain(effects) as on_storage:
+        for attempt in range(_ATTEMPTS_MAX):
+            finish_log(files, newest.guard)
+            staged = stage_on(newest, started.id)
+            guard = _attempt(effects, newest, changes, staged, started, on_storage, rolls_back=True)
+            if guard is not None:
+                return CatalogSnapshot(files, guard)
+            _pause(effects, attempt)
+            for rival in _rivals(files, newest):
+                if rival.commit.rolled_back_from is not None:
+                    raise rolled_back_by(rival.commit)
+                newest = CatalogSnapshot(files, rival)
+        raise _lost_too_often(changes.transaction_id)
+
+
+@contextlib.contextmanager
+def _deleted_if_in_vain(effects: Effects) -> Iterator[dict[str, bytes]]:
+    """Yield what a transaction has on storage; where a conflict ends it, which nothing survives, that is deleted."""
     on_storage: dict[str, bytes] = {}
-    for attempt in range(_ATTEMPTS_MAX):
-        finish_log(files, newest.guard)
-        staged = stage_on(newest, started.id)
-        guard = _attempt(effects, newest, changes, staged, started, on_storage, rolls_back=True)
-        if guard is not None:
-            return CatalogSnapshot(files, guard)
-        _pause(effects, attempt)
-        for rival in _rivals(files, newest):
-            if rival.commit.rolled_back_from is not None:
-                _delete(effects, on_storage)
-                raise rolled_back_by(rival.commit)
-            newest = CatalogSnapshot(files, rival)
-    _delete(effects, on_storage)
-    raise _lost_too_often(changes.transaction_id)
+    try:
+        yield on_storage
+    except ConflictError:
+        _delete(effects, on_storage)
+        raise
 
 
 def _attempt(
