@@ -27,12 +27,13 @@ from mangrove.spark.compacting import compacted_files
 from mangrove.spark.constraining import check_refusal, fit
 from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.file_lists import FileLists
+from mangrove.spark.hidden_rows import HiddenRows
 from mangrove.spark.job_progress import told_jobs
 from mangrove.spark.key_bits import KeyBits
-from mangrove.spark.key_slots import KeySlots
 from mangrove.spark.merging import merged
 from mangrove.spark.reach import opens_in_other_processes
 from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
+from mangrove.spark.row_bits import RowBits
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
 from mangrove.spark.types import given_types
@@ -106,7 +107,7 @@ class SparkEngine:
         """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
         compared: dict[str, Any] = {
             "key_bits": KeyBits(self.session, self._store),
-            "key_slots": KeySlots(self.session),
+            "row_bits": RowBits(self.session, HiddenRows(self._store)),
         }
         worker = WorkerReader(self._store.uri, self._storage_options)
         uris = self._store.uris if isinstance(self._store, LayeredStore) else (self._store.uri,)
@@ -131,9 +132,20 @@ class SparkEngine:
         plan = plan_scan(state, predicate)
         return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, columns), predicate)
 
-    def read_files(self, state: TableState, plan: ScanPlan, predicate: Predicate | None = None) -> DataFrame:
+    @property
+    def reads_in_workers(self) -> bool:
+        """Whether Spark does not see the files, so that it cannot leave out columns that a query does not need."""
+        return self._lists.worker is not None
+
+    def read_files(
+        self,
+        state: TableState,
+        plan: ScanPlan,
+        predicate: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
         """Return the rows of the files of a plan, or those of them that a predicate means."""
-        return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, None), predicate)
+        return scanned(self._lists, self._root_uri, state, plan, chosen_columns(state, columns), predicate)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""

@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from mangrove.spark.key_bits import KeyBits
-from mangrove.spark.key_slots import KeySlots
+from mangrove.spark.row_bits import RowBits
 from mangrove.spark.worker_read import WorkerReader
 
 __all__ = ["FileLists", "ListedFile", "RootsOf", "log_text"]
@@ -60,9 +60,9 @@ class FileLists:
     foreign: WorkerReader | None = None
     """What reads files of other writers, whose columns have names only: Spark refuses those where ids are asked for."""
     key_bits: KeyBits | None = None
-    """What tells by bits which keys are hidden; without it they are always joined."""
-    key_slots: KeySlots | None = None
-    """What spares most rows the join where bits cannot tell; without it all of them are looked up."""
+    """What tells by a bit for each key what is hidden; without it nothing is told so."""
+    row_bits: RowBits | None = None
+    """What tells by a bit for each row what is hidden; without it keys and numbers are joined."""
     roots_of: RootsOf | None = None
     """Below which root each path lies, where that differs: what an export lacks lies in what it was made from."""
     _folder: Path | None = None
@@ -91,18 +91,18 @@ class FileLists:
         if others:
             rows = self._foreign_rows(others, schema, number, row_index)
             return rows.unionByName(self.read_numbered(own, schema, number, row_index)) if own else rows
-        places = {} if row_index is None else {row_index: f.col("_metadata.row_index")}
         numbers = list(dict.fromkeys(file.number for file in files))
-        if len(numbers) > 1 and self._trusts(files, schema) and "_metadata" not in map(str.casefold, schema.names):
-            changed = f.unix_millis(f.col("_metadata.file_modification_time"))
-            return self._listed(files, schema).withColumns({number: changed, **places})
+        if len(numbers) > 1 and self._trusts(files, schema):
+            return _with_numbers(self._listed(files, schema), number, row_index)
         parts = [
-            self.read([file for file in files if file.number == one], schema).withColumns(
-                {number: f.lit(one).cast("bigint"), **places}
-            )
+            _with_numbers(self.read([file for file in files if file.number == one], schema), number, row_index, one)
             for one in numbers
         ]
         return reduce(lambda left, right: left.unionByName(right), parts)
+
+    def tells_apart(self, files: Sequence[ListedFile], schema: StructType) -> bool:
+        """Return whether one reading of many files numbers them, so that it costs the same however many they are."""
+        return self.worker is not None or self._trusts(files, schema)
 
     def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
         """Return the files that Spark reads itself, and those of other writers."""
@@ -155,6 +155,14 @@ class FileLists:
             # A Spark on another machine does not see the folder.
             return False
         return seen == [_plain_uri(file.uri) for file in self._located(files)]
+
+
+def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:
+    """Return the rows with the number of their file, read from its time of change unless it is known."""
+    # Asked for so, it is what Spark tells of a row even where a column of the table has the same name.
+    told = rows.metadataColumn("_metadata")
+    changed = f.unix_millis(told.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
+    return rows.withColumns({number: changed} | ({row_index: told.getField("row_index")} if row_index else {}))
 
 
 def log_text(files: Sequence[ListedFile]) -> str:

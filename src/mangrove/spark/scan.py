@@ -1,7 +1,7 @@
-"""Running a scan plan on Spark: its own reader, with bits, slots or anti-joins where something hides rows."""
+"""Running a scan plan on Spark: its own reader, with bits or anti-joins where something hides rows."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +15,7 @@ from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.spark.file_lists import FileLists, ListedFile
-from mangrove.spark.key_bits import Told
-from mangrove.spark.key_slots import Likely
+from mangrove.spark.row_bits import FILE, ROW
 from mangrove.spark.types import spark_schema
 from mangrove.tables.predicate_sql import predicate_sql
 from mangrove.tables.predicates import Predicate, column_ids
@@ -34,8 +33,6 @@ BROADCAST_ROWS_MAX: Final = 5_000_000
 _POSITION: Final = "mangrove position"
 """Names with a space, that no column of ours meets by accident."""
 _HIDDEN_BEFORE: Final = "mangrove hidden before"
-_FILE: Final = "mangrove file"
-_ROW: Final = "mangrove row"
 
 
 def scanned(
@@ -53,19 +50,35 @@ def scanned(
     """
     # Spark would find out by itself which columns it needs, and a worker of ours would not.
     schema = _narrowed(state.schema, plan, columns, predicate)
-    free = [scan.file for scan in plan.scans if scan.is_whole]
-    touched = [scan for scan in plan.scans if not scan.is_whole]
-    parts = []
-    if free or not touched:
-        parts.append(lists.read(listed(free, root_uri), spark_schema(schema)))
-    compared, joined = _told_apart(lists, root_uri, schema, touched)
-    parts += compared
-    if joined:
-        parts.append(_visible(lists, root_uri, schema, joined))
-    rows = _united(parts)
+    rows = _united(_parts(lists, root_uri, schema, plan.scans))
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
     return rows.select(*(f.col(quoted(column.name)) for column in columns))
+
+
+def _parts(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> list[DataFrame]:
+    """Return the visible rows of the files, in as few readings as ways of telling which rows those are."""
+    whole = [scan for scan in scans if scan.is_whole]
+    touched = [scan for scan in scans if not scan.is_whole]
+    columns = spark_schema(schema)
+    parts: list[DataFrame] = []
+    split = _split(lists, root_uri, schema, touched)
+    if split.by_keys:
+        assert split.is_shown is not None
+        rows = lists.read(listed((scan.file for scan in split.by_keys), root_uri), columns)
+        parts.append(rows.where(split.is_shown))
+    if split.by_numbers:
+        assert lists.row_bits is not None
+        told = lists.row_bits.told(split.by_numbers, schema)
+        whole += told.whole
+        if told.numbered:
+            files = [_listed(scan.file, root_uri, number) for scan, number in told.numbered]
+            parts.append(lists.read_numbered(files, columns, FILE, ROW).where(told.is_shown).drop(FILE, ROW))
+    if split.joined:
+        parts.append(_visible(lists, root_uri, schema, split.joined))
+    if whole or not parts:
+        parts.insert(0, lists.read(listed((scan.file for scan in whole), root_uri), columns))
+    return parts
 
 
 def listed(files: Iterable[DataFile], root_uri: str) -> list[ListedFile]:
@@ -92,48 +105,43 @@ def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
     return ListedFile(root_uri + file.location, file.size_bytes, number, has_column_ids(file.location))
 
 
-def _told_apart(
-    lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]
-) -> tuple[list[DataFrame], list[FileScan]]:
-    """Return the visible rows of files of which keys tell them without positions, and the other files.
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Files of which something may hide rows, by how it is told which rows that are."""
 
-    Files older than all keys are compared with all of them; after many upserts those
-    are nearly all rows. Of an upsert's own file bits or hashes tell only whether later
-    keys hide anything; where they do, it is left to a join that compares positions too.
-    """
-    hiding = list(dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by))
-    told = _told(lists, root_uri, schema, hiding)
-    if told is None:
-        return [], list(scans)
-    oldest = min(key_file.position for key_file in hiding)
-    whole: list[FileScan] = []
-    older: list[FileScan] = []
-    others: list[FileScan] = []
-    for scan in scans:
-        by_keys = older if scan.position < oldest else whole if scan.file.location in told.whole else others
-        (others if scan.position_deletes else by_keys).append(scan)
-    parts = [lists.read(listed((scan.file for scan in whole), root_uri), spark_schema(schema))] if whole else []
-    if older:
-        rows = lists.read(listed((scan.file for scan in older), root_uri), spark_schema(schema))
-        if isinstance(told, Told):
-            parts.append(rows.where(told.is_shown))
-        else:
-            parts.append(_without_keys(lists, root_uri, rows, schema, hiding, oldest - 1, told.may_be_hidden))
-    return parts, others
+    by_keys: Sequence[FileScan]
+    """By a bit for each key. All of them are older than all keys, since such bits say nothing of positions."""
+    is_shown: "Expression | None"
+    """The condition that none of those keys is a row's."""
+    by_numbers: Sequence[FileScan]
+    """By a bit for each row: where all that can hide rows is little enough to be looked at in this process."""
+    joined: Sequence[FileScan]
+    """By a join with the keys, and with the numbers of rows."""
 
 
-def _told(lists: FileLists, root_uri: str, schema: Schema, hiding: Sequence[KeyFile]) -> Told | Likely | None:
-    """Return what bits tell of the keys, or else hashes, or None where only a join tells anything."""
+def _split(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> _Split:
+    """Decide how each file is read; the upserts' own files, which are few rows, come before those that are older."""
+    hiding = ScanPlan(tuple(scans)).key_files
+    oldest = min((key_file.position for key_file in hiding), default=0)
+    older = [scan for scan in scans if scan.position < oldest and not scan.position_deletes]
+    younger = [scan for scan in scans if scan.position >= oldest or scan.position_deletes]
+    is_shown = _key_condition(lists, schema, hiding) if older else None
+    by_numbers: list[FileScan] = []
+    joined: list[FileScan] = []
+    for group in (younger, older if is_shown is None else []):
+        is_told = lists.row_bits is not None and lists.row_bits.can_tell([*by_numbers, *group])
+        (by_numbers if is_told else joined).extend(group)
+    if by_numbers and not lists.tells_apart(listed((scan.file for scan in by_numbers), root_uri), spark_schema(schema)):
+        by_numbers, joined = [], [*by_numbers, *joined]
+    return _Split(older if is_shown is not None else [], is_shown, by_numbers, joined)
+
+
+def _key_condition(lists: FileLists, schema: Schema, hiding: Sequence[KeyFile]) -> "Expression | None":
+    """Return the condition that none of the keys is a row's, where bits can say it."""
     key_ids = {key_file.key_ids for key_file in hiding}
-    if len(key_ids) != 1:
+    if lists.key_bits is None or len(key_ids) != 1:
         return None
-    columns = [schema.column_with_id(key_id) for key_id in next(iter(key_ids))]
-    told = lists.key_bits.told(hiding, columns[0]) if lists.key_bits is not None and len(columns) == 1 else None
-    if told is not None or lists.key_slots is None:
-        return told
-    only_keys = spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
-    placed = [_listed(key_file.file, root_uri, key_file.position) for key_file in hiding]
-    return lists.key_slots.likely(hiding, columns, lambda position: lists.read_numbered(placed, only_keys, position))
+    return lists.key_bits.is_shown(hiding, [schema.column_with_id(key_id) for key_id in next(iter(key_ids))])
 
 
 def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
@@ -165,18 +173,12 @@ def _without_keys(
     schema: Schema,
     key_files: Sequence[KeyFile],
     newest: int,
-    may_be_hidden: "Expression | None" = None,
 ) -> DataFrame:
-    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared.
-
-    A row for which `may_be_hidden` is false has null for a key in the join, which asks nothing then.
-    """
+    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared."""
     columns = [schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
     only_keys = spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
     aliases = [f.col(quoted(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
     ours = [f.col(quoted(column.name)) for column in columns]
-    if may_be_hidden is not None:
-        ours[0] = f.when(may_be_hidden, ours[0])
     is_hidden = reduce(
         lambda left, right: left & right,
         [own == f.col(quoted(f"mangrove key {place}")) for place, own in enumerate(ours)],
@@ -195,7 +197,7 @@ def _without_keys(
 def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows whose number in their file nothing names."""
     files = [_listed(scan.file, root_uri, number) for number, scan in enumerate(scans)]
-    rows = lists.read_numbered(files, spark_schema(schema), _FILE, _ROW)
+    rows = lists.read_numbered(files, spark_schema(schema), FILE, ROW)
     saying = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
     said = lists.read(listed(saying, root_uri), spark_schema(Schema((FILE_PATH, ROW_NUMBER))))
     names = lists.session.createDataFrame(
@@ -205,10 +207,10 @@ def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Seq
     renamed = gone.select(f.col("file").alias("mangrove gone file"), f.col(ROW_NUMBER.name).alias("mangrove gone row"))
     if sum(file.row_count for file in saying) <= BROADCAST_ROWS_MAX:
         renamed = f.broadcast(renamed)
-    is_gone = (f.col(quoted(_FILE)) == f.col("`mangrove gone file`")) & (
-        f.col(quoted(_ROW)) == f.col("`mangrove gone row`")
+    is_gone = (f.col(quoted(FILE)) == f.col("`mangrove gone file`")) & (
+        f.col(quoted(ROW)) == f.col("`mangrove gone row`")
     )
-    return rows.join(renamed, is_gone, "left_anti").drop(_FILE, _ROW)
+    return rows.join(renamed, is_gone, "left_anti").drop(FILE, ROW)
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:
