@@ -48,6 +48,9 @@ def value(text: str, rows: list[dict[str, Any]] | None = None) -> Any:
         ("d / 3", decimal.Decimal("0.416667")),
         ("round(d, 1)", decimal.Decimal("1.3")),
         ("round(-2.5)", decimal.Decimal(-3)),
+        ("round(cast(d as double), 1)", 1.3),
+        ("round(cast(d as double), 400)", 1.25),
+        ("round(w, 2) = w", True),
         ("A > b and not s = 'x'", True),
         ("s || '-' || a", "Abc-7"),
         ("upper(s) || lower(s) || length(trim('  x '))", "ABCabc1"),
@@ -89,6 +92,8 @@ def test_a_case_evaluates_a_branch_for_the_rows_that_take_it_alone() -> None:
     [
         ("a * 2000000000", "overflow"),
         ("cast(300000 as smallint)", "does not fit"),
+        ("d < 0." + "0" * 40 + "1", "more than 38 digits"),
+        ("a < " + "9" * 5000, "more than 38 digits"),
         ("nothing + 1", "no column 'nothing'"),
         ("a and ok", "take conditions"),
     ],

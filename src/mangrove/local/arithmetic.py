@@ -5,6 +5,7 @@ is equal to itself and above all other numbers.
 """
 
 import decimal
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
@@ -134,19 +135,21 @@ def rounded(array: Any, digits: int) -> Any:
     if pa.types.is_integer(array.type) or pa.types.is_null(array.type):
         return array
     if pa.types.is_floating(array.type):
-        unit = decimal.Decimal(1).scaleb(-digits)
-        return by_rows(
-            lambda value: (
-                float(decimal.Decimal(repr(value)).quantize(unit, context=_EXACT)) if value - value == 0 else value
-            ),
-            array.type,
-            array,
-        )
+        return by_rows(lambda value: _rounded_float(value, digits), array.type, array)
     if not pa.types.is_decimal(array.type):
         raise refused(f"{array.type} is rounded")
     if digits >= array.type.scale:
         return array
     return cast(array, decimal_type(array.type.precision - array.type.scale + digits + 1, digits))
+
+
+def _rounded_float(value: float, digits: int) -> float:
+    if not math.isfinite(value):
+        return value
+    shown = decimal.Decimal(repr(value))
+    if -int(shown.as_tuple().exponent) <= digits:
+        return value
+    return float(shown.quantize(decimal.Decimal(1).scaleb(-digits), context=_EXACT))
 
 
 def compared(sign: str, left: Any, right: Any) -> Any:

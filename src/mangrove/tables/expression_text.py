@@ -36,6 +36,7 @@ FUNCTIONS: Final = frozenset(
     {"abs", "coalesce", "concat", "greatest", "if", "least", "length", "lower", "nullif", "round", "trim", "upper"}
 )
 _NESTING_MAX: Final = 100
+_DIGITS_MAX: Final = 38
 _NUMBER: Final = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?!\w)")
 _COMPARING: Final = ("<=>", "==", "<>", "!=", "<=", ">=", "=", "<", ">")
 _SPELLINGS: Final = {"==": "=", "!=": "<>"}
@@ -233,6 +234,10 @@ class _Parser(TokenWalk):
             self._place += 1
         if found[2]:
             return float(found[0])
+        if sum(character.isdigit() for character in found[1]) > _DIGITS_MAX:
+            raise InvalidInputError(
+                f"a number of an expression has more than {_DIGITS_MAX} digits: write it as in 1e40, if it is meant"
+            )
         return int(found[1]) if found[1].isdigit() else decimal.Decimal(found[1])
 
     def _follows(self, *words: str) -> bool:

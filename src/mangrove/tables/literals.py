@@ -40,6 +40,8 @@ Literal: TypeAlias = bool | decimal.Decimal | str | bytes
 
 _EXACT: Final = decimal.Context(prec=100)
 _INTEGER_END: Final = 2**63
+_DIGITS_MAX: Final = 38
+"""What no column can hold that counts exactly has more digits before the point."""
 _BELOW: Final = {Operator.LESS, Operator.LESS_OR_EQUAL}
 _ABOVE: Final = {Operator.GREATER, Operator.GREATER_OR_EQUAL}
 
@@ -48,8 +50,8 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Predicat
     """Return the comparison of a column with what was written."""
     unit = _unit_of(column)
     if unit is not None and isinstance(literal, decimal.Decimal):
-        steps = literal.scaleb(-unit, _EXACT)
-        whole = int(steps.to_integral_value(decimal.ROUND_FLOOR, _EXACT))
+        steps = _steps(column, unit, literal)
+        whole = int(steps.to_integral_value(decimal.ROUND_FLOOR))
         if steps != whole and operator in _BELOW:
             literal, operator = decimal.Decimal(whole).scaleb(unit, _EXACT), Operator.LESS_OR_EQUAL
         elif steps != whole and operator in _ABOVE:
@@ -111,12 +113,23 @@ def _unit_of(column: Column) -> int | None:
 def _exact(column: Column, literal: decimal.Decimal) -> Value | None:
     unit = _unit_of(column)
     assert unit is not None
-    steps = literal.scaleb(-unit, _EXACT)
+    steps = _steps(column, unit, literal)
     if steps != steps.to_integral_value():
         return None
     if isinstance(column.type, Decimal):
-        return literal if steps.copy_abs() < decimal.Decimal(10) ** 38 else None
+        return decimal.Decimal(int(steps)).scaleb(unit, _EXACT) if abs(steps) < decimal.Decimal(10) ** 38 else None
     return int(steps) if -_INTEGER_END <= steps < _INTEGER_END else None
+
+
+def _steps(column: Column, unit: int, literal: decimal.Decimal) -> decimal.Decimal:
+    """Return the literal, however many digits it has, counted in the unit of the column."""
+    if not literal:
+        return decimal.Decimal(0)
+    if literal.adjusted() > _DIGITS_MAX:
+        raise _misfit(column, literal)
+    digits = len(literal.as_tuple().digits)
+    wide = decimal.Context(prec=digits, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+    return literal.scaleb(-unit, wide)
 
 
 def _infinity(literal: str) -> float | None:

@@ -244,7 +244,10 @@ class _Parser(TokenWalk):
             raise self._error("a number, a text between quotes, true or false")
         while self._next.start < number.end() and self._next.kind is not TokenKind.END:
             self._place += 1
-        return decimal.Decimal("".join(number[0].split()))
+        try:
+            return decimal.Decimal("".join(number[0].split()))
+        except decimal.InvalidOperation as error:
+            raise InvalidInputError(f"{number[0]} has an exponent that no number of a column has") from error
 
     def _operator(self) -> Operator | None:
         first, second = self._next, self._tokens[min(self._place + 1, len(self._tokens) - 1)]
