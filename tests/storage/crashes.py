@@ -1,7 +1,7 @@
 """Kills writers of the local store and looks at what they leave; a program of its own, because it forks.
 
 crashes.py calls FOLDER      kill before and after each system call in turn
-crashes.py moments FOLDER    kill 500 times at random moments
+crashes.py moments FOLDER    kill 200 times at random moments
 """
 
 import os
@@ -17,7 +17,7 @@ from mangrove.storage.local import LocalStore
 from mangrove.storage.uri import parse_root
 
 CALLS = ("open", "write", "fsync", "link", "rename", "unlink", "mkdir", "close")
-MOMENTS = 500
+MOMENTS = 200
 ROUNDS_MAX = 5_000
 OLD = b"old" * 1000
 

@@ -215,8 +215,13 @@ def test_a_damaged_file_is_not_believed(tmp_path: Path, damage: str) -> None:
 def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
     disk = DiskCache(str(tmp_path), 10_000)
     for number in range(200):
-        disk.write("memory://one/", f"node-{number}", os.urandom(200))
-        assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 11_300
+        disk.write("memory://one/", f"node-{number}", bytes([number]) * 200)
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) <= 11_300
+        # Files of one tick of the clock would be equally old, so each gets a date of its own, long past.
+        for path in files:
+            if path.stat().st_mtime > 1_000:
+                os.utime(path, (number, number))
     assert disk.read("memory://one/", "node-199") is not None
     assert disk.read("memory://one/", "node-0") is None
 

@@ -43,10 +43,10 @@ class TestCloudStoreInTheDialectOfGoogle(StoreContract):
 
 
 def cloud(server: S3Server, pauses: list[float] | None = None, **options: str) -> CloudStore:
-    """Return a store that does not wait between attempts."""
+    """Return a store that does not wait between attempts, and for an answer as long as a busy machine may need."""
     root = parse_root("s3://bucket/lake")
     waited = [] if pauses is None else pauses
-    return CloudStore(root, build_clients(root, {**server.options, "timeout": "2s", **options}), waited.append)
+    return CloudStore(root, build_clients(root, {**server.options, "timeout": "120s", **options}), waited.append)
 
 
 def test_a_create_that_was_applied_but_not_answered_is_won(server: S3Server) -> None:
@@ -65,11 +65,13 @@ def test_a_create_that_never_arrived_is_made_again(server: S3Server) -> None:
 
 
 def test_a_create_that_timed_out_is_settled_by_reading_it_back(server: S3Server) -> None:
+    # On a busy machine another request may take longer than that too; no number of requests is claimed.
     server.fail_next(Fault("PUT", "stall"))
-    assert cloud(server, timeout="300ms").create("a", b"mine") is True
+    assert cloud(server, timeout="500ms").create("a", b"mine") is True
     server.fail_next(Fault("PUT", "stall before"))
-    assert cloud(server, timeout="300ms").create("b", b"mine") is True
-    assert server.requests["PUT"] == 3
+    assert cloud(server, timeout="500ms").create("b", b"mine") is True
+    assert server.objects == {"lake/a": b"mine", "lake/b": b"mine"}
+    assert server.faults_left == 0
 
 
 def test_a_rival_who_won_while_the_answer_was_lost_is_seen(server: S3Server) -> None:
@@ -140,8 +142,9 @@ def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) ->
 def test_a_stalled_read_is_given_up_and_repeated(server: S3Server) -> None:
     server.objects["lake/a"] = b"1"
     server.fail_next(Fault("GET", "stall"))
-    assert cloud(server, read_timeout="300ms", timeout="1h").read("a") == b"1"
-    assert server.requests["GET"] == 2
+    assert cloud(server, read_timeout="500ms", timeout="1h").read("a") == b"1"
+    assert server.faults_left == 0
+    assert server.requests["GET"] >= 2
 
 
 def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
@@ -196,13 +199,14 @@ def test_a_lakehouse_in_a_bucket_that_is_not_there_is_told_of_without_inner_name
 
 
 def test_no_answer_from_the_server_is_explained() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "b"}
-    store = open_store("s3://bucket/lake", {**options, "retries_max": "0"})
-    with pytest.raises(StorageError, match="check the endpoint and the network"):
-        store.read("a")
+    # Held, so that no other program can listen there.
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        options = {"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "a", "secret_access_key": "b"}
+        store = open_store("s3://bucket/lake", {**options, "retries_max": "0"})
+        with pytest.raises(StorageError, match="check the endpoint and the network"):
+            store.read("a")
 
 
 def test_an_error_shows_no_signature() -> None:
@@ -234,9 +238,9 @@ def test_a_prefix_within_a_name_does_not_list_what_comes_before_it(server: S3Ser
 
 
 def test_many_reads_run_side_by_side() -> None:
-    with S3Server(latency_seconds=0.1) as server:
+    with S3Server(answers_from=8) as server:
         cloud(server).read_many([f"{number}" for number in range(64)])
-        assert 2 <= server.at_once_max <= 32
+        assert 8 <= server.at_once_max <= 32
         assert server.requests == {"GET": 64}
 
 

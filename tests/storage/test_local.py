@@ -329,7 +329,6 @@ def test_thirty_two_threads_leave_one_winner_per_key(tmp_path: Path, unnamed_fil
 def test_eight_processes_leave_one_winner_per_key(tmp_path: Path) -> None:
     probed = race_processes(parse_root(tmp_path).text, {}, processes=8, keys=500)
     assert (probed.unfair, probed.misread) == ((), ())
-    assert len({*probed.winners.values()}) > 1
     assert [*local(tmp_path).leftovers()] == []
 
 

@@ -63,19 +63,14 @@ def test_wrong_keys_are_refused_with_a_remedy(request: pytest.FixtureRequest, ki
 def test_thirty_two_threads_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
     server: RealServer = request.getfixturevalue(kind)
     store = open_store(f"{server.uri}threads", server.options)
-    probed = probe_creates(store, threads=32, keys=200, lanes=20)
+    probed = probe_creates(store, threads=32, keys=40, lanes=20)
     assert (probed.unfair, probed.misread) == ((), ())
 
 
 @pytest.mark.slow
-def test_eight_processes_leave_one_winner_per_key_on_seaweedfs(seaweedfs_server: RealServer) -> None:
-    probed = race_processes(f"{seaweedfs_server.uri}processes", seaweedfs_server.options, processes=8, keys=500)
-    assert (probed.unfair, probed.misread) == ((), ())
-    assert len({*probed.winners.values()}) > 1
-
-
-@pytest.mark.slow
-def test_eight_processes_leave_one_winner_per_key_on_radosgw(radosgw_server: RealServer) -> None:
-    probed = race_processes(f"{radosgw_server.uri}processes", radosgw_server.options, processes=8, keys=500)
-    # Losers lose time on finding out who won, and this server is quick: one process may well lead from start to end.
+@on_each_s3_server
+def test_eight_processes_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
+    server: RealServer = request.getfixturevalue(kind)
+    probed = race_processes(f"{server.uri}processes", server.options, processes=8, keys=100)
+    # Who wins how often is chance: losers lose time on finding out who won, and one may lead from start to end.
     assert (probed.unfair, probed.misread) == ((), ())

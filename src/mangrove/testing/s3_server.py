@@ -5,10 +5,12 @@ counted. It stands in for no real server: those have races of their own. Google'
 dialect differs in two headers and one answer, which it knows too.
 """
 
+import socket
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from hashlib import md5
@@ -24,6 +26,8 @@ __all__ = ["Fault", "S3Server"]
 _FaultKind = Literal["refuse", "lose request", "lose answer", "stall", "stall before"]
 _STALL_SECONDS_MAX = 30.0
 _PAGE_KEYS_MAX = 1000
+_Request = socket.socket | tuple[bytes, socket.socket]
+_Address = tuple[str, int] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,20 @@ class Fault:
 class S3Server:
     """A server on loopback with one bucket, to be used in a `with` statement."""
 
-    def __init__(self, bucket: str = "bucket", latency_seconds: float = 0.0) -> None:
+    def __init__(self, bucket: str = "bucket", answers_from: int = 1) -> None:
+        """Serve one bucket; nobody is answered before `answers_from` requests have been there at once."""
         self.bucket = bucket
-        self.latency_seconds = latency_seconds
         self.objects: dict[str, bytes] = {}
         self.requests: Counter[str] = Counter()
+        self.bytes_sent = 0
         self.lock = threading.Lock()
         self.closing = threading.Event()
         self.lists_backwards = False
         self.at_once_max = 0
         self.last_authorization = ""
         self._at_once = 0
+        self._answers_from = answers_from
+        self._enough = threading.Event()
         self._faults: deque[Fault] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.s3 = self
@@ -68,7 +75,9 @@ class S3Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.closing.set()
+        self._enough.set()
         self._server.shutdown()
+        self._server.hang_up()
         self._server.server_close()
         self._thread.join()
 
@@ -97,11 +106,14 @@ class S3Server:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Count a request among those that are answered at the same time."""
+        """Count a request among those that are there at once, and hold it until there were enough of them."""
         with self.lock:
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
+            if self._at_once >= self._answers_from:
+                self._enough.set()
         try:
+            self._enough.wait(_STALL_SECONDS_MAX)
             yield
         finally:
             with self.lock:
@@ -114,10 +126,40 @@ class S3Server:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+    """Waits for its threads when it is closed: one that outlived the interpreter could bring it down."""
+
+    daemon_threads = False
+    block_on_close = True
     request_queue_size = 128
     s3: S3Server
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: set[socket.socket] = set()
+        self._open_lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: _Request, client_address: _Address) -> None:
+        if isinstance(request, socket.socket):
+            with self._open_lock:
+                self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: _Request) -> None:
+        with self._open_lock:
+            self._open.discard(request)
+            super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End the connections that clients keep for later requests, so that no thread listens to them for ever."""
+        with self._open_lock:
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: _Request, client_address: _Address) -> None:
+        """Say nothing of clients that hung up: some tests make them."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -172,9 +214,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._s3.last_authorization = self.headers.get("authorization") or ""
         self._body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self._s3.take_fault(method)
-        if self._s3.latency_seconds:
-            with self._s3.busy():
-                self._s3.closing.wait(self._s3.latency_seconds)
+        with self._s3.busy():
+            pass
         if urlsplit(self.path).path.split("/")[1] != self._s3.bucket:
             self._error(404, "NoSuchBucket")
             yield False
@@ -200,6 +241,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            with self._s3.lock:
+                self._s3.bytes_sent += len(body)
             self.wfile.write(body)
 
     def _error(self, status: int, code: str) -> None:

