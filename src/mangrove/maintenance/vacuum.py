@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from mangrove.effects import settle
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.held import held_by
 from mangrove.maintenance.maintained import Maintained
@@ -27,6 +28,7 @@ DATA_FOLDER = "data/"
 
 _FILES_AT_ONCE = 1000
 _ATTEMPTS_MAX = 3
+_SETTLED_SECONDS_MAX = 60.0
 
 _Visit: TypeAlias = Callable[[str], object]
 """What is told of each path that is in use."""
@@ -86,6 +88,9 @@ def vacuum(
     may take longer. `alone` promises that nobody else writes meanwhile: then age does
     not count. An interrupted vacuum is simply run again.
     """
+    if alone:
+        # Else the temporary file of a hint that this process writes in the background would count as left behind.
+        settle(lake.effects, _SETTLED_SECONDS_MAX)
     now_millis = lake.effects.now_millis()
     before_millis = _written_before(lake, grace_millis, now_millis, alone=alone)
     retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
