@@ -4,17 +4,20 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # The first text strategy on a fresh machine is slow and shared machines stall, so
 # time is never what a property proves.
-settings.register_profile("local", deadline=None)
-settings.register_profile(
-    "ci", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(
-    "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", UNTIMED)
+settings.register_profile("ci", UNTIMED, derandomize=True, database=None, max_examples=60)
+settings.register_profile("thorough", UNTIMED, max_examples=5_000, print_blob=True)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
+settings.load_profile(PROFILE)
+if PROFILE == "ci":
+    # Hypothesis also tries constants of whichever modules of ours are loaded. That depends on which tests ran before
+    # in the same process, and would change the examples of every property with each constant in the source.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 # First, because xdist reads the groups in the same hook.

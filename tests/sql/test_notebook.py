@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import mangrove
 
 
 @pytest.fixture
-def shell() -> Any:
-    shell: Any = InteractiveShell()  # type: ignore[no-untyped-call]
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Start IPython in a folder of its own and without a history, whose file all shells of a person share."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    shell: Any = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))  # type: ignore[no-untyped-call]
     shell.run_line_magic("load_ext", "mangrove")
     return shell
 

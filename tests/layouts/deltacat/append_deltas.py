@@ -1,7 +1,6 @@
-"""Run as a process of its own: appends deltas to one partition of the catalog at a URI, so many or for so long."""
+"""Run as a process of its own: appends deltas to one partition of the catalog at a URI."""
 
 import sys
-import time
 
 from mangrove.effects import real_effects
 from mangrove.layouts.deltacat.metastore import open_catalog
@@ -13,17 +12,13 @@ from mangrove.testing.metastore_contract import delta_at
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 
 if __name__ == "__main__":
-    uri, worker, count, seconds = sys.argv[1:]
+    uri, worker, count = sys.argv[1:]
     catalog = open_catalog(real_effects(open_store(uri)))
-    until = time.monotonic() + float(seconds)
-    appended = 0
-    while appended < int(count) and time.monotonic() < until:
+    for number in range(int(count)):
         base = catalog.latest()
         last = base.last_child(Kind.DELTA, PARTITION)
         position = last.position + 1 if isinstance(last, DeltaLocator) else 1
-        delta = delta_at(PARTITION, position, writer=f"{worker}/{appended}")
+        delta = delta_at(PARTITION, position, writer=f"{worker}/{number}")
         guards = frozenset([PARTITION])
-        changes = Changes(f"{worker}/{appended}", puts=dict([delta]), guards=guards)
+        changes = Changes(f"{worker}/{number}", puts=dict([delta]), guards=guards)
         catalog.commit(base, changes, Isolation.SERIALIZABLE)
-        appended += 1
-    print(appended)
