@@ -126,6 +126,23 @@ def test_constraints_properties_and_comments_change(session: SqlSession, lake: L
     assert (details["Comment"], details["Constraint check_1"]) == ("about t", "CHECK (a > 0)")
 
 
+def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("CREATE TABLE default.t (a INT)")
+    version = lake.version
+    for text in (
+        "ALTER TABLE t ADD CONSTRAINT c CHECK (a IN (SELECT b FROM u))",
+        "CREATE TABLE u (a INT, CHECK (a > 0 AND EXISTS (SELECT 1)))",
+        "CREATE TABLE u (a INT CHECK (a = (FROM u |> SELECT max(a))))",
+    ):
+        with pytest.raises(InvalidInputError, match="a subquery would ask others") as refusal:
+            session.run(text)
+        place = max(text.rfind("SELECT b"), text.rfind("SELECT 1"), text.rfind("FROM u |>"))
+        assert str(refusal.value).startswith(f"line 1, column {place + 1}: ")
+    with pytest.raises(InvalidInputError, match="the check 'c' is asked of each row"):
+        lake.table("default.t").add_check("c", "a in (select 1)")
+    assert lake.version == version
+
+
 def test_a_check_that_no_row_can_be_asked_is_refused_when_it_is_made(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace s; create table s.t (a int)")
     before = lake.version
@@ -196,6 +213,14 @@ def test_transactions_keep_definitions_until_they_commit(session: SqlSession, la
         run(session, "call check()")
     session.close()
     assert not session.in_transaction
+
+
+def test_a_savepoint_that_is_set_again_is_forgotten_with_what_came_after_an_earlier_one(session: SqlSession) -> None:
+    run(session, "create namespace s; use s; begin; savepoint one; create table t (a int); savepoint two")
+    run(session, "create table u (a int); savepoint one; rollback to two")
+    with pytest.raises(NotFoundError, match="there are: two"):
+        run(session, "rollback to one")
+    assert run(session, "show tables") == [("s", "t")]
 
 
 def test_a_statement_of_several_steps_that_fails_leaves_none_of_them_behind(session: SqlSession) -> None:

@@ -1,9 +1,9 @@
 """A conversation in SQL: statements one after the other, in transactions or each by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
@@ -41,6 +41,7 @@ from mangrove.sql.results import Result
 from mangrove.sql.row_changes import RowChange, change_rows, said
 from mangrove.sql.row_statements import Query
 from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
+from mangrove.sql.session_transaction import SessionTransaction
 from mangrove.sql.showing import describe, show
 from mangrove.sql.sight import Sight, Source
 from mangrove.sql.splitting import split_script
@@ -66,12 +67,9 @@ from mangrove.sql.statements import (
 )
 from mangrove.sql.suggestions import known_names
 from mangrove.tables.row_counts import RowCounts
-from mangrove.transaction.transaction import State
-from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
 
 __all__ = ["SqlSession"]
 
-T = TypeVar("T")
 _FIRST_NAMESPACE: Final = "default"
 _NO_PLAN: Final = "Error occurred during query planning"
 _DEFINITIONS: Final = (
@@ -96,20 +94,19 @@ class SqlSession:
     def __init__(self, lake: Lakehouse, *, transaction: LakeTransaction | None = None, prunes: bool = True) -> None:
         self.lake = lake
         self.namespace = _FIRST_NAMESPACE
-        self._transaction = transaction
-        self._is_ours = transaction is None
-        self._savepoints: dict[str, WorkspaceSavepoint] = {}
+        self._transaction = SessionTransaction(lake, transaction)
         self._prunes = prunes
 
     @property
     def in_transaction(self) -> bool:
         """Whether statements wait for a COMMIT."""
-        return self._open is not None
+        return self._transaction.open is not None
 
     @property
     def isolation(self) -> str | None:
         """The isolation of the transaction that is open."""
-        return None if self._open is None else self._open.isolation.value
+        transaction = self._transaction.open
+        return None if transaction is None else transaction.isolation.value
 
     @cached_property
     def engine(self) -> SparkEngine:
@@ -143,9 +140,7 @@ class SqlSession:
 
     def close(self) -> None:
         """Forget the transaction that is open."""
-        if self._is_ours and self._open is not None:
-            self._open.rollback()
-        self._transaction = None
+        self._transaction.close()
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the names of namespaces, tables and views that begin with a prefix, for those who type."""
@@ -170,7 +165,7 @@ class SqlSession:
     def _outcome(self, statement: Statement, source: Source) -> Result:
         match statement:
             case Begin() | Commit() | Rollback() | Savepoint():
-                return self._control(statement)
+                return self._transaction.control(statement)
             case Query():
                 bound = self._bound(statement, source)
                 return Result("query", frame=bound.frame, scans=bound.scans)
@@ -206,97 +201,16 @@ class SqlSession:
                 arguments = immediate_arguments(statement, self._binder(self._sight(), source), source.text)
                 return self.run(self._computed_text(text, source), arguments)
             case Call():
-                if self._open is not None:
+                if self.in_transaction:
                     raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
                 return Result("procedure", answer=call(statement, self.lake, self.namespace))
             case _:
                 return self._rows_changed(statement, source)
 
-    # Transactions
-
-    @property
-    def _open(self) -> LakeTransaction | None:
-        transaction = self._transaction
-        if transaction is not None and transaction.state is not State.OPEN:
-            self._transaction = transaction = None
-            self._savepoints = {}
-        return transaction
-
-    def _control(self, statement: Begin | Commit | Rollback | Savepoint) -> Result:
-        if isinstance(statement, Begin):
-            return self._begin(statement)
-        transaction = self._open
-        if transaction is None:
-            raise InvalidInputError("no transaction is open: write BEGIN first")
-        match statement:
-            case Savepoint(name, is_release):
-                if is_release:
-                    self._savepoint(name)
-                    del self._savepoints[name]
-                    return Result("transaction", f"savepoint {name} is forgotten")
-                self._savepoints[name] = transaction.reading().savepoint()
-                return Result("transaction", f"savepoint {name} is set")
-            case Rollback(None):
-                self._check_ours()
-                transaction.rollback()
-                self._transaction = None
-                return Result("transaction", "the transaction is rolled back")
-            case Rollback(name):
-                assert name is not None
-                transaction.reading().restore(self._savepoint(name))
-                later = list(self._savepoints)[list(self._savepoints).index(name) + 1 :]
-                for gone in later:
-                    del self._savepoints[gone]
-                return Result("transaction", f"all that came after savepoint {name} is forgotten")
-            case Commit(message):
-                self._check_ours()
-                self._transaction = None
-                self._savepoints = {}
-                version = transaction.commit(message)
-                return Result("transaction", f"committed as version {version}", version=version)
-
-    def _begin(self, statement: Begin) -> Result:
-        if self._open is not None:
-            raise InvalidInputError("a transaction is open already, and they do not nest: COMMIT or ROLLBACK it first")
-        self._transaction = self.lake.transaction(statement.isolation or "snapshot", message=statement.message)
-        self._savepoints = {}
-        return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
-
-    def _savepoint(self, name: str) -> WorkspaceSavepoint:
-        if name not in self._savepoints:
-            known = ", ".join(self._savepoints) or "none"
-            raise NotFoundError(f"there is no savepoint {name}; there are: {known}")
-        return self._savepoints[name]
-
-    def _check_ours(self) -> None:
-        if not self._is_ours:
-            raise InvalidInputError("the transaction was begun in Python: commit it or roll it back there")
-
-    def _changed(self, work: Callable[[LakeTransaction], T], source: Source) -> tuple[T, int | None]:
-        """Run work in the open transaction, or in one of its own; what fails leaves nothing behind."""
-        transaction = self._open
-        if transaction is None:
-            done: list[LakeTransaction] = []
-
-            def attempt(own: LakeTransaction) -> T:
-                done.append(own)
-                return work(own)
-
-            outcome = self.lake.run(attempt, message=source.summary)
-            return outcome, done[-1].version
-        before = transaction.reading().savepoint()
-        try:
-            return work(transaction), None
-        except BaseException:
-            transaction.reading().restore(before)
-            raise
-
-    # What statements see
-
     def _sight(self, catalog: Catalog | None = None) -> Sight:
         if catalog is None:
             # One version for the whole statement, whatever is committed meanwhile.
-            catalog = self._open or PastLakehouse(self.lake.reading(), self.lake.clients, self.lake.engines)
+            catalog = self._transaction.open or PastLakehouse(self.lake.reading(), self.lake.clients, self.lake.engines)
         return Sight(
             catalog,
             self.lake.at,
@@ -339,7 +253,7 @@ class SqlSession:
                 statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
             )
 
-        counts, version = self._changed(work, source)
+        counts, version = self._transaction.changed(work, source.summary)
         answer = count_rows(counts)
         return Result("change", said(counts), answer=answer, counts=counts, version=version)
 
@@ -381,7 +295,7 @@ class SqlSession:
                 lambda query, above=(): self._bound(query, source, transaction, above=above),
             )
 
-        message, version = self._changed(work, source)
+        message, version = self._transaction.changed(work, source.summary)
         return Result("definition", message, version=version)
 
 
