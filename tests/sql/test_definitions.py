@@ -127,7 +127,7 @@ def test_constraints_properties_and_comments_change(session: SqlSession, lake: L
 
 
 def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: SqlSession, lake: Lakehouse) -> None:
-    session.run("CREATE TABLE default.t (a INT)")
+    run(session, "create namespace s; use s; create table t (a int)")
     version = lake.version
     for text in (
         "ALTER TABLE t ADD CONSTRAINT c CHECK (a IN (SELECT b FROM u))",
@@ -139,7 +139,7 @@ def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: S
         place = max(text.rfind("SELECT b"), text.rfind("SELECT 1"), text.rfind("FROM u |>"))
         assert str(refusal.value).startswith(f"line 1, column {place + 1}: ")
     with pytest.raises(InvalidInputError, match="the check 'c' is asked of each row"):
-        lake.table("default.t").add_check("c", "a in (select 1)")
+        lake.table("s.t").add_check("c", "a in (select 1)")
     assert lake.version == version
 
 

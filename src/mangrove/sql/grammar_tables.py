@@ -6,6 +6,7 @@ from typing import Any, Final
 from mangrove.model.names import joined_name, quoted_name
 from mangrove.sql.cursor import Cursor
 from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.places import error_at
 from mangrove.sql.statements import (
     AddCheck,
     AddColumns,
@@ -25,6 +26,7 @@ from mangrove.sql.statements import (
     UnsetProperties,
 )
 from mangrove.sql.tokens import TokenKind
+from mangrove.tables.constraints import SUBQUERY_REFUSED, subquery_place
 
 __all__ = ["parse_alter_table", "parse_create_table", "properties_of", "property_names"]
 
@@ -139,9 +141,18 @@ def _constraint(cursor: Cursor, keys: list[str], checks: list[CheckRule]) -> Non
         cursor.took("NOT", "ENFORCED")
         cursor.took("RELY")
     elif cursor.took("CHECK"):
-        checks.append(CheckRule(name, cursor.bracketed().text))
+        checks.append(CheckRule(name, _condition(cursor)))
     else:
         raise cursor.refusal("PRIMARY KEY or CHECK")
+
+
+def _condition(cursor: Cursor) -> str:
+    """Take the condition of a check, which is asked of each row alone."""
+    piece = cursor.bracketed()
+    place = subquery_place(piece.text)
+    if place is not None:
+        raise error_at(cursor.text, piece.start + place, f"a check {SUBQUERY_REFUSED}")
+    return piece.text
 
 
 def _column(cursor: Cursor, keys: list[str], checks: list[CheckRule]) -> str:
@@ -207,7 +218,7 @@ def _added(cursor: Cursor) -> TableAction:
     if cursor.sees("CONSTRAINT") or cursor.sees("CHECK"):
         name = cursor.single_name() if cursor.took("CONSTRAINT") else None
         cursor.expect("CHECK")
-        return AddCheck(CheckRule(name, cursor.bracketed().text))
+        return AddCheck(CheckRule(name, _condition(cursor)))
     if cursor.took_one_of("COLUMN", "COLUMNS") is None:
         raise cursor.refusal("COLUMN, COLUMNS or CONSTRAINT")
     if cursor.sees("("):

@@ -6,12 +6,25 @@ from typing import Final
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.model.names import check_name
 from mangrove.model.objects import TableVersion
+from mangrove.model.sql_tokens import TokenKind, tokenize
 from mangrove.tables.suggesting import did_you_mean
 
-__all__ = ["CHECK_PREFIX", "broken_check", "checks_of", "with_check", "without_check"]
+__all__ = [
+    "CHECK_PREFIX",
+    "SUBQUERY_REFUSED",
+    "broken_check",
+    "checks_of",
+    "subquery_place",
+    "with_check",
+    "without_check",
+]
 
 CHECK_PREFIX: Final = "mangrove.check."
 """The properties of a table version that hold conditions begin so; the rest is the name of each."""
+
+SUBQUERY_REFUSED: Final = (
+    "is asked of each row as it is written, and a subquery would ask others: write a condition on the row's own columns"
+)
 
 
 def checks_of(version: TableVersion) -> dict[str, str]:
@@ -23,6 +36,27 @@ def checks_of(version: TableVersion) -> dict[str, str]:
     }
 
 
+def subquery_place(condition: str) -> int | None:
+    """Return where the first query between brackets begins.
+
+    >>> subquery_place("a in (select b from t)"), subquery_place("(values > 3) and 'in (select 1)' <> a")
+    (6, None)
+    """
+    tokens = tokenize(condition)
+    for mark, word, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if mark.kind is TokenKind.MARK and mark.value == "(" and word.kind is TokenKind.WORD:
+            is_name = following.kind in (TokenKind.WORD, TokenKind.QUOTED_NAME)
+            match word.value.upper():
+                case "SELECT":
+                    return word.start
+                case "WITH" | "FROM" | "TABLE" if is_name:
+                    # Alone they may be names of columns.
+                    return word.start
+                case "VALUES" if following.value == "(":
+                    return word.start
+    return None
+
+
 def with_check(version: TableVersion, name: str, condition: str) -> TableVersion:
     """Return the table version with one more condition."""
     check_name(name, "check")
@@ -30,6 +64,8 @@ def with_check(version: TableVersion, name: str, condition: str) -> TableVersion
         raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
     if not condition.strip():
         raise InvalidInputError(f"the check {name!r} has no condition: write what must hold, as in 'amount >= 0'")
+    if subquery_place(condition) is not None:
+        raise InvalidInputError(f"the check {name!r} {SUBQUERY_REFUSED}")
     return replace(version, properties={**version.properties, CHECK_PREFIX + name: condition})
 
 
