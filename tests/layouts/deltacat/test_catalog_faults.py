@@ -1,6 +1,7 @@
 """Commits that crash at any request: whatever was on its way, readers see exactly the versions that were committed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -293,3 +294,15 @@ def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
     lake.store.fail_next("put", "before", "mangrove/latest")
     put(lake.catalog, lake.catalog.latest(), table("sales", "orders"))
     assert lake.tables() == ["orders"]
+
+
+def test_what_a_lost_race_left_goes_at_once_even_where_nothing_runs_later(lake: Lake) -> None:
+    catalog = open_catalog(replace(repeatable_effects(lake.below, first_id=10**6), later=lambda _: None))
+    base, rival = catalog.latest(), lake.committed()
+    put(rival, rival.latest(), delta_at(_PARTITION, 1, by="rival"))
+    taken = [entry.path for entry in lake.below.list("n/")]
+    moved = put(catalog, base, delta_at(_PARTITION, 1, by="me"))
+    assert [way.parts[-1] for way in moved.changes.puts] == [2]
+    assert [entry.path for entry in lake.below.list("n/") if entry.path not in taken] == [
+        entry.path for entry in lake.below.list("n/t/1/s/p/2/")
+    ]

@@ -170,8 +170,8 @@ def _attempt(
         return None
     _keep(files, staged, nodes)
     _write_log(files, guard)
-    leftovers = on_storage.keys() - needed.keys()
-    effects.later(lambda: _tidy_up(effects, guard.version, leftovers))
+    _delete(effects, on_storage.keys() - needed.keys())
+    effects.later(lambda: _write_hint(effects, guard.version))
     return guard
 
 
@@ -258,8 +258,7 @@ def _write_log(files: CatalogFiles, guard: Guard) -> None:
     files.logged = guard.log_path
 
 
-def _tidy_up(effects: Effects, version: int, leftovers: Iterable[str]) -> None:
-    _delete(effects, leftovers)
+def _write_hint(effects: Effects, version: int) -> None:
     try:
         effects.store.put(HINT_PATH, encode_hint(version))
     except StorageError:
