@@ -1,6 +1,11 @@
 """A shell completes names of the lakehouse that is meant, as the scripts of bash, zsh and fish ask for them."""
 
+import os
+import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +19,13 @@ Tab = Callable[..., list[str]]
 
 @pytest.fixture
 def tab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tab:
-    """Press TAB behind these words, of which the last is being typed, and return what bash is offered."""
+    """Press TAB behind these words, of which the last is being typed, and return what a shell is offered."""
+    monkeypatch.setattr("mangrove.cli.completing._WAIT_SECONDS", 600.0)
 
-    def pressed(*words: str) -> list[str]:
-        monkeypatch.setenv("_MANGROVE_COMPLETE", "bash_complete")
+    def pressed(*words: str, shell: str = "bash") -> list[str]:
+        monkeypatch.setenv("_MANGROVE_COMPLETE", f"{shell}_complete")
         monkeypatch.setenv("COMP_WORDS", " ".join(("mangrove", *words)))
-        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words)))
         capsys.readouterr()
         with pytest.raises(SystemExit):
             main([])
@@ -95,3 +101,47 @@ def test_completing_lists_storage_at_most_once(tab: Tab, shop: str, monkeypatch:
     assert store.requests.lists <= 1
     assert store.requests.total <= 10
     assert store.requests.bytes_written == 0
+
+
+ASKING = {
+    "bash": 'COMP_WORDS=(mangrove x); COMP_CWORD=1; _mangrove_completion mangrove; printf "%s\\n" "${COMPREPLY[@]}"',
+    "fish": 'complete --do-complete "mangrove $TYPED"',
+    # What zsh would show is printed instead, from the lists that its script has made.
+    "zsh": "words=(mangrove x); CURRENT=2; _mangrove_completion",
+}
+"""How each shell is asked what it would offer behind some words, once it has read the script."""
+BEFORE = {
+    "bash": "",
+    "fish": "",
+    "zsh": "compdef() {}; compadd() { print -l -- $completions }; "
+    "_describe() { print -l -- ${completions_with_descriptions%%:*} };",
+}
+
+
+@pytest.mark.parametrize("shell", ASKING)
+def test_a_real_shell_offers_what_it_is_told_also_behind_a_comma(
+    tab: Tab, run: Any, shop: str, shell: str, tmp_path: Path
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    told, program, script = tmp_path / "told", tmp_path / "mangrove", tmp_path / "script"
+    script.write_text(run("completion", shell).out)
+    program.write_text(f"#!/bin/sh\ncat {shlex.quote(str(told))}\n")
+    program.chmod(0o755)
+    command = f"{BEFORE[shell]} source {shlex.quote(str(script))}; {ASKING[shell]}"
+    quiet = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+
+    def offered(*words: str) -> list[str]:
+        told.write_text("\n".join(tab(*words, shell=shell)) + "\n")
+        environment = {**os.environ, "TYPED": words[-1], "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+        answer = subprocess.run([shell, quiet, "-c", command], env=environment, capture_output=True, text=True)
+        assert answer.stderr == ""
+        return sorted(line.partition("\t")[0] for line in answer.stdout.splitlines())
+
+    assert offered("show", shop, "sal") == ["sales", "salt"]
+    assert offered("read", shop, "sales.orders", "--columns", "id,c") == ["id,customer"]
+    assert offered("sh") == ["shell", "show"]
+
+
+def test_zsh_switches_completion_on_where_nobody_has(run: Any) -> None:
+    assert "compinit; }\n    compdef _mangrove_completion mangrove\n" in run("completion", "zsh").out
