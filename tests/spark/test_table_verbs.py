@@ -110,6 +110,24 @@ def test_a_merge_does_what_the_first_clause_says_that_applies(bench: Bench) -> N
     assert rows_of(table) == [(1, "new", 11.0), (4, "keep", 0.0), (7, "z", 70.0)]
 
 
+def test_a_bare_name_in_a_merge_means_the_only_row_that_a_clause_sees(keyed: Bench) -> None:
+    table, engine = keyed.table, keyed.engine
+    table.append([order(1, "old"), order(2, "old", 7)])
+    merge = (
+        table.merge([order(1, "new", 50), order(3, "new", 30), order(4, "new", -4)], "t.id = s.id", engine=engine)
+        .when_matched_update({"amount": "s.amount + t.amount"}, where="t.customer = 'old'")
+        .when_not_matched_insert(
+            {"id": "id", "amount": "amount * 2", "customer": "concat(s.customer, 'er')"}, "amount > 0"
+        )
+        .when_not_matched_by_source_update({"amount": "amount - 1", "customer": "t.customer"}, where="amount > 5")
+    )
+    assert merge.execute() == RowCounts(1, 2, 0)
+    assert rows_of(table) == [(1, "old", 51.0), (2, "old", 6.0), (3, "newer", 60.0)]
+    unclear = table.merge([order(1)], "t.id = s.id", engine=engine).when_matched_update({"amount": "amount"})
+    with pytest.raises(InvalidInputError, match="amount"):
+        unclear.execute()
+
+
 def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Bench) -> None:
     table, engine = keyed.table, keyed.engine
     table.append([order(1), order(2)])

@@ -2,6 +2,10 @@
 
 The source is settled before it is joined, and what the join says is settled
 before it is used: both may give other rows when they run again.
+
+A bare name means what the clause can see: both rows of a pair, the source's row
+alone where there is none of the table, and the other way round. So each kind of
+clause is written against a frame of its own over the join.
 """
 
 from typing import Final
@@ -29,10 +33,13 @@ __all__ = ["merged"]
 
 _ACTION: Final = "mangrove action"
 _SOURCE: Final = "mangrove source"
+_TARGET: Final = "mangrove target"
 _EXAMPLES_MAX: Final = 3
 _PAIRED: Final = (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
 _ALONE: Final = (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
 _UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
+_GROUPS: Final[tuple[tuple[MergeKind, ...], ...]] = (_PAIRED, (MergeKind.INSERT,), _ALONE)
+"""The clauses that see the same: a pair, a row of the source alone, a row of the table alone."""
 
 
 def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergePlan) -> PlannedWrite:
@@ -44,10 +51,7 @@ def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergeP
     ours = target_rows(files.lists, files.root_uri, state, plan_scan(state, near), file_numbers(state))
     pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(alone(plan.on)), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
-    acted = pairs.withColumn(_ACTION, _chosen(plan)).where(column(_ACTION).isNotNull())
-    keys = [column(key.name, plan.target_name).alias(key_name(place)) for place, key in enumerate(state.key_columns)]
-    new = [_new_column(state, acted, one, plan, values) for one in state.schema.columns]
-    made = settled(acted.select(column(FILE), column(ROW), column(_ACTION), *keys, *new))
+    made = settled(_made(state, pairs, plan, values))
     _check_once(state, made, plan)
     numbers = {row[_ACTION]: row["count"] for row in made.groupBy(column(_ACTION)).count().collect()}
     if not numbers:
@@ -97,31 +101,84 @@ def _values(state: TableState, clause: MergeClause, source: DataFrame, plan: Mer
     return clause_values(clause, state.schema, source.columns, plan)
 
 
-def _chosen(plan: MergePlan) -> Column:
-    """Return the number of the first clause that applies to a row of the join, null where none does."""
+def _made(state: TableState, pairs: DataFrame, plan: MergePlan, values: list[dict[str, Assignable]]) -> DataFrame:
+    """Return for each row that a clause is for: which clause, where the old row stands, its keys and the new row."""
+    keys = [column(key.name, plan.target_name).alias(key_name(place)) for place, key in enumerate(state.key_columns)]
+    whole = f.struct(*(column(name, plan.target_name) for name in state.schema.names)).alias(_TARGET)
+    carried = [FILE, ROW, _TARGET, *(key_name(place) for place in range(len(keys)))]
+    rows = pairs.select(f.col("*"), whole, *keys)
+    groups = [group for group in _GROUPS if plan.of_kinds(*group)]
+    for group in groups:
+        seen = _seen(rows, group, plan, carried).withColumn(_name(group, _ACTION), _chosen(plan, group))
+        new = [_new_column(state, seen, one, plan, values, group) for one in state.schema.columns]
+        carried += [_name(group, _ACTION), *(_name(group, name) for name in state.schema.names)]
+        rows = seen.select(f.col("*"), *new)
+    actions = [column(_name(group, _ACTION)) for group in groups]
+    names = [*(key_name(place) for place in range(len(keys))), FILE, ROW]
+    found = [_of_its_group(groups, name).alias(name) for name in state.schema.names]
+    acted = rows.select(*map(column, names), f.coalesce(*actions).alias(_ACTION), *found)
+    return acted.where(column(_ACTION).isNotNull())
+
+
+def _seen(rows: DataFrame, group: tuple[MergeKind, ...], plan: MergePlan, carried: list[str]) -> DataFrame:
+    """Return the rows with the columns alone that a bare name in such a clause can mean, and what others left."""
+    if group == _PAIRED:
+        return rows
+    if group == _ALONE:
+        return rows.select(f.col(f"`{_TARGET}`.*"), column(_SOURCE), *map(column, carried)).alias(plan.target_name)
+    return rows.select(f.col(f"`{plan.source_name}`.*"), *map(column, carried))
+
+
+def _name(group: tuple[MergeKind, ...], name: str) -> str:
+    """Return how the frames call what the clauses of a group say."""
+    return f"mangrove {group[0].value} {name}"
+
+
+def _of_its_group(groups: list[tuple[MergeKind, ...]], name: str) -> Column:
+    """Return what a column becomes by the clause that was chosen."""
+    *others, last = groups
+    found = column(_name(last, name))
+    for group in others:
+        found = f.when(column(_name(group, _ACTION)).isNotNull(), column(_name(group, name))).otherwise(found)
+    return found
+
+
+def _chosen(plan: MergePlan, group: tuple[MergeKind, ...]) -> Column:
+    """Return the number of the first clause of a group that applies to a row of the join, null where none does."""
     has_target, has_source = column(ROW).isNotNull(), column(_SOURCE).isNotNull()
+    is_theirs = {
+        _PAIRED: has_target & has_source,
+        _ALONE: has_target & ~has_source,
+        (MergeKind.INSERT,): ~has_target & has_source,
+    }[group]
     found: Column | None = None
     for number, clause in enumerate(plan.clauses):
-        if clause.kind in _PAIRED:
-            applies = has_target & has_source
-        elif clause.kind in _ALONE:
-            applies = has_target & ~has_source
-        else:
-            applies = ~has_target & has_source
-        if clause.where is not None:
-            applies = applies & f.expr(alone(clause.where))
-        found = f.when(applies, number) if found is None else found.when(applies, number)
+        if clause.kind in group:
+            applies = is_theirs if clause.where is None else is_theirs & _holds(clause.where)
+            found = f.when(applies, number) if found is None else found.when(applies, number)
     assert found is not None
     return found
 
 
+def _holds(where: str) -> Column:
+    """Return whether a condition holds; in a WHEN, Spark refuses what is neither true nor false, such as a text."""
+    return f.when(f.expr(alone(where)), f.lit(True)).otherwise(f.lit(False))  # noqa: FBT003 - Spark's own form
+
+
 def _new_column(
-    state: TableState, rows: DataFrame, one: TableColumn, plan: MergePlan, values: list[dict[str, Assignable]]
+    state: TableState,
+    rows: DataFrame,
+    one: TableColumn,
+    plan: MergePlan,
+    values: list[dict[str, Assignable]],
+    group: tuple[MergeKind, ...],
 ) -> Column:
     """Return what a column holds after each clause; a branch is evaluated for the rows that take it alone."""
     found: Column | None = None
     for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
-        is_here = column(_ACTION) == number
+        if clause.kind not in group:
+            continue
+        is_here = column(_name(group, _ACTION)) == number
         if one.name in given:
             value = assigned(state, rows, {one.name: f.expr(as_sql(given[one.name]))})[one.name]
         elif clause.kind is MergeKind.INSERT:
@@ -129,8 +186,8 @@ def _new_column(
         else:
             continue
         found = f.when(is_here, value) if found is None else found.when(is_here, value)
-    old = column(one.name, plan.target_name)
-    return (old if found is None else found.otherwise(old)).alias(one.name)
+    old = f.lit(None) if group == (MergeKind.INSERT,) else column(one.name, plan.target_name)
+    return (old if found is None else found.otherwise(old)).alias(_name(group, one.name))
 
 
 def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
