@@ -175,7 +175,6 @@ def test_plain_conditions_are_understood(condition: str) -> None:
         "select * from t where a = '1'",
         "select * from t where s = 1",
         "select * from t where f < 1e3",
-        "select * from t where a <=> 1",
         "select * from t where s like 'a\\\\_%'",
         'select * from t where s = "a"',
         "select * from t where s = 'a' 'b'",

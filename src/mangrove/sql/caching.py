@@ -15,7 +15,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, keep_rows, let_go_of_rows
 from mangrove.sql.session_statements import CacheTable
 
-__all__ = ["cache_table"]
+__all__ = ["cache_table", "is_cached"]
 
 _KEPT: Final[WeakKeyDictionary[SparkEngine, OrderedDict[str, Frame]]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
@@ -40,3 +40,9 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
     with _LOCK:
         _KEPT[engine][called] = frame
     return f"{called} as it is now is kept in memory; what is written later is read from its files"
+
+
+def is_cached(engine: SparkEngine, name: str) -> bool:
+    """Return whether rows of a table or view are kept."""
+    with _LOCK:
+        return name in _KEPT.get(engine, ())

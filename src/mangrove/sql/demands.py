@@ -4,7 +4,8 @@ A demand on a part of a query is a set of conditions. A row of that part that do
 not fulfil them all can be left out, or put in, and the answer stays the same.
 It is found from the inside: a table asks its SELECT, which adds the conditions
 of WHERE and of joins to what is asked of its own rows, by the query around it,
-by all uses of a WITH clause, or by the statement that names a view.
+by all uses of a WITH clause, or by the statement that names a view. HAVING asks
+the same of the rows of a group as of its keys.
 
 A condition passes a SELECT where it looks at columns that are handed on, and where
 each row, or each group of rows with the same values in those columns, goes its own
@@ -21,7 +22,17 @@ from sqlglot import exp
 
 from mangrove.sql.equalities import Equalities, equalities_for
 from mangrove.sql.mentions import common_clause
-from mangrove.sql.scopes import Columns, Output, Scope, Scopes, has_only, is_plain_clause, parts_of, renamed
+from mangrove.sql.scopes import (
+    ColumnPlace,
+    Columns,
+    Output,
+    Scope,
+    Scopes,
+    has_only,
+    is_plain_clause,
+    parts_of,
+    renamed,
+)
 
 __all__ = ["Asked", "Demand", "Demands", "OneOf"]
 
@@ -92,9 +103,11 @@ class Demands:
         for condition, seen in _conditions(scope, number):
             name_of = _finder(scope, number, seen, equalities)
             found.append(Asked(condition, (), name_of, scope.adds_nulls))
+        name_of = _finder(scope, number, scope.seen_by_where, equalities)
+        groups = _Groups(scope, self.scopes.outputs(select))
+        found += [Asked(part, (groups.node,), name_of, scope.adds_nulls) for part in groups.conditions()]
         outer = self._on_query(select)
         if outer:
-            name_of = _finder(scope, number, scope.seen_by_where, equalities)
             found += _inside(outer, _Projection(scope, self.scopes.outputs(select)), name_of, scope.adds_nulls)
         names = node.args["alias"].args.get("columns") if node.args.get("alias") else None
         if names and found:
@@ -178,6 +191,34 @@ class _Projection:
         return made[0]
 
 
+@dataclass(frozen=True)
+class _Groups:
+    """The groups that a SELECT makes of its rows, and what it asks of them: that of a key, it asks of their rows."""
+
+    scope: Scope
+    outputs: tuple[Output, ...] | None
+
+    def conditions(self) -> Iterator[Any]:
+        """Yield the conditions of HAVING, where rows with the same keys are always of one group."""
+        select = self.scope.select
+        having, group = select.args.get("having"), select.args.get("group")
+        if having is None or group is None or not _is_plain_group(group) or any(map(_depends_on_rows, select.walk())):
+            return
+        yield from parts_of(having.this)
+
+    def node(self, column: Any) -> Any:
+        """Return what a column is that HAVING names: one that the SELECT gives comes before a key."""
+        named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
+        if len(column.parts) == 1 and (named or self.outputs is None):
+            return named[0] if len(named) == 1 else None
+        return column if self.scope.meant(column, self.scope.seen_by_where) in self._keys else None
+
+    @cached_property
+    def _keys(self) -> list[ColumnPlace]:
+        keys = [self.scope.meant(one, self.scope.seen_by_where) for one in self.scope.select.args["group"].expressions]
+        return [key for key in keys if key is not None]
+
+
 def _conditions(scope: Scope, number: int) -> Iterator[tuple[Any, frozenset[int]]]:
     """Yield each condition that all rows fulfil in which a row of the source matters, and the sources that it sees."""
     where = scope.select.args.get("where")
@@ -248,13 +289,15 @@ def _passes(query: Any) -> bool:
     distinct, group = query.args.get("distinct"), query.args.get("group")
     if distinct is not None and not has_only(distinct):
         return False
-    if group is not None and not (has_only(group, "expressions", "all") and all(map(_is_plain_key, group.expressions))):
+    if group is not None and not _is_plain_group(group):
         return False
     return not any(_depends_on_rows(node) for node in query.walk())
 
 
-def _is_plain_key(node: Any) -> bool:
-    return not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)
+def _is_plain_group(group: Any) -> bool:
+    """Return whether each row is in one group, and not in one for each of several sets of keys."""
+    several = exp.Rollup | exp.Cube | exp.GroupingSets
+    return has_only(group, "expressions", "all") and not any(isinstance(key, several) for key in group.expressions)
 
 
 def _depends_on_rows(node: Any) -> bool:

@@ -11,10 +11,19 @@ from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.objects import Table, View
 from mangrove.sql.demands import Demand, Demands
 from mangrove.sql.mentions import Mention, ReadQuery
+from mangrove.sql.needed_columns import Names, NeededColumns
 from mangrove.sql.scopes import Columns
 from mangrove.tables.table_state import TableState
 
-__all__ = ["Found", "Lookups"]
+__all__ = ["Found", "Lookups", "Wanted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a query needs of one table or view: which rows, and which columns. Without words, all of them."""
+
+    rows: Demand = ()
+    columns: Names = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +50,25 @@ class Lookups:
     @cached_property
     def columns(self) -> Columns | None:
         """The columns that the text gives, where they are certain."""
-        return self.demands().scopes.columns(self.read.parsed.tree) if self.read.parsed.is_prunable else None
+        is_prunable = self.read.parsed.is_prunable
+        return Demands(self._columns_of).scopes.columns(self.read.parsed.tree) if is_prunable else None
 
-    def demands(self, above: Demand = ()) -> Demands:
-        """Return what the text asks of its tables, if that is what is asked of it."""
-        return Demands(self._columns_of, above)
+    def wanted(self, above: Wanted) -> Callable[[Mention], Wanted]:
+        """Return what tells of each mention what is needed there, if `above` is what is needed of the text."""
+        parsed = self.read.parsed
+        # Behind a pipe, other rows may come than those of which something is asked here.
+        demands = Demands(self._columns_of, above.rows if parsed.is_prunable else ())
+        needed = NeededColumns(self.read, above.columns)
 
-    def demand_on(self, demands: Demands, mention: Mention) -> Demand:
-        """Return what is asked of the rows of what a mention names."""
-        table = self.read.parsed.tables.get(mention.start)
-        return () if table is None or not self.read.parsed.is_prunable else demands.on_table(table)
+        def of(mention: Mention) -> Wanted:
+            table = parsed.asked.get(mention.start)
+            return Wanted() if table is None else Wanted(demands.on_table(table), needed.of_table(table))
+
+        return of
 
     @cached_property
     def _places(self) -> dict[int, int]:
-        return {id(table): place for place, table in self.read.parsed.tables.items()}
+        return {id(table): place for place, table in self.read.parsed.asked.items()}
 
     def _columns_of(self, table: exp.Table) -> Columns | None:
         found = self.found.get(self._places.get(id(table), -1))

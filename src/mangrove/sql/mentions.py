@@ -6,8 +6,8 @@ does not know some new syntax, Spark reports as not found, with its place.
 
 import bisect
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlglot
@@ -79,12 +79,15 @@ class Parsed:
     is_known: bool = True
     """Whether sqlglot understood the text at all."""
     tree: Any = None
+    asked: Mapping[int, exp.Table] = field(default_factory=dict)
+    """The tables that stand where their conditions are understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
     """All that the text of a query says by itself, whatever the lakehouse holds."""
 
+    text: str
     tokens: list[Token]
     parsed: Parsed
     mentions: tuple[Mention, ...]
@@ -94,39 +97,76 @@ def read_query(text: str) -> ReadQuery:
     """Take a query apart."""
     tokens = tokenize(text)
     parsed = parsed_query(text, tokens)
-    return ReadQuery(tokens, parsed, tuple(mentions(parsed, tokens)))
+    return ReadQuery(text, tokens, parsed, tuple(mentions(parsed, tokens)))
 
 
 def parsed_query(text: str, tokens: list[Token]) -> Parsed:
     """Return the tables that are named in a query, but not those that are names of its WITH clauses."""
+    tree = _tree(text, tokens)
+    tables = _tables(tree)
+    piped = _piped(text, tokens) if _is_plain(tokens) else None
+    is_whole = piped == text
+    asked = tables if is_whole else {} if piped is None else _tables(_tree(piped, tokens))
+    return Parsed(
+        {**asked, **tables},
+        () if tree is None else tuple(_qualified(tree)),
+        is_prunable=is_whole and tree is not None,
+        is_known=tree is not None,
+        tree=tree,
+        asked=asked,
+    )
+
+
+def _tree(text: str, tokens: list[Token]) -> Any | None:
+    """Return what sqlglot makes of a text, of which these are the tokens, and perhaps more; None where it cannot."""
     numbered = _numbered(text, tokens)
     try:
         tree: Any = sqlglot.parse_one(numbered, dialect="spark")
     except (SqlglotError, RecursionError):
-        return Parsed({}, is_prunable=False, is_known=False)
+        return None
     if numbered != text:
         _put_back(tree, tokens)
+    return tree
+
+
+def _tables(tree: Any | None) -> dict[int, exp.Table]:
+    """Return the tables by the places of their names."""
     tables = {}
-    for table in tree.find_all(exp.Table):
+    for table in () if tree is None else tree.find_all(exp.Table):
         place = _place(table.parts[0]) if table.parts else None
         if place is not None and isinstance(table.this, exp.Identifier) and common_clause(table) is None:
             tables[place] = table
-    return Parsed(tables, tuple(_qualified(tree)), is_prunable=_is_plain(tokens), tree=tree)
+    return tables
+
+
+def _piped(text: str, tokens: list[Token]) -> str | None:
+    """Return a text up to where pipes do more than ask for conditions; None where that is not certain.
+
+    What sqlglot makes of other pipes is not always what Spark does, but what
+    `FROM t |> WHERE …` leaves out no later pipe sees.
+    """
+    depth = 0
+    for token, following in itertools.pairwise(tokens):
+        depth += (token.text in "([") - (token.text in ")]")
+        if token.text == "|>":
+            if depth or tokens[0].word != "FROM":
+                return None
+            if following.word != "WHERE":
+                return text[: token.start]
+    return text
 
 
 def parsed_tree(text: str) -> Any | None:
     """Return what sqlglot made of a query, or None where it does not understand all of it just as Spark does."""
-    try:
-        tokens = tokenize(text)
-        return sqlglot.parse_one(_numbered(text, tokens), dialect="spark") if _is_plain(tokens) else None
-    except (SqlglotError, RecursionError):
-        return None
+    parsed = parsed_query(text, tokenize(text))
+    return parsed.tree if parsed.is_prunable else None
 
 
 def _numbered(text: str, tokens: list[Token]) -> str:
     """Return the text with a name in the place of each `?`."""
     pieces, done = [], 0
-    for number, token in enumerate(token for token in tokens if token.text == "?"):
+    asked = [token for token in tokens if token.text == "?" and token.start < len(text)]
+    for number, token in enumerate(asked):
         pieces += [text[done : token.start], f":{PLACE_PREFIX}{number}"]
         done = token.end
     return "".join([*pieces, text[done:]])
@@ -246,12 +286,11 @@ def _after_sample(tokens: list[Token], place: int) -> int:
 def _is_plain(tokens: list[Token]) -> bool:
     """Return whether nothing is there that sqlglot and Spark may take differently.
 
-    sqlglot makes WITH clauses of pipes, in which conditions stand elsewhere than they
-    were written. What escapes mean, and what double quotes are, depends on settings.
-    And a name that is computed may be any, also that of a WITH clause.
+    What escapes mean, and what double quotes are, depends on settings. And a name
+    that is computed may be any, also that of a WITH clause.
     """
     for token, following in itertools.pairwise(tokens):
-        if token.text == "|>" or (token.word == "IDENTIFIER" and following.text == "("):
+        if token.word == "IDENTIFIER" and following.text == "(":
             return False
         if token.kind is TokenKind.TEXT and (
             token.text[0] != "'" or "\\" in token.text or following.kind is TokenKind.TEXT

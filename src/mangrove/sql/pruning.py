@@ -147,6 +147,10 @@ class _Reader:
             case exp.Like() if has_only(node, "this", "expression", "negate"):
                 found = self._like(node)
                 return negation(found) if found is not None and node.args.get("negate") else found
+            case exp.NullSafeEQ() | exp.NullSafeNEQ() if has_only(node, "this", "expression"):
+                is_same = isinstance(node, exp.NullSafeEQ)
+                found = self._same(node, is_exact=is_exact or not is_same)
+                return found if is_same or found is None else negation(found)
             case _ if type(node) in _OPERATORS and has_only(node, "this", "expression"):
                 operator = _OPERATORS[type(node)]
                 found = self._compared(operator, node.left, node.right)
@@ -174,6 +178,20 @@ class _Reader:
         except InvalidInputError:
             # The column cannot hold such a value; what that means is left to Spark.
             return None
+
+    def _same(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        """Return when a column and a constant are equal, or both null, which is never unknown."""
+        for left, right in ((node.left, node.right), (node.right, node.left)):
+            column = self._column(self._made(left))
+            if column is None or isinstance(right.unnest(), exp.Column):
+                # What hands a constant on may hand on null instead, where there is no row.
+                continue
+            if isinstance(right.unnest(), exp.Null):
+                return IsNull(column.id)
+            found = self._compared(Operator.EQUAL, left, right)
+            is_there = IsNull(column.id, negated=True)
+            return AllOf((is_there, found)) if found is not None and is_exact else found
+        return None
 
     def _compared_inside(self, operator: Operator, made: _Made, beside: _Made) -> Predicate | None:
         """Return the comparison of what is made of a column, or of a constant that stands where a column would."""

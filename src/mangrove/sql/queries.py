@@ -14,14 +14,15 @@ from mangrove.model.names import check_name, joined_name, quoted_name
 from mangrove.model.objects import Table, TableType, View
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Arguments, Frame, Refused, Text, read_elsewhere, run_text
+from mangrove.sql.caching import is_cached
 from mangrove.sql.computed_moments import ComputedMoment, evaluated
 from mangrove.sql.constants import Constants
 from mangrove.sql.cursor import Piece
-from mangrove.sql.demands import Demand
 from mangrove.sql.functions import FUNCTIONS, call_at, function_rows
 from mangrove.sql.kept import Kept, files_read, kept_of, what_rows_come_from
-from mangrove.sql.lookups import Found, Lookups
+from mangrove.sql.lookups import Found, Lookups, Wanted
 from mangrove.sql.mentions import Mention, ReadQuery, RefusedMomentError, after_mention, read_query
+from mangrove.sql.needed_columns import read_columns
 from mangrove.sql.places import error_at, placed, pointed
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.refusals import raised
@@ -30,7 +31,6 @@ from mangrove.sql.splices import Splice, aliases, named, refused_name, spliced
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.table_scans import TableScan
 from mangrove.sql.tokens import Token, tokenize
-from mangrove.tables.predicates import Predicate
 from mangrove.tables.table_state import TableState
 
 __all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder"]
@@ -87,7 +87,7 @@ class QueryBinder:
         """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
         looked_up = self._looked_up(piece, whole)
         constants = Constants(cache(self.time_zone), self._used_arguments(looked_up.read.tokens, piece, whole))
-        splices = list(self._splices(looked_up, piece, whole, (), constants))
+        splices = list(self._splices(looked_up, piece, whole, Wanted(), constants))
         frame = self._run(looked_up.read.tokens, piece, whole, splices, head)
         return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
 
@@ -110,7 +110,7 @@ class QueryBinder:
     def frame_of(self, name: tuple[str, ...], moment: int | str | None = None) -> Frame | None:
         """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
         found = self._found(Mention(name, 0, 0, moment, None))
-        return None if found is None else self._rows(found)
+        return None if found is None else self._rows(found, Wanted())
 
     def _used_arguments(
         self, tokens: list[Token], piece: Piece, whole: str, splices: Sequence[Splice] = ()
@@ -155,20 +155,20 @@ class QueryBinder:
         return Lookups(read, {place: one for place, one in found.items() if one is not None}, self._inside)
 
     def _splices(
-        self, looked_up: Lookups, piece: Piece, whole: str, above: Demand, constants: Constants
+        self, looked_up: Lookups, piece: Piece, whole: str, above: Wanted, constants: Constants
     ) -> Iterator[Splice]:
-        """Yield what stands in the place of each name; `above` is what is asked of the rows of the query itself."""
+        """Yield what stands in the place of each name; `above` is what is needed of the query itself."""
         parsed, tokens, found = looked_up.read.parsed, looked_up.read.tokens, looked_up.read.mentions
         called = aliases(found)
         ours: set[tuple[str, ...]] = set()
-        demands = looked_up.demands(above)
+        wanted_at = looked_up.wanted(above)
         for mention in found:
             thing = looked_up.found.get(mention.start)
             if thing is not None:
-                demand = looked_up.demand_on(demands, mention) if self.prunes else ()
+                wanted = wanted_at(mention) if self.prunes else Wanted()
                 ours.add(mention.parts)
                 yield named(
-                    mention, self._rows_at(thing, mention, piece, whole, demand, constants), called[mention.parts]
+                    mention, self._rows_at(thing, mention, piece, whole, wanted, constants), called[mention.parts]
                 )
         for place, token in enumerate(tokens[:-1]):
             if token.word.lower() in FUNCTIONS and tokens[place - 1].word in ("FROM", "JOIN") and place:
@@ -215,11 +215,11 @@ class QueryBinder:
         mention: Mention,
         piece: Piece,
         whole: str,
-        demand: Demand = (),
+        wanted: Wanted | None = None,
         constants: Constants | None = None,
     ) -> Frame:
         with placed(whole, piece.start + mention.start):
-            return self._rows(found, demand, constants)
+            return self._rows(found, wanted or Wanted(), constants)
 
     def moment_at(self, moment: ComputedMoment, whole: str) -> int | str:
         """Return what a moment is whose place is one in the whole statement."""
@@ -271,30 +271,36 @@ class QueryBinder:
         version = _version_of(catalog)
         return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
 
-    def _rows(self, found: Found, demand: Demand = (), constants: Constants | None = None) -> Frame:
-        """Return the rows of a table or view, or at least those that a demand means."""
+    def _rows(self, found: Found, wanted: Wanted, constants: Constants | None = None) -> Frame:
+        """Return the rows of a table or view, or at least what is wanted of them."""
         value = found.value
+        if is_cached(self.engine, joined_name(found.locator.namespace, found.locator.name)):
+            # Spark finds what it keeps only where the same columns are read.
+            wanted = replace(wanted, columns=None)
         if isinstance(value, View):
-            return self._view_rows(found, demand, constants or Constants(self.time_zone))
+            return self._view_rows(found, wanted, constants or Constants(self.time_zone))
         if found.state is None:
             return read_elsewhere(self.engine.session, value.table_format, str(value.location), value.format_properties)
-        asked = certain_predicate(demand, found.state.schema, constants) if constants is not None else None
-        return self._table_rows(found, found.state, asked)
+        asked = certain_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
+        # Spark's own reader finds out by itself which columns it needs.
+        columns = read_columns(found.state.schema, wanted.columns) if self.engine.reads_in_workers else None
+        return self._table_rows(found, TableScan(str(found.locator), found.state, asked, columns))
 
-    def _table_rows(self, found: Found, state: TableState, predicate: Predicate | None) -> Frame:
-        key = (found.locator, found.moment, predicate)
+    def _table_rows(self, found: Found, scan: TableScan) -> Frame:
+        key = (found.locator, found.moment, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.kept.frames, _version_of(found.catalog)
 
             def made() -> Frame:
-                files = files_read(state, predicate)
+                files = files_read(scan.state, scan.predicate)
                 return frames.got(
-                    what_rows_come_from(state, files),
-                    lambda: self.engine.read_files(state, files.plan, files.predicate),
+                    (what_rows_come_from(scan.state, files), scan.columns),
+                    lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            self._frames[key] = frames.got(None if version is None else (version, found.locator, predicate), made)
-            self.scans.append(TableScan(str(found.locator), state, predicate))
+            known = None if version is None else (version, found.locator, scan.predicate, scan.columns)
+            self._frames[key] = frames.got(known, made)
+            self.scans.append(scan)
         return self._frames[key]
 
     def _inside(self, found: Found) -> Lookups:
@@ -324,11 +330,11 @@ class QueryBinder:
             _views=self._views if is_now else {},
         )
 
-    def _view_rows(self, found: Found, demand: Demand, constants: Constants) -> Frame:
+    def _view_rows(self, found: Found, wanted: Wanted, constants: Constants) -> Frame:
         """Return the rows of a view, made once of the same rows of its tables."""
         inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
         with _reading(str(found.locator)):
-            splices = list(inner._splices(looked_up, piece, piece.text, demand, constants))
+            splices = list(inner._splices(looked_up, piece, piece.text, wanted, constants))
             key = (found.locator, found.moment, *(_identity(splice.instead) for splice in splices))
             if key not in self._frames:
                 self._frames[key] = inner._run(looked_up.read.tokens, piece, piece.text, splices)

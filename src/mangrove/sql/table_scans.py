@@ -1,4 +1,4 @@
-"""Which files of a table a query reads, and by which condition others are skipped."""
+"""Which files and columns of a table a query reads, and by which condition files are skipped."""
 
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ class TableScan:
     name: str
     state: TableState
     predicate: Predicate | None
+    columns: tuple[str, ...] | None = None
+    """The columns that our own readers read; None for all, or where Spark reads, which leaves out others itself."""
 
     def plan(self) -> ScanPlan:
         """Return which files are read, and why others are skipped."""
@@ -26,4 +28,5 @@ class TableScan:
         """Return for people how many files are read, how many skipped, and which condition says so."""
         plan = self.plan()
         why = "" if self.predicate is None else f", by {predicate_sql(self.predicate, self.state.schema)}"
-        return f"{self.name}: {len(plan.files())} read, {len(plan.skipped)} skipped{why}"
+        which = "" if self.columns is None else f"; columns {', '.join(self.columns)}"
+        return f"{self.name}: {len(plan.files())} read, {len(plan.skipped)} skipped{why}{which}"
