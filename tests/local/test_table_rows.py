@@ -5,11 +5,14 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
 import pytest
+from tests.maintenance.test_maintenance_machine import HookedStore
 
 from mangrove.effects import Effects, real_effects
 from mangrove.errors import ConflictError, InvalidInputError
@@ -21,7 +24,7 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.row_counts import RowCounts
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import Clock, repeatable_effects
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ORDERS = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
@@ -110,6 +113,35 @@ def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lak
         two.save()
     one.publish()
     assert rows_of(lake.table("sales.orders")) == [{"order_id": 1, "amount": 1}]
+
+
+def test_rows_that_can_be_read_once_are_written_whole_however_often_they_are_looked_at(lake: Lakehouse) -> None:
+    rows = pa.table({"order_id": [1, 2]})
+
+    def reader() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())
+
+    made = lake.create_table("sales.made", as_=reader())
+    evolved = lake.create_table("sales.evolved", "other int")
+    evolved.append(reader(), evolve=True)
+    assert (ids(made), ids(evolved)) == ([1, 2], [1, 2])
+
+
+def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
+    rows, raced = pa.table({"order_id": [1, 2]}), 0
+    for requests in range(1, 20):
+        clock = Clock()
+        store = HookedStore("memory://raced/", clock)
+        lake = create_on(repeatable_effects(store, clock), engines=OnlyLocal)
+        lake.create_namespace("sales")
+        table = lake.create_table("sales.orders", "order_id bigint")
+        rival = open_on(repeatable_effects(store, clock, first_id=10**6), engines=OnlyLocal).table("sales.orders")
+        store.interrupt(requests, partial(rival.overwrite, [{"order_id": 9}]))
+        table.overwrite(pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()))
+        store.settle()
+        raced += sum(line.message.startswith("overwrite") for line in lake.history()) - 1
+        assert ids(table) in ([1, 2], [9])
+    assert raced
 
 
 def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lake: Lakehouse) -> None:

@@ -19,7 +19,7 @@ from mangrove.lakehouse.compacting import compact_tables, managed_tables
 from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.new_tables import new_table, schema_of_columns
 from mangrove.lakehouse.row_engines import Engine, Engines
-from mangrove.lakehouse.row_frames import is_spark_frame
+from mangrove.lakehouse.row_frames import is_spark_frame, repeatable
 from mangrove.lakehouse.sql_running import SPARK, names_read
 from mangrove.model.locators import (
     Kind,
@@ -197,7 +197,7 @@ class Catalog(ABC):
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
         """
-        locator = parsed_table(name)
+        locator, as_ = parsed_table(name), repeatable(as_)
         asked = partial(
             new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
             checks=checks, defaults=defaults, keys=checked_texts(keys, "the keys"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["columns_of", "is_spark_frame"]
+__all__ = ["columns_of", "is_spark_frame", "repeatable"]
 
 
 def is_spark_frame(rows: object) -> bool:
@@ -25,3 +25,11 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
     if hasattr(frame, "columns"):
         return tuple(str(name) for name in frame.columns)
     return None
+
+
+def repeatable(rows: object) -> object:
+    """Return rows that can be looked at again, for their columns or after a lost race: a reader gives its rows once."""
+    if type(rows).__name__ == "RecordBatchReader" and type(rows).__module__.partition(".")[0] == "pyarrow":
+        reader: Any = rows
+        return reader.read_all()
+    return rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mangrove import tables
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.row_engines import Engine
-from mangrove.lakehouse.row_frames import columns_of, is_spark_frame
+from mangrove.lakehouse.row_frames import columns_of, is_spark_frame, repeatable
 from mangrove.lakehouse.table_merge import TableMerge
 from mangrove.lakehouse.table_rows import TableRows
 from mangrove.lakehouse.table_staging import stage_write, table_state
@@ -45,6 +45,7 @@ class TableVerbs(TableRows):
         does every row of the frame. With `evolve` the table gets the columns that it
         lacks, and wider types where the rows need them.
         """
+        rows = repeatable(rows)
         plan = self._on(engine, rows, lambda one, state, given: one.append(state, given))
         if not evolve:
             return self._write("append to", plan, with_logs=False)
@@ -158,6 +159,7 @@ class TableVerbs(TableRows):
         """Return how to plan on the engine that is asked for, or on the one that fits."""
         if engine not in _ENGINES:
             raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+        rows = repeatable(rows)
         frame: Any = rows
 
         def plan(state: TableState) -> T:
