@@ -148,7 +148,7 @@ def _written_before(lake: Maintained, grace_millis: int | None, now_millis: int,
 
 
 def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> frozenset[str]:
-    """_Visit what the versions that are kept need, again if some of them expired meanwhile.
+    """Visit what the versions that are kept need, again if some of them expired meanwhile.
 
     So is what a version needs that expired since then: somebody may be rolling back
     to it. A version that is kept and cannot be read stops the vacuum: nobody knows
@@ -171,7 +171,7 @@ def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> f
 
 
 def _visit_retired(lake: Maintained, retired: Sequence[Retired], visit: _Visit) -> frozenset[str]:
-    """_Visit what versions need that expired lately.
+    """Visit what versions need that expired lately.
 
     Where one of them cannot be read, nobody can use it any more: what it needed may
     have been deleted by somebody who was alone.
