@@ -237,6 +237,22 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("drop table t u", "there is 'u' where the end of the statement was expected"),
         ("update t set a 5", "there is '5' where = was expected"),
         ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
+        ("update t set a = 1, (b, c) = (2, 3)", "column 21: each column is set by itself"),
+        ("delete from t as x using u where x.a = u.a", "column 20: DELETE takes no USING: write MERGE INTO"),
+        (
+            "insert into t values (1) on conflict (a) do update set b = 2",
+            "column 26: ON CONFLICT is not known: write M",
+        ),
+        ("insert into t select * from u on duplicate key update b = 2", "column 31: ON DUPLICATE KEY is not known"),
+        ("insert or ignore into t values (1)", "column 1: INSERT OR is not known: write MERGE INTO"),
+        ("upsert into t values (1)", "UPSERT INTO is not known: write MERGE INTO"),
+        ("replace into t values (1)", "REPLACE INTO is not known: write MERGE INTO"),
+        ("insert into t default values", "column 15: DEFAULT VALUES is not known: write VALUES"),
+        ("insert into t values (1) returning *", "column 26: .* leave RETURNING out"),
+        ("with q as (select 1) update t set a = 1 where b in (select * from q) returning b + 1", "leave RETURNING out"),
+        ("delete from t where a = 'x' returning a", "column 29: .* leave RETURNING out"),
+        ("merge into t using u on t.a = u.a when matched then delete returning t.a", "leave RETURNING out"),
+        ("merge into t using u on t.a = u.a when matched then do nothing", "column 48: a merge has no DO NOTHING"),
         ("call compact('t', full => true, 5)", "a named argument"),
         ("load data inpath '/x' into table s.o", "column 1: LOAD DATA moves files .* INSERT INTO"),
     ],
@@ -244,3 +260,19 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
 def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         parse_statement(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "insert into default values (1)",
+        "insert into s.default values (1)",
+        "update returning set returning = returning + 1 where returning in (1) or t.returning is null",
+        "delete from t returning where returning.a = 1",
+        "insert into t select a returning from u returning join v on conflict = a",
+        "insert into t select returning, conflict as returning from u where f(returning) > 1",
+        "merge into t using returning on returning.a = t.a when matched then update set returning = returning.b",
+    ],
+)
+def test_words_of_other_dialects_may_be_names(text: str) -> None:
+    assert isinstance(parse_statement(text), Insert | Update | Delete | Merge)

@@ -30,12 +30,15 @@ from mangrove.sql.grammar_session import (
     refuse_changes_in_block,
     refuse_load,
 )
+from mangrove.sql.other_dialects import refuse_other_dialects
 from mangrove.sql.splitting import begins_transaction
 from mangrove.sql.statements import Begin, Call, Commit, Explain, Literal, Rollback, Savepoint, Statement, Use
 from mangrove.sql.tokens import TokenKind
 
 __all__ = ["parse_statement"]
 
+_WITH_CHANGES: Final = ("WITH", "FROM", "REPLACE", "UPSERT")
+"""What else a change of rows may begin with, here or in other engines."""
 _EXPLAIN_MODES: Final = ("EXTENDED", "FORMATTED", "COST", "CODEGEN", "LOGICAL")
 
 
@@ -50,6 +53,8 @@ def parse_statement(text: str, start: int = 0, computed: Callable[[Piece], str] 
     if begins_transaction(cursor.tokens):
         return _begin(cursor)
     word = cursor.next.word
+    if word in _CHANGES or word in _WITH_CHANGES:
+        refuse_other_dialects(cursor)
     parse = _BY_FIRST_WORD.get(word)
     statement = None if parse is None else parse(cursor)
     return parse_query(Cursor(text, start)) if statement is None else statement

@@ -83,6 +83,9 @@ def parse_delete(cursor: Cursor, common: Piece | None) -> Delete:
     """Take DELETE."""
     cursor.expect("DELETE", "FROM")
     table, alias = cursor.name(), _alias(cursor)
+    if cursor.sees("USING"):
+        message = "DELETE takes no USING: write MERGE INTO … USING … ON … WHEN MATCHED THEN DELETE"
+        raise error_at(cursor.text, cursor.next.start, message)
     condition = cursor.piece_until() if cursor.took("WHERE") else None
     cursor.expect_end()
     return Delete(table, alias, condition, common)
@@ -175,6 +178,8 @@ def _insert_clause(cursor: Cursor, condition: Piece | None) -> MergeClause:
 def _assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
     found = []
     while True:
+        if cursor.sees("("):
+            raise error_at(cursor.text, cursor.next.start, "each column is set by itself: write a = …, b = …")
         column = cursor.name()
         if cursor.took_one_of("=", "==") is None:
             raise cursor.refusal("=")

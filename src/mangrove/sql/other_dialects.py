@@ -1,0 +1,63 @@
+"""Refusing by name what other engines' SQL has for changes of rows and ours has not, with what to write instead."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mangrove.sql.cursor import Cursor
+from mangrove.sql.places import error_at
+from mangrove.sql.tokens import Token, TokenKind
+
+__all__ = ["refuse_other_dialects"]
+
+_MERGE: Final = (
+    "write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET … WHEN NOT MATCHED THEN INSERT …, or use upsert"
+)
+_BEFORE_NAMES: Final = frozenset(
+    {"ALL", "AND", "AS", "BY", "DISTINCT", "FROM", "INTO", "JOIN", "NOT", "ON", "OR", "SELECT", "SET", "TABLE", "WHERE"}
+)
+"""Behind these, RETURNING would be the name of a column or a table."""
+_BEHIND_NAMES: Final = frozenset(
+    {"AND", "AS", "BETWEEN", "FROM", "GROUP", "IN", "IS", "JOIN", "LIKE", "LIMIT", "NOT", "ON", "OR", "ORDER", "SET"}
+    | {"UNION", "USING", "VALUES", "WHEN", "WHERE"}
+)
+"""Before these likewise."""
+
+
+def refuse_other_dialects(cursor: Cursor) -> None:
+    """Refuse a statement that Spark would not understand either, at the word that it would not understand."""
+    tokens, depth = cursor.tokens[cursor.place :], 0
+    first = [token.word for token in tokens[:2]]
+    if first in (["UPSERT", "INTO"], ["REPLACE", "INTO"], ["INSERT", "OR"]):
+        raise error_at(cursor.text, tokens[0].start, f"{' '.join(first)} is not known: {_MERGE}")
+    for place, token in enumerate(tokens[:-1]):
+        depth += (token.text == "(") - (token.text == ")")
+        message = None if depth else _refusal(tokens, place)
+        if message is not None:
+            raise error_at(cursor.text, token.start, message)
+
+
+def _refusal(tokens: Sequence[Token], place: int) -> str | None:
+    """Return what is wrong with the word that stands outside of brackets at a place."""
+    words = [token.word for token in tokens[place : place + 3]]
+    if words == ["ON", "DUPLICATE", "KEY"]:
+        return f"ON DUPLICATE KEY is not known: {_MERGE}"
+    if words[:2] == ["ON", "CONFLICT"] and any(token.word == "DO" for token in tokens[place:]):
+        return f"ON CONFLICT is not known: {_MERGE}"
+    if words == ["THEN", "DO", "NOTHING"]:
+        return "a merge has no DO NOTHING: add the contrary condition to the clauses behind this one, and leave it out"
+    if words[:2] == ["DEFAULT", "VALUES"] and tokens[place + 2].text != "(":
+        return "DEFAULT VALUES is not known: write VALUES (DEFAULT, …) with a word for each column"
+    if words[0] == "RETURNING" and _ends(tokens[place - 1]) and _begins(tokens[place + 1]):
+        return (
+            "a change returns how many rows it touched, and not the rows: leave RETURNING out, and SELECT them in the "
+            "same transaction"
+        )
+    return None
+
+
+def _ends(token: Token) -> bool:
+    return token.text == ")" or (token.kind is not TokenKind.MARK and token.word not in _BEFORE_NAMES)
+
+
+def _begins(token: Token) -> bool:
+    return token.text == "*" or (token.kind not in (TokenKind.MARK, TokenKind.END) and token.word not in _BEHIND_NAMES)
