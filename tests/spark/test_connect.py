@@ -1,4 +1,4 @@
-"""The main verbs and SQL statements work over Spark Connect as they do in a session of this process."""
+"""Verbs, SQL statements and the format work over Spark Connect as they do in a session of this process."""
 
 import subprocess
 import sys
@@ -11,14 +11,15 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 SCRIPT = Path(__file__).parent / "scripts" / "connect_verbs.py"
 
 
-def test_the_main_verbs_and_statements_work_over_connect(tmp_path: Path) -> None:
+def test_verbs_statements_and_a_table_that_is_read_written_attached_and_streamed_work_over_connect(
+    tmp_path: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path / "lake")],
         capture_output=True,
         check=False,
         encoding="utf-8",
-        timeout=500,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    assert "all verbs done" in done.stdout
-    assert "all statements done" in done.stdout
+    assert done.stdout.splitlines() == ["all verbs done", "all statements done", "all formats done"]

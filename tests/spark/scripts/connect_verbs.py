@@ -1,4 +1,4 @@
-"""The main verbs over Spark Connect, in a process of their own: a process speaks to one kind of Spark only.
+"""Verbs, statements and the format over Spark Connect, in a process of its own: it speaks to one kind of Spark only.
 
 python connect_verbs.py FOLDER
 """
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.spark.java import java_home
+from mangrove.spark.surface import attach
 from mangrove.sql.session import SqlSession
 
 
@@ -27,6 +28,7 @@ def main(folder: Path) -> None:
         assert type(session).__module__.startswith("pyspark.sql.connect"), type(session)
         verbs(session, folder)
         statements(folder.with_name("sql"))
+        formats(session, folder.with_name("formats"))
     finally:
         session.stop()
 
@@ -68,6 +70,26 @@ def statements(folder: Path) -> None:
     with pytest.raises(mangrove.NotFoundError, match=r"did you mean s.t\?"):
         session.run("select x:a from s.tt")
     print("all statements done")
+
+
+def formats(session: SparkSession, folder: Path) -> None:
+    lake = mangrove.create(folder / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, name string")
+    copied = lake.create_table("s.copied", "id bigint, name string")
+    # Nobody tells the server of the format: it finds it by itself.
+    rows = session.range(3).selectExpr("id", "'x' as name")
+    rows.write.format("mangrove").option("lake", lake.uri).mode("append").save("s.t")
+    attached = attach(session, lake.uri, "s.t", "attached")
+    session.sql(f"INSERT INTO {attached} VALUES (7, 'seven')")
+    loaded = session.read.format("mangrove").option("lake", lake.uri).load("s.t")
+    assert sorted(row.id for row in loaded.collect()) == [0, 1, 2, 7]
+    assert table.to_arrow().num_rows == 4
+    stream = session.readStream.format("mangrove").option("lake", lake.uri).load("s.t")
+    writer = stream.writeStream.format("mangrove").option("lake", lake.uri).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(folder / "checkpoint")).start("s.copied").awaitTermination()
+    assert sorted(copied.to_arrow().column("id").to_pylist()) == [0, 1, 2, 7]
+    print("all formats done")
 
 
 if __name__ == "__main__":
