@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
 
 SCRIPT = Path(__file__).parent / "scripts" / "cluster_write.py"
 
 
 def test_a_write_during_which_an_executor_is_killed_holds_every_row_once(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, check=False, encoding="utf-8", timeout=550
+        [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, check=False, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr[-5000:]
     assert "every row once" in done.stdout

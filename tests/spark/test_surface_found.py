@@ -16,6 +16,7 @@ from mangrove.spark.source import MangroveSource
 
 @pytest.mark.interop
 @pytest.mark.slow
+@pytest.mark.xdist_group("spark-processes")
 def test_a_program_that_knows_only_spark_reads_writes_and_streams_a_table(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
