@@ -141,7 +141,10 @@ def test_the_text_and_the_arguments_of_execute_immediate_are_expressions() -> No
     assert isinstance(found, ExecuteImmediate)
     assert found.text.text == "'select ' || :x"
     assert [(name, piece.text) for name, piece in found.arguments] == [("a", "1 + 1"), ("b", "f(2, 3)")]
-    assert isinstance(parse_statement("execute immediate 'select 1' into x"), Query)
+    into = parse_statement("execute immediate 'select 1, ?' into x, session.y using 2")
+    assert isinstance(into, ExecuteImmediate)
+    assert into.into is not None
+    assert (into.into.text, len(into.arguments)) == ("x, session.y", 1)
     with pytest.raises(InvalidInputError, match="name all or none"):
         parse_statement("execute immediate 'x' using 1, 2 as b")
 
@@ -237,6 +240,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("drop table t u", "there is 'u' where the end of the statement was expected"),
         ("update t set a 5", "there is '5' where = was expected"),
         ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
+        ("update t set a = x.a from x, y where x.b = y.b", "column 22: UPDATE takes no FROM: write MERGE INTO"),
         ("update t set a = 1, (b, c) = (2, 3)", "column 21: each column is set by itself"),
         ("delete from t as x using u where x.a = u.a", "column 20: DELETE takes no USING: write MERGE INTO"),
         (

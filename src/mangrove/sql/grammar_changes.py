@@ -72,8 +72,6 @@ def parse_update(cursor: Cursor, common: Piece | None) -> Update:
     table, alias = cursor.name(), _alias(cursor)
     cursor.expect("SET")
     assignments = _assignments(cursor, "WHERE")
-    for assignment in assignments:
-        _refuse_from(cursor, assignment.value)
     condition = cursor.piece_until() if cursor.took("WHERE") else None
     cursor.expect_end()
     return Update(table, alias, assignments, condition, common)
@@ -183,7 +181,9 @@ def _assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
         column = cursor.name()
         if cursor.took_one_of("=", "==") is None:
             raise cursor.refusal("=")
-        found.append(Assignment(column.parts, cursor.piece_until(",", *stops), column.start))
+        value = cursor.piece_until(",", *stops)
+        _refuse_from(cursor, value)
+        found.append(Assignment(column.parts, value, column.start))
         if not cursor.took(","):
             return tuple(found)
 
