@@ -1,6 +1,6 @@
 """Running the SQL logic tests of public engines against the lakehouse, and counting how they end.
 
-    python benchmarks/logic_tests --dialect duckdb --report report.jsonl FOLDER_OR_FILE …
+    python benchmarks/logic_tests --report report.jsonl --engine DuckDB duckdb FOLDER_OR_FILE …
 
 None of the files is kept here: fetch an engine's sources and name their folders.
 Statements are put into Spark's dialect by sqlglot where it can. Each record ends as
@@ -31,15 +31,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from answers import same_rows
 from dialects import is_about_engine, reason_for_taking, reason_of, reduced, target_of, translated
 from pyspark.sql import SparkSession
-from records import Record, records_in
+from records import LOAD, RESTART, Record, records_in
 
 import mangrove
-from mangrove.errors import MangroveError
+from mangrove.errors import ConflictError, MangroveError
 from mangrove.spark.session import local_session
 from mangrove.spark.statements import spark_errors
 from mangrove.sql.session import SqlSession
@@ -48,6 +48,7 @@ ENDS: Final = ("same", "dialect", "refused", "different", "not judged")
 SETTINGS: Final = {
     "spark.master": "local[1]",
     "spark.default.parallelism": "1",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -57,6 +58,7 @@ SETTINGS: Final = {
 _SUFFIXES: Final = (".test", ".slt", ".slt.part", ".sql.out")
 _MAKES: Final = re.compile(r"\s*(create\s+(or\s+replace\s+)?(sequence|type|macro)|copy|attach)\b", re.IGNORECASE)
 """What is about the engine, but makes something that later statements may need."""
+_IS_QUERY: Final = re.compile(r"\s*(select|values|from|table)\b", re.IGNORECASE)
 _HASH_LINE: Final = re.compile(r"^\d+ values hashing to [0-9a-f]+$")
 
 
@@ -83,6 +85,12 @@ class _Run:
         self._lost: set[str] = set()
         """Tables that no longer are what they are in the engine; the empty name stands for all."""
 
+    def restart(self) -> None:
+        """Forget the connections with their transactions."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+
     def outcome(self, record: Record) -> Outcome:
         """Run a record, and judge it."""
         end, reason, detail = self._judged(record)
@@ -97,6 +105,8 @@ class _Run:
         session = self._sessions.setdefault(record.connection, SqlSession(self._lake))
         before = self._lake.version
         is_lost = self._is_lost(record.sql)
+        if is_lost and _IS_QUERY.match(record.sql):
+            return "not judged", "after what was not carried out", ""
         try:
             *_, result = session.script(translated(record.sql, self._dialect))
             rows = result.rows() if result.counts is None else [(_touched(result.counts),)]
@@ -109,13 +119,19 @@ class _Run:
         if record.expected is not None and not same_rows(record, rows):
             if is_lost:
                 return "not judged", "after what was not carried out", ""
-            return "different", reason_of(record.sql), f"expected {record.expected[:20]}, found {rows[:20]}"
+            detail = f"expected {record.expected[:20]}, found {rows[:20]}"
+            if same_rows(record, rows, in_any_order=True) and any(None in row for row in rows):
+                return "dialect", "where nulls stand in ORDER BY", detail
+            return "different", reason_of(record.sql), detail
         return "same", "", ""
 
     def _refused(
         self, record: Record, session: SqlSession, error: BaseException, *, is_lost: bool
     ) -> tuple[str, str, str]:
         reason, said = reason_of(record.sql), str(error)
+        if isinstance(error, ConflictError):
+            self._lost.add("")
+            return ("same", "", said) if record.fails else ("dialect", "changes of one table may conflict", said)
         if record.sql.lower().lstrip().startswith("drop"):
             self._lost.discard(target_of(record.sql))
         if record.fails:
@@ -150,7 +166,7 @@ class _Run:
         return "dialect" if reason else "different", reason, detail
 
     def _lose(self, sql: str) -> None:
-        if not re.match(r"\s*(select|values|from|table)\b", sql, re.IGNORECASE):
+        if not _IS_QUERY.match(sql):
             self._lost.add(target_of(sql))
 
     def _is_lost(self, sql: str) -> bool:
@@ -175,48 +191,67 @@ def _files(places: list[str]) -> Iterator[Path]:
 def main() -> None:
     """Run all files, write each outcome, and print how many ended how."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dialect", default="duckdb", help="what sqlglot calls the dialect of the files")
+    parser.add_argument(
+        "--engine",
+        action="append",
+        nargs="+",
+        required=True,
+        metavar=("NAME DIALECT", "PLACE"),
+        help="an engine, what sqlglot calls its dialect, and its folders or files of logic tests",
+    )
     parser.add_argument("--report", help="a file for one line of JSON a record")
-    parser.add_argument("places", nargs="+", help="folders with files of logic tests, or such files")
     asked = parser.parse_args()
+    if any(len(words) < 3 for words in asked.engine):
+        parser.error("--engine takes the engine's name, its dialect and at least one folder or file")
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     local_session(SETTINGS)
-    ends: Counter[tuple[str, str]] = Counter()
-    files = list(_files(asked.places))
+    reasons: Counter[tuple[str, str]] = Counter()
+    sys.stdout.write(f"| engine | files | records | {' | '.join(ENDS)} |\n|---|{'---:|' * (len(ENDS) + 2)}\n")
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(Path(asked.report).open("w", encoding="utf-8")) if asked.report else None
-        for number, path in enumerate(files, 1):
-            began, here = time.monotonic(), Counter[str]()
-            for outcome in _outcomes(path, asked.dialect):
-                ends[outcome.end, outcome.reason] += 1
-                here[outcome.end] += 1
-                if report is not None:
-                    report.write(json.dumps(asdict(outcome), ensure_ascii=False) + "\n")
-                    report.flush()
-            counts = ", ".join(f"{here[end]} {end}" for end in ENDS if here[end])
-            took = time.monotonic() - began
-            sys.stderr.write(f"{number} of {len(files)}  {path.name}: {counts}  ({took:.1f} s)\n")
-    _print(len(files), ends)
+        for name, dialect, *places in asked.engine:
+            ends: Counter[str] = Counter()
+            files = list(_files(places))
+            for number, path in enumerate(files, 1):
+                ends += _ends_of(path, dialect, reasons, report, f"{name} {number} of {len(files)}")
+            counts = " | ".join(f"{ends[end]:,}" for end in ENDS)
+            sys.stdout.write(f"| {name} | {len(files)} | {ends.total():,} | {counts} |\n")
+            sys.stdout.flush()
+    for (end, reason), number in sorted(reasons.items(), key=lambda one: (ENDS.index(one[0][0]), -one[1])):
+        sys.stdout.write(f"{number:6}  {end:10} {reason}\n")
+
+
+def _ends_of(
+    path: Path, dialect: str, reasons: Counter[tuple[str, str]], report: TextIO | None, progress: str
+) -> Counter[str]:
+    """Run a file, and return how many of its records ended how."""
+    began, ends = time.monotonic(), Counter[str]()
+    for outcome in _outcomes(path, dialect):
+        ends[outcome.end] += 1
+        reasons[outcome.end, outcome.reason] += 1
+        if report is not None:
+            report.write(json.dumps(asdict(outcome), ensure_ascii=False) + "\n")
+            report.flush()
+    counts = ", ".join(f"{ends[end]} {end}" for end in ENDS if ends[end])
+    sys.stderr.write(f"{progress}  {path.name}: {counts}  ({time.monotonic() - began:.1f} s)\n")
+    return ends
 
 
 def _outcomes(path: Path, dialect: str) -> Iterator[Outcome]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = _Run(path.name, Path(folder) / "lake", dialect)
         for record in records_in(path):
-            yield run.outcome(record)
+            if record.sql == LOAD:
+                run = _Run(path.name, Path(folder) / f"lake-{record.line}", dialect)
+            elif record.sql == RESTART:
+                run.restart()
+            else:
+                yield run.outcome(record)
         # Temporary views are Spark's, and would hide tables of the next file.
-        catalog = SparkSession.active().catalog
-        for view in catalog.listTables():
+        spark = SparkSession.active()
+        for view in spark.sql("SHOW VIEWS").collect():
             if view.isTemporary:
-                catalog.dropTempView(view.name)
-
-
-def _print(files: int, ends: Counter[tuple[str, str]]) -> None:
-    whole = {end: sum(number for (one, _), number in ends.items() if one == end) for end in ENDS}
-    sys.stdout.write(f"| files | records | {' | '.join(ENDS)} |\n")
-    sys.stdout.write(f"| {files} | {sum(whole.values())} | {' | '.join(str(whole[end]) for end in ENDS)} |\n\n")
-    for (end, reason), number in sorted(ends.items(), key=lambda one: (ENDS.index(one[0][0]), -one[1])):
-        sys.stdout.write(f"{number:6}  {end:10} {reason}\n")
+                spark.catalog.dropTempView(view.viewName)
 
 
 if __name__ == "__main__":

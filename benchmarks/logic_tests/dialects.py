@@ -52,7 +52,7 @@ _WORDS_OF_ITS_OWN: Final = {
         r"\b(unnest|generate_series|hugeint|uhugeint|u?tinyint|usmallint|uinteger|ubigint|blob|bytea|struct_pack|list_value"
         r"|range|uuid|gen_random_uuid|bit|bitstring|enum|arrow_typeof|arrow_cast|union_value|map|struct|row|nextval|serial"
         r"|bigserial|array|list|json|interval|time|timetz|decimal|inet|collate|regclass|oid|unique_rowid|concat|random|now"
-        r"|current_timestamp|strftime|printf|repeat|exclude|replace|summarize)\b|::|\{|\[|\$\d|\|\|"
+        r"|current_timestamp|strftime|printf|repeat|exclude|replace|summarize|duckdb_\w+|current_setting|pg_\w+)\b|::|\{|\[|\$\d|\|\|"
     ),
 }
 _TAKEN: Final = {

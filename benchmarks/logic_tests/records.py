@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOOPS_MAX", "Record", "records_in"]
+__all__ = ["LOAD", "LOOPS_MAX", "RESTART", "Record", "records_in"]
 
+LOAD: Final = "load"
+"""In the place of a statement: from here on, everything happens in a new database."""
+RESTART: Final = "restart"
+"""Likewise: all connections are made anew."""
 LOOPS_MAX: Final = 20
 """A loop of more rounds is about volume, not about meaning."""
 _LOOPS: Final = ("loop", "foreach", "concurrentloop", "concurrentforeach")
@@ -134,6 +138,8 @@ def _record(number: int, lines: list[str], variables: dict[str, str]) -> Record 
     while lines and lines[0].split()[0] in ("skipif", "onlyif"):
         is_for_others = is_for_others or lines[0].startswith("onlyif")
         lines = lines[1:]
+    if lines and lines[0].split()[0] in (LOAD, RESTART):
+        return Record(number, lines[0].split()[0])
     if not lines or lines[0].split()[0] not in ("statement", "query"):
         return None
     words = lines[0].split()
@@ -146,7 +152,8 @@ def _record(number: int, lines: list[str], variables: dict[str, str]) -> Record 
     kind = words[1] if len(words) > 1 else ""
     if kind == "error":
         message = " ".join([*words[2:], *answer])
-        return Record(number, text, fails=True, message=message, is_for_others=is_for_others)
+        connection = next((word for word in words[2:3] if re.fullmatch(r"con\w*", word)), "")
+        return Record(number, text, fails=True, message=message, connection=connection, is_for_others=is_for_others)
     if kind == "maybe":
         return None
     if words[0] == "statement":
