@@ -11,7 +11,7 @@ from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.hint import decode_hint
 from mangrove.layouts.tree.java_definitions import decode_java_object, decode_java_settings
-from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA, JavaDialect, dialect_of, revisions_among
+from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA, JavaDialect, revisions_named
 from mangrove.layouts.tree.keys import NameSizes, locator_of_parts
 from mangrove.layouts.tree.node_file import NodeFile, decode_node, encode_node
 from mangrove.layouts.tree.revision import NEWER, OLDER
@@ -23,13 +23,9 @@ TRINITYLAKE = FIXTURES / "trinitylake-java"
 OLYMPIA = FIXTURES / "olympia-java"
 
 
-def top_level(lakehouse: Path) -> list[str]:
-    return [path.name + "/" * path.is_dir() for path in lakehouse.iterdir()]
-
-
 def root(lakehouse: Path, dialect: JavaDialect, version: int) -> NodeFile:
     path = dialect.revision.roots.path(version)
-    return decode_node((lakehouse / path).read_bytes(), path, revisions_among(top_level(lakehouse)))
+    return decode_node((lakehouse / path).read_bytes(), path, revisions_named(dialect.revision.roots))
 
 
 def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[Namespace | Table]:
@@ -44,7 +40,7 @@ def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[Nam
 @pytest.mark.parametrize(("lakehouse", "dialect"), [(TRINITYLAKE, TRINITYLAKE_JAVA), (OLYMPIA, OLYMPIA_JAVA)])
 def test_the_lakehouse_tells_by_itself_which_program_made_it(lakehouse: Path, dialect: JavaDialect) -> None:
     file = root(lakehouse, dialect, 2)
-    assert dialect_of(file.revision) is dialect
+    assert file.revision == dialect.revision
     assert decode_hint((lakehouse / dialect.revision.hint_path).read_bytes()) == 2
     assert {path.name for path in lakehouse.rglob("*[01]*") if len(path.stem.strip("_")) == 64} == {
         Path(dialect.revision.roots.path(version)).name for version in range(3)
@@ -52,9 +48,7 @@ def test_the_lakehouse_tells_by_itself_which_program_made_it(lakehouse: Path, di
 
 
 def test_our_own_lakehouses_are_not_taken_for_those_of_other_programs() -> None:
-    assert revisions_among([f"_{'0' * 32}.ipc", "0101/"]) == (NEWER, OLDER)
-    assert revisions_among(["_latest_hint.txt", "0101/"]) == ()
-    assert [dialect_of(revision) for revision in (NEWER, OLDER)] == [None, None]
+    assert revisions_named(NEWER.roots) == (NEWER, OLDER)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Struct
 from mangrove.storage.port import Store
 from mangrove.tables.conditions import Condition
-from mangrove.tables.expressions import Expression, column_paths
+from mangrove.tables.expressions import column_paths
 from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
@@ -81,9 +81,9 @@ def named_in(schema: Schema) -> Naming:
     return column_of
 
 
-def needed_columns(schema: Schema, condition: Condition, expressions: Iterable[Expression] = ()) -> list[Column]:
-    """Return the columns of a table that a condition and some expressions look at."""
-    roots = {names[0].casefold() for one in expressions for names in column_paths(one)}
+def needed_columns(schema: Schema, condition: Condition) -> list[Column]:
+    """Return the columns of a table that a condition looks at."""
+    roots: set[str] = set()
     if condition.expression is not None:
         roots |= {names[0].casefold() for names in column_paths(condition.expression)}
     if condition.predicate is not None:

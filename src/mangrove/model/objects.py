@@ -234,13 +234,6 @@ class TableVersion:
         """The earlier sort schemes, then the one that is valid."""
         return (*self.earlier_sort_schemes, self.sort_scheme)
 
-    def schema_with_id(self, schema_id: int) -> Schema:
-        """Return the schema that had or has that id."""
-        for schema in self.schemas:
-            if schema.schema_id == schema_id:
-                return schema
-        raise NotFoundError(f"table version {self.version} has no schema with the id {schema_id}")
-
     def partition_scheme_with_id(self, scheme_id: str) -> PartitionScheme:
         """Return the partition scheme that had or has that id."""
         for scheme in self.partition_schemes:

@@ -265,11 +265,9 @@ def list_of(element: DataType, *, id: int = 0, nullable: bool = True) -> List:  
     return List(Column(id, ELEMENT_NAME, element, nullable))
 
 
-def map_of(key: DataType, value: DataType, *, key_id: int = 0, value_id: int = 0, value_nullable: bool = True) -> Map:
+def map_of(key: DataType, value: DataType, *, value_nullable: bool = True) -> Map:
     """Return a map from `key` to `value`; the columns' ids are 0 until a schema gives them others."""
-    return Map(
-        Column(key_id, KEY_NAME, key, nullable=False), Column(value_id, VALUE_NAME, value, nullable=value_nullable)
-    )
+    return Map(Column(0, KEY_NAME, key, nullable=False), Column(0, VALUE_NAME, value, nullable=value_nullable))
 
 
 def is_nested(data_type: DataType) -> bool:

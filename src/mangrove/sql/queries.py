@@ -19,7 +19,7 @@ from mangrove.sql.computed_moments import ComputedMoment, evaluated
 from mangrove.sql.constants import Constants
 from mangrove.sql.cursor import Piece
 from mangrove.sql.functions import FUNCTIONS, call_at, function_rows
-from mangrove.sql.kept import Kept, files_read, kept_of, what_rows_come_from
+from mangrove.sql.kept import Kept, files_read, has_foreign_files, kept_of, what_rows_come_from
 from mangrove.sql.lookups import Found, Lookups, Wanted
 from mangrove.sql.mentions import Mention, ReadQuery, RefusedMomentError, after_mention, read_query
 from mangrove.sql.needed_columns import read_columns
@@ -107,9 +107,9 @@ class QueryBinder:
         found = self._found_at(mention, piece, whole)
         return None if found is None else self._rows_at(found, mention, piece, whole)
 
-    def frame_of(self, name: tuple[str, ...], moment: int | str | None = None) -> Frame | None:
+    def frame_of(self, name: tuple[str, ...]) -> Frame | None:
         """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
-        found = self._found(Mention(name, 0, 0, moment, None))
+        found = self._found(Mention(name, 0, 0, None, None))
         return None if found is None else self._rows(found, Wanted())
 
     def _used_arguments(
@@ -283,8 +283,16 @@ class QueryBinder:
             return read_elsewhere(self.engine.session, value.table_format, str(value.location), value.format_properties)
         asked = certain_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
         # Spark's own reader finds out by itself which columns it needs.
-        columns = read_columns(found.state.schema, wanted.columns) if self.engine.reads_in_workers else None
+        is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
+        columns = None if is_seen else read_columns(found.state.schema, wanted.columns)
         return self._table_rows(found, TableScan(str(found.locator), found.state, asked, columns))
+
+    def _has_foreign_files(self, found: Found, state: TableState) -> bool:
+        """Return whether workers read files of a table because other programs wrote them."""
+        version = _version_of(found.catalog)
+        return self.kept.foreign.got(
+            None if version is None else (version, found.locator), lambda: has_foreign_files(state)
+        )
 
     def _table_rows(self, found: Found, scan: TableScan) -> Frame:
         key = (found.locator, found.moment, scan.predicate, scan.columns)

@@ -35,13 +35,13 @@ def compact_text(count: int) -> str:
     return count_text(count)
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def counted(count: int, one: str) -> str:
     """Return a number with its word.
 
-    >>> counted(1, "table"), counted(2, "table"), counted(0, "entry", "entries")
-    ('1 table', '2 tables', '0 entries')
+    >>> counted(1, "table"), counted(2, "table")
+    ('1 table', '2 tables')
     """
-    return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
+    return f"{count_text(count)} {one}{'' if count == 1 else 's'}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -4,7 +4,6 @@ TrinityLake   _<64 binary digits>.ipc    _latest_hint.txt    definitions at opti
 Olympia       vn/<64 binary digits>      vn/latest           def/<kind>/…    node/…
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -20,11 +19,10 @@ from mangrove.layouts.tree.revision import (
     OLDER,
     Columns,
     Revision,
-    root_names_among,
 )
 from mangrove.model.locators import Locator
 
-__all__ = ["OLYMPIA_JAVA", "TRINITYLAKE_JAVA", "JavaDialect", "dialect_of", "revisions_among", "revisions_named"]
+__all__ = ["OLYMPIA_JAVA", "TRINITYLAKE_JAVA", "JavaDialect", "revisions_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +98,9 @@ OLYMPIA_JAVA = _dialect(
 )
 
 
-def revisions_among(paths: Iterable[str]) -> tuple[Revision, ...]:
-    """Return the format revisions that a lakehouse may have, from what lies at the top of its root URI.
-
-    `paths` are those of a listing that stops at the first slash, folders with it.
-    None is there where there is no lakehouse. Which one it is, the columns of its
-    roots tell: `decode_node` takes all of these.
-    """
-    there = list(paths)
-    roots = root_names_among(there)
-    if roots is None and any(path.startswith("vn/") for path in there):
-        roots = OLYMPIA_JAVA.revision.roots
-    return () if roots is None else revisions_named(roots)
-
-
 def revisions_named(roots: RootNames) -> tuple[Revision, ...]:
     """Return the format revisions of which a lakehouse may be whose root nodes are named like that."""
     if roots == OLYMPIA_JAVA.revision.roots:
         return (OLYMPIA_JAVA.revision,)
     ours = (NEWER.with_roots(roots), OLDER.with_roots(roots))
     return (*ours, TRINITYLAKE_JAVA.revision) if roots == TRINITYLAKE_JAVA.revision.roots else ours
-
-
-def dialect_of(revision: Revision) -> JavaDialect | None:
-    """Return the dialect of a format revision that one of the Java programs writes; None for our own two."""
-    return next((dialect for dialect in (TRINITYLAKE_JAVA, OLYMPIA_JAVA) if dialect.revision == revision), None)
