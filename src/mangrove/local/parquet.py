@@ -1,6 +1,5 @@
 """Parquet files on a store: written whole, read by columns."""
 
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -10,7 +9,8 @@ import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.local.conforming import FIELD_ID, by_id, by_name, conformed
-from mangrove.local.footer_seal import UNSEALED, footer_size_bytes, is_as_sealed, sealed
+from mangrove.local.footer_seal import UNSEALED, sealed
+from mangrove.local.parquet_bytes import ParquetBytes
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
@@ -19,10 +19,6 @@ from mangrove.storage.port import Store
 
 __all__ = ["count_rows", "encoded", "read_columns"]
 
-_WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Up to this size one request for all of a file costs less than several for parts of it."""
-_END_SIZE_BYTES: Final = 64 * 1024
-"""How much of a larger file is read first: its footer, unless the columns are very many."""
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow says of a file that is no Parquet, or damaged; the last of them of a column's name."""
 
@@ -45,13 +41,14 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
         raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
     schema = Schema(tuple(columns))
     try:
-        with pq.ParquetFile(_source(store, file), page_checksum_verification=True) as parquet:
-            found = parquet.schema_arrow
-            matching = by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else by_name
-            names = [field.name for field in found if any(matching(field, column) for column in columns)]
-            if not names:
-                return _nulls(schema, parquet.metadata.num_rows)
-            rows = parquet.read(columns=names, use_threads=True)
+        stored = ParquetBytes(store, file)
+        found = stored.parquet.schema_arrow
+        matching = by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else by_name
+        names = [field.name for field in found if any(matching(field, column) for column in columns)]
+        if not names:
+            return _nulls(schema, stored.parquet.metadata.num_rows)
+        stored.fetch(names)
+        rows = stored.parquet.read(columns=names, use_threads=True)
     except NotFoundError as error:
         raise FormatError(f"{file.location} is missing though a version needs it: run `mangrove check`") from error
     except _UNREADABLE as error:
@@ -64,8 +61,7 @@ def count_rows(store: Store, file: DataFile) -> int:
     if file.content_type != PARQUET or "://" in file.location:
         return file.row_count
     try:
-        with pq.ParquetFile(_source(store, file), page_checksum_verification=True) as parquet:
-            return sum(batch.num_rows for batch in parquet.iter_batches())
+        return sum(batch.num_rows for batch in ParquetBytes(store, file).batches())
     except (*_UNREADABLE, NotFoundError) as error:
         raise FormatError(f"a data file cannot be read: {str(error).splitlines()[0]}") from error
 
@@ -132,58 +128,3 @@ def _stored(arrow: Any) -> Any:
 def _nulls(schema: Schema, row_count: int) -> pa.Table:
     arrow = schema_to_arrow(schema)
     return pa.table([pa.nulls(row_count, field.type) for field in arrow], schema=arrow)
-
-
-def _source(store: Store, file: DataFile) -> Any:
-    """Return where a file is read from, having seen that its footer is the one that was written."""
-    is_small = file.size_bytes <= _WHOLE_SIZE_BYTES_MAX
-    end = store.read(file.location) if is_small else _end(store, file)
-    if not is_as_sealed(end):
-        # As Arrow refuses a page that does not match its checksum.
-        raise OSError("its footer does not match its checksum")
-    return pa.BufferReader(end) if is_small else pa.PythonFile(_StoreFile(store, file, end), mode="r")
-
-
-def _end(store: Store, file: DataFile) -> bytes:
-    """Return the last bytes of a file, with all of its footer."""
-    start = file.size_bytes - _END_SIZE_BYTES
-    end = store.read(file.location, start, _END_SIZE_BYTES)
-    missing = min(start, footer_size_bytes(end) - len(end))
-    return end if missing <= 0 else store.read(file.location, start - missing, missing) + end
-
-
-class _StoreFile(io.RawIOBase):
-    """An object of a store as a file that is read in pieces, the end of which is known."""
-
-    def __init__(self, store: Store, file: DataFile, end: bytes) -> None:
-        super().__init__()
-        self._store = store
-        self._path = file.location
-        self._size_bytes = file.size_bytes
-        self._end = end
-        self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size_bytes}[whence]
-        self._place = start + offset
-        return self._place
-
-    def read(self, size: int = -1, /) -> bytes:
-        left = max(0, self._size_bytes - self._place)
-        length = left if size < 0 else min(size, left)
-        in_end = self._place - (self._size_bytes - len(self._end))
-        if in_end >= 0:
-            data = self._end[in_end : in_end + length]
-        else:
-            data = self._store.read(self._path, self._place, length) if length else b""
-        self._place += len(data)
-        return data
