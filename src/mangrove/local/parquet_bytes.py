@@ -1,10 +1,4 @@
-"""The bytes of a Parquet file in memory of Arrow's own: all of a small file, of a larger one what is asked for.
-
-Arrow decodes columns in threads that Python does not know, and one of them may be
-the last to let go of the file's bytes. If those belong to Python while the process
-ends, Python ends the thread instead, and that aborts the process. So whatever a
-store returns is copied once, into memory that needs no Python.
-"""
+"""The bytes of a Parquet file as Arrow takes them: all of a small file, of a larger one what is asked for."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mangrove.local.arrow_memory import arrow_bytes, put_bytes
 from mangrove.local.footer_seal import footer_size_bytes, is_as_sealed
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import Store
@@ -73,8 +68,10 @@ class ParquetBytes:
         return end if missing <= 0 else self._store.read(self._file.location, start - missing, missing) + end
 
     def _with_end(self) -> pa.Buffer:
-        buffer = pa.allocate_buffer(len(self._end) if self._is_whole else self._file.size_bytes)
-        memoryview(buffer).cast("B")[len(buffer) - len(self._end) :] = self._end
+        if self._is_whole:
+            return arrow_bytes(self._end)
+        buffer = pa.allocate_buffer(self._file.size_bytes)
+        put_bytes(buffer, self._file.size_bytes - len(self._end), self._end)
         return buffer
 
     def _chunks(self, number: int, names: Sequence[str] | None = None) -> Iterator[tuple[int, int]]:
@@ -106,7 +103,7 @@ class ParquetBytes:
         data = self._store.read(self._file.location, start, end - start)
         if len(data) != end - start:
             raise OSError(f"it ends before byte {end}, though it should have {self._file.size_bytes}")
-        memoryview(self._buffer).cast("B")[start:end] = data
+        put_bytes(self._buffer, start, data)
 
 
 def _joined(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,5 @@
 """Rows in files that other programs wrote: Parquet, CSV, or a JSON object on each line."""
 
-import io
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.arrow_memory import arrow_bytes
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.schema import Schema
 
@@ -20,13 +20,13 @@ _Types = Mapping[str, Any]
 
 
 def _parquet(data: bytes, _: _Types) -> Any:
-    return pa.parquet.read_table(io.BytesIO(data))
+    return pa.parquet.read_table(pa.BufferReader(arrow_bytes(data)))
 
 
 def _csv(data: bytes, types: _Types) -> Any:
     # Quoted or not, an empty field of a text column is text; elsewhere it is null.
     options = pa.csv.ConvertOptions(column_types=dict(types), strings_can_be_null=False)
-    return pa.csv.read_csv(io.BytesIO(data), convert_options=options)
+    return pa.csv.read_csv(pa.BufferReader(arrow_bytes(data)), convert_options=options)
 
 
 def _json_lines(data: bytes, types: _Types) -> Any:
@@ -35,7 +35,7 @@ def _json_lines(data: bytes, types: _Types) -> Any:
     texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
     told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
     options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
-    rows = pa.json.read_json(io.BytesIO(data), parse_options=options)
+    rows = pa.json.read_json(pa.BufferReader(arrow_bytes(data)), parse_options=options)
     for place, name in enumerate(rows.column_names):
         if name in texts:
             rows = rows.set_column(place, name, rows.column(place).cast(named[name]))
