@@ -19,14 +19,18 @@ _Types = Mapping[str, Any]
 """The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
 
 
+def _opened(data: bytes) -> Any:
+    return pa.BufferReader(arrow_bytes(data))
+
+
 def _parquet(data: bytes, _: _Types) -> Any:
-    return pa.parquet.read_table(pa.BufferReader(arrow_bytes(data)))
+    return pa.parquet.read_table(_opened(data))
 
 
 def _csv(data: bytes, types: _Types) -> Any:
     # Quoted or not, an empty field of a text column is text; elsewhere it is null.
     options = pa.csv.ConvertOptions(column_types=dict(types), strings_can_be_null=False)
-    return pa.csv.read_csv(pa.BufferReader(arrow_bytes(data)), convert_options=options)
+    return pa.csv.read_csv(_opened(data), convert_options=options)
 
 
 def _json_lines(data: bytes, types: _Types) -> Any:
@@ -35,7 +39,7 @@ def _json_lines(data: bytes, types: _Types) -> Any:
     texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
     told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
     options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
-    rows = pa.json.read_json(pa.BufferReader(arrow_bytes(data)), parse_options=options)
+    rows = pa.json.read_json(_opened(data), parse_options=options)
     for place, name in enumerate(rows.column_names):
         if name in texts:
             rows = rows.set_column(place, name, rows.column(place).cast(named[name]))
