@@ -14,7 +14,8 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.model.names import quoted_name
 from mangrove.model.schema import NESTING_MAX, Schema, with_fresh_ids
-from mangrove.model.sql_tokens import Token, TokenKind, quoted_text, tokenize
+from mangrove.model.sql_tokens import Token, TokenKind, quoted_text
+from mangrove.model.token_walk import TokenWalk
 from mangrove.model.types import (
     ELEMENT_NAME,
     KEY_NAME,
@@ -106,9 +107,7 @@ _WORDS: Final[dict[type, str]] = {
 def parse_schema(text: str, schema_id: int = 0) -> Schema:
     """Return the schema that `text` describes, its columns numbered from 1."""
     parser = _Parser(text)
-    columns = [parser.column(is_nested=False)]
-    while parser.took(","):
-        columns.append(parser.column(is_nested=False))
+    columns = parser.columns(is_nested=False)
     parser.expect_end("a comma or the end")
     return Schema(with_fresh_ids(columns), schema_id)
 
@@ -173,22 +172,20 @@ def _inner_text(column: Column, *, is_key: bool = False) -> str:
     return f"{type_text(column.type)}{null}{comment}"
 
 
-class _Parser:
-    """Walks over the tokens of one text once, from left to right."""
+class _Parser(TokenWalk):
+    """Reads a type, a column or several."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = tokenize(text)
-        self._place = 0
-        self._depth = 0
+    _what = "schema text"
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._next.kind is TokenKind.END
+    def columns(self, *, is_nested: bool) -> list[Column]:
+        columns = [self.column(is_nested=is_nested)]
+        while self._took_mark(","):
+            columns.append(self.column(is_nested=is_nested))
+        return columns
 
     def column(self, *, is_nested: bool) -> Column:
         name = self._name()
-        self.took(":")
+        self._took_mark(":")
         return self._typed_column(name, is_nested=is_nested)
 
     def type(self) -> DataType:
@@ -208,7 +205,7 @@ class _Parser:
                 return _SIZED[word](sizes[0])
             if word == "varchar":
                 return Varchar()
-            raise self._error(f"a length in brackets after {word}", self._next)
+            raise self._error(f"a length in brackets after {word}")
         if word in _PLAIN:
             return _PLAIN[word]
         raise self._error(f"one of the types {_ALLOWED}", token)
@@ -229,29 +226,15 @@ class _Parser:
             last = token
             self._place += 1
         if last is None or open_brackets:
-            raise self._error("an expression with as many closing as opening brackets", self._next)
+            raise self._error("an expression with as many closing as opening brackets")
         return self._text[first.start : last.end]
 
-    def took(self, mark: str) -> bool:
-        if self._next.kind is TokenKind.MARK and self._next.value == mark:
-            self._place += 1
-            return True
-        return False
-
-    def expect_end(self, wanted: str) -> None:
-        if not self.is_at_end:
-            raise self._error(wanted, self._next)
-
-    @property
-    def _next(self) -> Token:
-        return self._tokens[self._place]
-
     def _name(self) -> str:
-        token = self._next
-        if token.kind not in (TokenKind.WORD, TokenKind.NUMBER, TokenKind.QUOTED_NAME):
-            raise self._error("a column's name", token)
+        """Take a name; in a schema it may be a number, because nothing else could be meant."""
+        if self._next.kind is not TokenKind.NUMBER:
+            return super()._name()
         self._place += 1
-        return token.value
+        return self._tokens[self._place - 1].value
 
     def _typed_column(self, name: str, *, is_nested: bool, is_key: bool = False) -> Column:
         data_type = self.type()
@@ -263,7 +246,7 @@ class _Parser:
                 nullable = not is_key
             elif self._took_words("comment"):
                 if self._next.kind is not TokenKind.TEXT:
-                    raise self._error("a comment between quotes", self._next)
+                    raise self._error("a comment between quotes")
                 comment = self._next.value
                 self._place += 1
             elif not is_nested and self._took_words("default"):
@@ -280,10 +263,7 @@ class _Parser:
         self._expect("<")
         data_type: DataType
         if word == "struct":
-            columns = [self.column(is_nested=True)]
-            while self.took(","):
-                columns.append(self.column(is_nested=True))
-            data_type = Struct(tuple(columns))
+            data_type = Struct(tuple(self.columns(is_nested=True)))
         elif word == "map":
             key = self._typed_column(KEY_NAME, is_nested=True, is_key=True)
             self._expect(",")
@@ -295,10 +275,10 @@ class _Parser:
         return data_type
 
     def _sizes(self, count_max: int) -> list[int]:
-        if not self.took("("):
+        if not self._took_mark("("):
             return []
         sizes = [self._number()]
-        while len(sizes) < count_max and self.took(","):
+        while len(sizes) < count_max and self._took_mark(","):
             sizes.append(self._number())
         self._expect(")")
         return sizes
@@ -325,13 +305,3 @@ class _Parser:
         is_comment = self._took_words("comment") and following.kind is TokenKind.TEXT
         self._place = here
         return found or is_comment
-
-    def _expect(self, mark: str) -> None:
-        if not self.took(mark):
-            raise self._error(repr(mark), self._next)
-
-    def _error(self, wanted: str, token: Token) -> InvalidInputError:
-        found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
-        return InvalidInputError(
-            f"the schema text has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
-        )

@@ -13,6 +13,7 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.model.sql_text import parse_type
 from mangrove.model.sql_tokens import TokenKind
+from mangrove.model.token_walk import TokenWalk
 from mangrove.tables.expressions import (
     BeyondArrowError,
     Binary,
@@ -28,7 +29,6 @@ from mangrove.tables.expressions import (
     NullTest,
     Unary,
 )
-from mangrove.tables.token_walk import TokenWalk
 
 __all__ = ["FUNCTIONS", "parse_expression"]
 
@@ -50,7 +50,7 @@ def parse_expression(text: str) -> Expression:
     """Return what `text` means; refuse what only Spark understands, saying so."""
     parser = _Parser(text)
     found = parser.either()
-    parser.expect_end()
+    parser.expect_end("an operator or the end")
     return found
 
 
@@ -69,10 +69,6 @@ class _Parser(TokenWalk):
             found = Binary("or", found, self._both())
         self._depth -= 1
         return found
-
-    def expect_end(self) -> None:
-        if self._next.kind is not TokenKind.END:
-            raise self._error("an operator or the end")
 
     def _both(self) -> Expression:
         found = self._negatable()

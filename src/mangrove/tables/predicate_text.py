@@ -15,6 +15,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.schemes import parse_partition_field
 from mangrove.model.sql_tokens import Token, TokenKind
+from mangrove.model.token_walk import TokenWalk
 from mangrove.model.transforms import Identity, Transform
 from mangrove.model.types import Boolean, Char, Column, Struct, Varchar, is_nested
 from mangrove.tables.literals import Literal, comparison, value_of
@@ -31,7 +32,6 @@ from mangrove.tables.predicates import (
     StartsWith,
     negation,
 )
-from mangrove.tables.token_walk import TokenWalk
 
 __all__ = ["bound_predicate", "parse_predicate"]
 
@@ -63,7 +63,7 @@ def parse_predicate(text: str, schema: Schema) -> Predicate:
     """Return what `text` says about the columns of `schema`; refuse what it does not have or cannot compare."""
     parser = _Parser(text, schema)
     predicate = parser.either()
-    parser.expect_end()
+    parser.expect_end("`and`, `or` or the end")
     return predicate
 
 
@@ -91,10 +91,6 @@ class _Parser(TokenWalk):
         while self._took_word("or"):
             parts.append(self._both())
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
-
-    def expect_end(self) -> None:
-        if self._next.kind is not TokenKind.END:
-            raise self._error("`and`, `or` or the end")
 
     def _both(self) -> Predicate:
         parts = [self._single()]

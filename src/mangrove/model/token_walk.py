@@ -1,4 +1,4 @@
-"""Walking over the tokens of a text once, from left to right: what the readers of predicates and expressions share."""
+"""Walking over the tokens of a text once, from left to right: what all readers of texts in SQL share."""
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.sql_tokens import Token, TokenKind, tokenize
@@ -23,6 +23,16 @@ class TokenWalk:
     @property
     def _next(self) -> Token:
         return self._tokens[self._place]
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all of the text was read."""
+        return self._next.kind is TokenKind.END
+
+    def expect_end(self, wanted: str) -> None:
+        """Refuse what follows, where one of these was `wanted`."""
+        if not self.is_at_end:
+            raise self._error(wanted)
 
     def _name(self) -> str:
         if self._next.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
@@ -53,8 +63,8 @@ class TokenWalk:
         if not self._took_word(word):
             raise self._error(f"`{word}`")
 
-    def _error(self, wanted: str) -> InvalidInputError:
-        token = self._next
+    def _error(self, wanted: str, at: Token | None = None) -> InvalidInputError:
+        token = at or self._next
         found = "the end" if token.kind is TokenKind.END else repr(self._text[token.start : token.end])
         return self._refusal(
             f"the {self._what} has {found} at position {token.start}, where {wanted} was expected: {self._text!r}"
