@@ -240,6 +240,14 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("drop table t u", "there is 'u' where the end of the statement was expected"),
         ("update t set a 5", "there is '5' where = was expected"),
         ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
+        ("create table t (a int not null unique)", "column 32: UNIQUE is not known: .* PRIMARY KEY"),
+        ("create table t (a int, constraint u unique (a))", "column 37: UNIQUE is not known"),
+        ("create table t (a int references u (a))", "column 23: foreign keys are not known"),
+        ("create table t (a int, foreign key (a) references u (a))", "column 24: foreign keys are not known"),
+        ("create table t (a int, b int generated always as (a + 1))", "column 30: computed columns are not known"),
+        ("create table t (a int primary key, b int primary key)", "column 42: a table has one primary key"),
+        ("create table t (a int primary key, primary key (a))", "column 36: a table has one primary key"),
+        ("create table t (a int, primary key (a, A))", "column 24: the primary key names a column twice: a, A"),
         ("update t set a = x.a from x, y where x.b = y.b", "column 22: UPDATE takes no FROM: write MERGE INTO"),
         ("update t set a = 1, (b, c) = (2, 3)", "column 21: each column is set by itself"),
         ("delete from t as x using u where x.a = u.a", "column 20: DELETE takes no USING: write MERGE INTO"),
@@ -280,3 +288,9 @@ def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> 
 )
 def test_words_of_other_dialects_may_be_names(text: str) -> None:
     assert isinstance(parse_statement(text), Insert | Update | Delete | Merge)
+
+
+def test_words_of_other_constraints_may_be_columns() -> None:
+    found = parse_statement("create table t (`unique` int comment 'unique', identity string default 'references')")
+    assert isinstance(found, CreateTable)
+    assert found.columns == "`unique` int comment 'unique', identity string default 'references'"

@@ -1,11 +1,12 @@
 """The grammar of CREATE TABLE and ALTER TABLE; columns are handed on in the words of the model's schemas."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mangrove.model.names import joined_name, quoted_name
 from mangrove.sql.cursor import Cursor
 from mangrove.sql.grammar_queries import parse_query
+from mangrove.sql.other_dialects import OTHER_CONSTRAINTS, refuse_other_constraints
 from mangrove.sql.places import error_at
 from mangrove.sql.statements import (
     AddCheck,
@@ -134,16 +135,25 @@ def _columns(cursor: Cursor) -> dict[str, Any]:
 
 def _constraint(cursor: Cursor, keys: list[str], checks: list[CheckRule]) -> None:
     name = cursor.single_name() if cursor.took("CONSTRAINT") else None
+    refuse_other_constraints(cursor)
+    at = cursor.next.start
     if cursor.took("PRIMARY", "KEY"):
-        if keys:
-            raise cursor.refusal("one primary key, and a second")
-        keys += cursor.listed(cursor.single_name)
+        _take_keys(cursor, keys, cursor.listed(cursor.single_name), at)
         cursor.took("NOT", "ENFORCED")
         cursor.took("RELY")
     elif cursor.took("CHECK"):
         checks.append(CheckRule(name, _condition(cursor)))
     else:
         raise cursor.refusal("PRIMARY KEY or CHECK")
+
+
+def _take_keys(cursor: Cursor, keys: list[str], names: Sequence[str], at: int) -> None:
+    """Add the columns of the key, of which a table has one."""
+    if keys:
+        raise error_at(cursor.text, at, "a table has one primary key: for several columns write PRIMARY KEY (a, b)")
+    if len({name.casefold() for name in names}) < len(names):
+        raise error_at(cursor.text, at, f"the primary key names a column twice: {', '.join(names)}")
+    keys += names
 
 
 def _condition(cursor: Cursor) -> str:
@@ -160,8 +170,11 @@ def _column(cursor: Cursor, keys: list[str], checks: list[CheckRule]) -> str:
     name = cursor.single_name()
     kept = [quoted_name(name)]
     while not cursor.is_at_end and not cursor.sees(",") and not cursor.sees(")"):
+        if len(kept) > 1:
+            refuse_other_constraints(cursor)
+        at = cursor.next.start
         if cursor.took("PRIMARY", "KEY"):
-            keys.append(name)
+            _take_keys(cursor, keys, [name], at)
         elif cursor.next.word in ("CONSTRAINT", "CHECK"):
             _constraint(cursor, keys, checks)
         else:
@@ -185,7 +198,7 @@ def _column_words(cursor: Cursor) -> str:
 
 
 def _ends_words(cursor: Cursor) -> bool:
-    return cursor.sees("PRIMARY", "KEY") or cursor.next.word in ("CONSTRAINT", "CHECK")
+    return cursor.sees("PRIMARY", "KEY") or cursor.next.word in ("CONSTRAINT", "CHECK", *OTHER_CONSTRAINTS)
 
 
 def _action(cursor: Cursor) -> TableAction:

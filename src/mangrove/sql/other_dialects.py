@@ -1,4 +1,4 @@
-"""Refusing by name what other engines' SQL has for changes of rows and ours has not, with what to write instead."""
+"""Refusing by name what the SQL of other engines has and ours has not, with what to write instead."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,11 +7,22 @@ from mangrove.sql.cursor import Cursor
 from mangrove.sql.places import error_at
 from mangrove.sql.tokens import Token, TokenKind
 
-__all__ = ["refuse_other_dialects"]
+__all__ = ["OTHER_CONSTRAINTS", "refuse_other_constraints", "refuse_other_dialects"]
 
 _MERGE: Final = (
     "write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET … WHEN NOT MATCHED THEN INSERT …, or use upsert"
 )
+_COMPUTED: Final = "computed columns are not known: compute the values where rows are written, or in a view"
+_REFERENCES: Final = "foreign keys are not known: a query finds the rows whose partners are missing"
+OTHER_CONSTRAINTS: Final = {
+    "UNIQUE": "UNIQUE is not known: the one key of a table is its PRIMARY KEY",
+    "REFERENCES": _REFERENCES,
+    "FOREIGN": _REFERENCES,
+    "GENERATED": _COMPUTED,
+    "AUTO_INCREMENT": _COMPUTED,
+    "IDENTITY": _COMPUTED,
+}
+"""Words that may stand behind the type of a column, or in the place of a column."""
 _BEFORE_NAMES: Final = frozenset(
     {"ALL", "AND", "AS", "BY", "DISTINCT", "FROM", "INTO", "JOIN", "NOT", "ON", "OR", "SELECT", "SET", "TABLE", "WHERE"}
 )
@@ -34,6 +45,13 @@ def refuse_other_dialects(cursor: Cursor) -> None:
         message = None if depth else _refusal(tokens, place)
         if message is not None:
             raise error_at(cursor.text, token.start, message)
+
+
+def refuse_other_constraints(cursor: Cursor) -> None:
+    """Refuse a constraint that other engines keep, where it begins."""
+    message = OTHER_CONSTRAINTS.get(cursor.next.word)
+    if message is not None:
+        raise error_at(cursor.text, cursor.next.start, message)
 
 
 def _refusal(tokens: Sequence[Token], place: int) -> str | None:
