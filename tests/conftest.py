@@ -1,6 +1,8 @@
 """What every test shares: how hypothesis searches, and which tests stay on one worker."""
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,3 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("interop") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+
+
+def _spark_runs() -> bool:
+    spark = sys.modules.get("pyspark")
+    return spark is not None and spark.SparkContext._active_spark_context is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Let no test start Spark that does not say so: the quick suite runs where there is no Java."""
+    ran_before = _spark_runs()
+    yield
+    if _spark_runs() and not ran_before and not item.get_closest_marker("interop"):
+        pytest.fail("this test starts Spark; mark it as interop and let it take the fixture spark")

@@ -74,6 +74,12 @@ def test_changes_of_rows_leave_what_duckdb_leaves_and_count_what_it_counts(sessi
         assert rows(found) == rows(peer.execute("select id, name, n from s.t").fetchall()), statement
 
 
+def test_rows_of_an_external_table_are_not_ours_to_write(session: SqlSession) -> None:
+    list(session.script("create namespace ext; create external table ext.x (a int) using csv location 's3://b/x/'"))
+    with pytest.raises(InvalidInputError, match="not ours to write"):
+        session.run("truncate table ext.x")
+
+
 def test_a_statement_that_is_refused_changes_nothing_and_points_at_its_place(
     session: SqlSession, lake: Lakehouse
 ) -> None:
