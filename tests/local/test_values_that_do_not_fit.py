@@ -1,5 +1,6 @@
 """Values that a file could hold only as something else are refused, and nothing is written."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def table(tmp_path: Path) -> LakeTable:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")
     columns = (
-        "id int, x float, s struct<x: float>, l array<float>, m map<string, int>, n map<struct<a: int>, int>, d double"
+        "id int, x float, s struct<x: float>, l array<float>, m map<string, int>, n map<struct<a: int>, int>, "
+        "d double, e decimal(5,2)"
     )
     return lake.create_table("lab.t", columns)
 
@@ -68,3 +70,40 @@ def test_two_maps_may_have_the_same_key(table: LakeTable) -> None:
     rows = pa.table({"m": pa.array([[("a", 1)], None, [], [("a", 2), ("b", 3)]], _MAPS)})
     table.append(rows)
     assert table.to_arrow()["m"].to_pylist() == [[("a", 1)], None, [], [("a", 2), ("b", 3)]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"m": {"a": 1, None: 2}}], "a map in column 'm' has the key null: leave that entry out"),
+        ([{"m": {1: 1}}], "a map in column 'm' has the key 1, and its keys are string"),
+        ([{"m": {"a": 1}}, {"m": {"b": "x"}}], "a map in column 'm' has 'x' for the key 'b', and its values are int"),
+        ([{"m": 5}], "column 'm' is map<string, int> and holds 5: give a dict"),
+        ([{"e": Decimal("NaN")}], "column 'e' holds NaN, and decimals have neither NaN nor infinity"),
+        ([{"e": Decimal(1)}, {"e": Decimal("-Infinity")}], "column 'e' holds -Infinity, and decimals"),
+        ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, and decimals have at most 38 digits"),
+    ],
+)
+def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
+    table: LakeTable, rows: list[dict[str, Any]], told: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        table.append(rows)
+    assert table.to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (Decimal("NaN"), "column 'e' is set to NaN, and decimals have neither NaN nor infinity"),
+        (float("inf"), "does not fit into decimal\\(5,2\\): Infinity is given, and decimals"),
+        ("cast('nan' as double)", "does not fit into decimal\\(5,2\\): NaN is given"),
+        (1e6, "does not fit into decimal\\(5,2\\): 1000000.0 has more than 3 digits before the point"),
+        (999.995, "does not fit into decimal\\(5,2\\): 999.995 has more than 3 digits"),
+    ],
+)
+def test_a_decimal_is_set_to_no_number_that_it_cannot_be(table: LakeTable, value: Any, told: str) -> None:
+    table.append([{"e": Decimal("1.5")}])
+    with pytest.raises(InvalidInputError, match=told):
+        table.update({"e": value}, engine="local")
+    assert table.to_arrow()["e"].to_pylist() == [Decimal("1.50")]

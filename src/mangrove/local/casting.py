@@ -97,7 +97,7 @@ def cast(array: Any, wanted: Any) -> Any:
         return _cast(array, wanted)
     except (pa.ArrowInvalid, decimal.InvalidOperation, OverflowError, ValueError) as error:
         reason = _OF_TYPE.sub("", str(error).splitlines()[0])
-        raise InvalidInputError(f"a value does not fit into {_SPOKEN.get(wanted, wanted)}: {reason}") from error
+        raise InvalidInputError(f"a value does not fit into {_spoken(wanted)}: {reason}") from error
     except pa.ArrowNotImplementedError as error:
         raise refused(f"{array.type} is taken for {wanted}") from error
 
@@ -129,13 +129,33 @@ def _to_decimal(array: Any, wanted: Any) -> Any:
         if given.scale > wanted.scale:
             array = _PC.round(array, ndigits=wanted.scale, round_mode="half_towards_infinity")
         return array.cast(wanted)
-    if pa.types.is_floating(given):
-        unit = decimal.Decimal(1).scaleb(-wanted.scale)
-        return by_rows(lambda value: decimal.Decimal(repr(value)).quantize(unit, context=_EXACT), wanted, array)
-    if pa.types.is_string(given):
-        unit = decimal.Decimal(1).scaleb(-wanted.scale)
-        return by_rows(lambda value: decimal.Decimal(value.strip()).quantize(unit, context=_EXACT), wanted, array)
+    if pa.types.is_floating(given) or pa.types.is_string(given):
+        return by_rows(lambda value: _rounded(str(value).strip(), wanted), wanted, array)
     raise refused(f"{given} is taken for {wanted}")
+
+
+def _rounded(text: str, wanted: Any) -> decimal.Decimal:
+    """Return a number as a decimal of that many digits, or say why it is none."""
+    try:
+        value = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"{text!r} is no number") from None
+    if not value.is_finite():
+        raise ValueError(f"{value} is given, and decimals have neither NaN nor infinity")
+    whole = wanted.precision - wanted.scale
+    rounded = (
+        value if value.adjusted() >= whole else value.quantize(decimal.Decimal(1).scaleb(-wanted.scale), context=_EXACT)
+    )
+    if rounded and rounded.adjusted() >= whole:
+        raise ValueError(f"{text} has more than {whole} digits before the point")
+    return rounded
+
+
+def _spoken(arrow: Any) -> str:
+    """Return a type as people write it in SQL."""
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    return _SPOKEN.get(arrow, str(arrow))
 
 
 def _to_text(array: Any) -> Any:
@@ -168,6 +188,5 @@ def assigned(array: Any, wanted: Any, column: str) -> Any:
         # These are brought into the column's form as any written value is.
         return array
     raise InvalidInputError(
-        f"column {column!r} is {_SPOKEN.get(wanted, wanted)} and is set to {_SPOKEN.get(given, given)}: "
-        "write cast(… as …) if that is meant"
+        f"column {column!r} is {_spoken(wanted)} and is set to {_spoken(given)}: write cast(… as …) if that is meant"
     )

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.row_faults import refused_values
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Map, inner_columns
@@ -58,8 +59,8 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
         told = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
         try:
             arrays.append(pa.array(values, told))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise InvalidInputError(f"column {name!r} holds values that are not of one type: {error}") from error
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+            raise refused_values(str(name), values, data_type, error) from error
         except OverflowError as error:
             raise InvalidInputError(f"column {name!r} holds a whole number of more than 64 bits") from error
         except UnicodeEncodeError as error:

@@ -3,7 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
@@ -13,7 +13,10 @@ from mangrove.tables.expression_text import parse_expression
 from mangrove.tables.expressions import Expression, Literal, LiteralValue
 from mangrove.tables.suggesting import did_you_mean
 
-__all__ = ["Assignable", "alone", "as_expression", "as_sql", "checked_assignments"]
+__all__ = ["Assignable", "alone", "as_expression", "as_sql", "checked_assignments", "decimal_fault"]
+
+_DIGITS_MAX: Final = 38
+"""So many digits does a decimal have at most, in any engine."""
 
 Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
 
@@ -52,6 +55,22 @@ def _check_kind(name: str, value: object) -> None:
         raise InvalidInputError(
             f"column {name!r} is set to a {type(value).__name__}: give an SQL expression as text, or a plain value"
         )
+    fault = decimal_fault(value) if isinstance(value, decimal.Decimal) else None
+    if fault is not None:
+        raise InvalidInputError(f"column {name!r} is set to {fault}")
+
+
+def decimal_fault(value: decimal.Decimal) -> str | None:
+    """Return what is wrong with a decimal that no column of decimals can hold, and what to do, or None.
+
+    >>> decimal_fault(decimal.Decimal("NaN"))
+    'NaN, and decimals have neither NaN nor infinity: give None or a number'
+    """
+    if not value.is_finite():
+        return f"{value}, and decimals have neither NaN nor infinity: give None or a number"
+    if value.adjusted() >= _DIGITS_MAX:
+        return f"{value:.3e}, and decimals have at most {_DIGITS_MAX} digits: give a float, for a column of doubles"
+    return None
 
 
 def as_expression(value: Assignable) -> Expression:

@@ -50,6 +50,10 @@ _KINDS_OF_LITERALS: Final[dict[type, str]] = {
     bool: "true or false",
 }
 
+_EXACT: Final = decimal.Context(prec=400)
+_FLOAT4_END: Final = (2 - decimal.Decimal(2) ** -24) * decimal.Decimal(2) ** 127
+"""From here on a number becomes infinite as a float of 32 bits."""
+
 
 def check_defaults(schema: Schema) -> None:
     """Refuse a schema of which some default can never become a value of its column."""
@@ -100,11 +104,15 @@ def _kind_of(expression: Expression) -> str | None:
 
 def _is_in_range(literal: Literal, data_type: DataType) -> bool:
     value = literal.value
-    if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return True
+    exact = decimal.Decimal(value)
+    if not exact.is_finite():
+        return False
     if type(data_type) in _BITS:
         end = 1 << (_BITS[type(data_type)] - 1)
-        return -end <= int(value) < end
+        return -end <= int(exact) < end
     if isinstance(data_type, Decimal):
-        return abs(decimal.Decimal(value)) < decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
-    return True
+        half_unit = decimal.Decimal(5).scaleb(-data_type.scale - 1)
+        return _EXACT.add(abs(exact), half_unit) < decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
+    return not isinstance(data_type, Float4) or abs(exact) < _FLOAT4_END
