@@ -10,6 +10,9 @@ import pytest
 import mangrove
 from mangrove import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
+from mangrove.local.grouping import partitioned
+from mangrove.model.schemes import parse_partition_scheme
+from mangrove.model.sql_text import parse_schema
 
 _MAPS: Any = pa.map_(pa.string(), pa.int32())
 _MAPS_OF_STRUCTS: Any = pa.map_(pa.struct([pa.field("a", pa.int32())]), pa.int32())
@@ -107,3 +110,34 @@ def test_a_decimal_is_set_to_no_number_that_it_cannot_be(table: LakeTable, value
     with pytest.raises(InvalidInputError, match=told):
         table.update({"e": value}, engine="local")
     assert table.to_arrow()["e"].to_pylist() == [Decimal("1.50")]
+
+
+_FAR: Any = {
+    "ts": pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC")),
+    "day": pa.array([-719_163], pa.date32()),
+    "big": pa.array([-(2**63)], pa.int64()),
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "by"),
+    [
+        *(("ts", by) for by in ("ts", "years(ts)", "months(ts)", "days(ts)", "bucket(3, ts)")),
+        *(("day", by) for by in ("day", "years(day)", "bucket(3, day)")),
+        ("big", "truncate(10, big)"),
+    ],
+)
+def test_a_value_without_a_partition_is_refused_by_the_field(table: LakeTable, column: str, by: str) -> None:
+    lake = table.catalog
+    made = lake.create_table("lab.far", "ts timestamp, day date, big bigint", partition_by=[by])
+    with pytest.raises(InvalidInputError, match=f"cannot be grouped by .*{column}.*correct such rows"):
+        made.append(pa.table({column: _FAR[column]}))
+    assert made.to_arrow().num_rows == 0
+
+
+def test_partitions_stay_apart_however_many_values_their_columns_have_together() -> None:
+    names, count = "abcdefg", 2**11
+    schema = parse_schema(", ".join(f"{name} bigint" for name in names))
+    last_but_first = {name: [count - 1] for name in names} | {"a": [0]}
+    rows = pa.concat_tables([pa.table({name: range(count) for name in names}), pa.table(last_but_first)])
+    assert len(list(partitioned(rows, parse_partition_scheme(list(names), schema), schema))) == count + 1

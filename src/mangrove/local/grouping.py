@@ -1,11 +1,12 @@
 """Dividing rows by their partition values, and ordering them as a table's sort scheme says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mangrove.errors import InvalidInputError
 from mangrove.local.masks import column_at
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.schema import Schema
@@ -28,6 +29,15 @@ def partitioned(
         if rows.num_rows:
             yield (), rows
         return
+    try:
+        yield from _divided(rows, scheme, schema)
+    except (OverflowError, ValueError) as error:
+        raise _beyond([field.name for field in scheme.fields], error) from error
+
+
+def _divided(
+    rows: pa.Table, scheme: PartitionScheme, schema: Schema
+) -> Iterator[tuple[tuple[Value | None, ...], pa.Table]]:
     columns = [
         _partition_values(rows, schema, field.source_id, field.transform).combine_chunks().dictionary_encode("encode")
         for field in scheme.fields
@@ -35,6 +45,8 @@ def partitioned(
     codes: Any = pa.array([0] * rows.num_rows, pa.int64())
     for column in columns:
         codes = pc.add(pc.multiply(codes, len(column.dictionary) or 1), column.indices.cast(pa.int64()))
+        # Counted anew they stay below the number of rows, however many values all columns have together.
+        codes = codes.dictionary_encode().indices.cast(pa.int64())
     order = pc.array_sort_indices(codes) if rows.num_rows else codes
     start = 0
     for run in pc.value_counts(pc.take(codes, order)).to_pylist():
@@ -66,7 +78,10 @@ def in_sort_order(rows: pa.Table, scheme: SortScheme, schema: Schema) -> pa.Tabl
     """Return the rows ordered as the sort scheme says; rows that are equal in it keep their order."""
     for field in reversed(scheme.fields):
         column = schema.column_with_id(field.source_id)
-        array = transformed(column_at(rows, schema.path_of(column.id)), field.transform, column.type)
+        try:
+            array = transformed(column_at(rows, schema.path_of(column.id)), field.transform, column.type)
+        except (OverflowError, ValueError) as error:
+            raise _beyond([column.name], error) from error
         order = "ascending" if field.direction is Direction.ASCENDING else "descending"
         nulls = "at_start" if field.nulls is Nulls.FIRST else "at_end"
         # The row number makes the order of equal rows certain, so that several fields are sorted one by one.
@@ -88,6 +103,14 @@ def _partition_values(rows: pa.Table, schema: Schema, source_id: int, transform:
 
 def _partition_value(value: Any) -> Value | None:
     return None if value is None else canonical_value(value)
+
+
+def _beyond(names: Sequence[str], error: Exception) -> InvalidInputError:
+    """Return the refusal of a time or a number whose group has no value: a day before the year 1, say."""
+    return InvalidInputError(
+        f"the rows cannot be grouped by {', '.join(names)}: a time lies outside the years 1 to 9999, or a number is so "
+        f"near the end of its type that its group lies beyond ({error}). Nothing was committed; correct such rows"
+    )
 
 
 def _days(array: Any) -> Any:
