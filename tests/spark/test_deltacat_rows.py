@@ -50,3 +50,15 @@ def test_rows_of_deltacat_are_read_as_of_every_version(engine: str, spark: Spark
             assert _rows(past.table(name), engine) == rows, f"{name} as of version {version}"
     with pytest.raises(NotFoundError):
         lake.at(9).table("sales.orders")
+
+
+def test_of_files_that_others_wrote_a_statement_reads_the_columns_that_it_names(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert spark is not None
+    shutil.copytree(_FIXTURE, tmp_path / "catalog")
+    lake = mangrove.open(tmp_path / "catalog")
+    names = lake.sql("SELECT name FROM sales2.users WHERE age > 21")
+    assert sorted(row.name for row in names.collect()) == ["n3", "n4", "n9"]
+    (row,) = lake.sql("EXPLAIN SELECT count(*) FROM sales2.users WHERE age > 21").collect()
+    assert row.plan.endswith("; columns age")

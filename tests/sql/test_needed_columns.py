@@ -16,7 +16,7 @@ from mangrove.sql.needed_columns import Names, NeededColumns, read_columns
 def columns_in(query: str, views: Mapping[str, str], above: Names = None) -> dict[str, list[str]]:
     """Return for each table, by its name, the columns that a query reads; all of `views` are looked into."""
     read = read_query(query)
-    needed = NeededColumns(read, above)
+    needed = NeededColumns(read, lambda: above)
     found: dict[str, set[str]] = {}
     for mention in read.mentions:
         name, names = mention.parts[-1], needed.of_table(read.parsed.tables[mention.start])

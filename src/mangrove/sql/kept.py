@@ -21,8 +21,9 @@ from mangrove.tables.live_files import live_files
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
+from mangrove.tables.writing import has_column_ids
 
-__all__ = ["FilesRead", "Kept", "LastUsed", "files_read", "kept_of", "what_rows_come_from"]
+__all__ = ["FilesRead", "Kept", "LastUsed", "files_read", "has_foreign_files", "kept_of", "what_rows_come_from"]
 
 V = TypeVar("V")
 _STATES_MAX: Final = 32
@@ -64,6 +65,8 @@ class Kept:
     names: SessionNames
     states: LastUsed[TableState] = field(default_factory=lambda: LastUsed(_STATES_MAX))
     frames: LastUsed[Frame] = field(default_factory=lambda: LastUsed(_FRAMES_MAX))
+    foreign: LastUsed[bool] = field(default_factory=lambda: LastUsed(_FRAMES_MAX))
+    """Whether a table of a version has files that other programs wrote."""
     texts: LastUsed[ReadQuery] = field(default_factory=lambda: LastUsed(_TEXTS_MAX))
 
 
@@ -101,6 +104,11 @@ def files_read(state: TableState, predicate: Predicate | None) -> FilesRead:
     opened = {scan.file.location for scan in plan.scans}
     whole = tuple(scan for scan in plan_scan(state).scans if scan.file.location in opened)
     return FilesRead(plan, None if whole == plan.scans else predicate)
+
+
+def has_foreign_files(state: TableState) -> bool:
+    """Return whether other programs wrote files of a table, so that their columns have no ids."""
+    return any(not has_column_ids(live.file.location) for log in state.logs for live in live_files(log.deltas))
 
 
 def what_rows_come_from(state: TableState, files: FilesRead) -> Hashable:

@@ -11,7 +11,7 @@ from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.objects import Table, View
 from mangrove.sql.demands import Demand, Demands
 from mangrove.sql.mentions import Mention, ReadQuery
-from mangrove.sql.needed_columns import Names, NeededColumns
+from mangrove.sql.needed_columns import NamesOf, NeededColumns, all_names
 from mangrove.sql.scopes import Columns
 from mangrove.tables.table_state import TableState
 
@@ -23,7 +23,8 @@ class Wanted:
     """What a query needs of one table or view: which rows, and which columns. Without words, all of them."""
 
     rows: Demand = ()
-    columns: Names = None
+    columns: NamesOf = all_names
+    """Found out only where it is asked for: Spark's own reader needs no such list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Lookups:
 
         def of(mention: Mention) -> Wanted:
             table = parsed.asked.get(mention.start)
-            return Wanted() if table is None else Wanted(demands.on_table(table), needed.of_table(table))
+            return Wanted() if table is None else Wanted(demands.on_table(table), lambda: needed.of_table(table))
 
         return of
 

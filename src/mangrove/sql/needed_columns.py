@@ -10,7 +10,7 @@ Where more may be needed than is named, as with NATURAL or PIVOT, all columns ar
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -23,10 +23,11 @@ from mangrove.sql.mentions import ReadQuery, common_clause
 from mangrove.sql.scopes import has_only, is_plain_clause
 from mangrove.sql.tokens import Token, TokenKind, name_chain
 
-__all__ = ["Names", "NeededColumns", "read_columns"]
+__all__ = ["Names", "NamesOf", "NeededColumns", "all_names", "read_columns"]
 
 Names: TypeAlias = frozenset[str] | None
 """Names of columns, without regard to case; None stands for all that there are."""
+NamesOf: TypeAlias = Callable[[], Names]
 
 _NEEDS_MORE: Final = frozenset({"NATURAL", "PIVOT", "UNPIVOT"})
 """Words behind which columns count that are not named; as names of columns they only make more be read."""
@@ -34,6 +35,11 @@ _HANDS_ON: Final = ("with_", "expressions", "hint", "from_", "laterals", "joins"
 _PATTERN_SIGN: Final = re.compile(r"[^\w\s-]")
 _WORD: Final = re.compile(r"\w+")
 _NARROW: Final = (Boolean, Int2, Int4, Date, Int8)
+
+
+def all_names() -> Names:
+    """Return that all columns are needed."""
+    return None
 
 
 def read_columns(schema: Schema, names: Names) -> tuple[str, ...] | None:
@@ -59,7 +65,7 @@ class NeededColumns:
     """What one text needs of each table that it names; `above` is what is needed of its own columns."""
 
     read: ReadQuery
-    above: Names = None
+    above: NamesOf = all_names
     _of_queries: dict[int, Names] = field(default_factory=dict)
 
     def of_table(self, table: exp.Table) -> Names:
@@ -138,7 +144,7 @@ class NeededColumns:
         parent = query.parent
         match parent:
             case None:
-                return self.above
+                return self.above()
             case exp.Subquery():
                 return self._of_source(parent)
             case exp.Exists():

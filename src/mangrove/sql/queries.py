@@ -22,7 +22,7 @@ from mangrove.sql.functions import FUNCTIONS, call_at, function_rows
 from mangrove.sql.kept import Kept, files_read, has_foreign_files, kept_of, what_rows_come_from
 from mangrove.sql.lookups import Found, Lookups, Wanted
 from mangrove.sql.mentions import Mention, ReadQuery, RefusedMomentError, after_mention, read_query
-from mangrove.sql.needed_columns import read_columns
+from mangrove.sql.needed_columns import all_names, read_columns
 from mangrove.sql.places import error_at, placed, pointed
 from mangrove.sql.pruning import certain_predicate
 from mangrove.sql.refusals import raised
@@ -276,7 +276,7 @@ class QueryBinder:
         value = found.value
         if is_cached(self.engine, joined_name(found.locator.namespace, found.locator.name)):
             # Spark finds what it keeps only where the same columns are read.
-            wanted = replace(wanted, columns=None)
+            wanted = replace(wanted, columns=all_names)
         if isinstance(value, View):
             return self._view_rows(found, wanted, constants or Constants(self.time_zone))
         if found.state is None:
@@ -284,7 +284,7 @@ class QueryBinder:
         asked = certain_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
         # Spark's own reader finds out by itself which columns it needs.
         is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
-        columns = None if is_seen else read_columns(found.state.schema, wanted.columns)
+        columns = None if is_seen else read_columns(found.state.schema, wanted.columns())
         return self._table_rows(found, TableScan(str(found.locator), found.state, asked, columns))
 
     def _has_foreign_files(self, found: Found, state: TableState) -> bool:
