@@ -70,6 +70,27 @@ def test_names_and_whole_statements_may_be_computed(session: SqlSession) -> None
         session.run("delete from identifier(null)")
 
 
+def test_the_row_of_a_computed_query_goes_into_variables(session: SqlSession, lake: Lakehouse) -> None:
+    list(session.script("create namespace v; use v; create table t (id int, name string)"))
+    session.run("insert into t values (1, 'a'), (2, 'b')")
+    list(session.script("declare or replace variable many bigint; declare or replace variable who string"))
+    said = session.run("execute immediate 'select count(*), max(name) from t where id < ?' into many, who using 2")
+    assert said.message == "set: many, who"
+    assert session.run("select many, who, (select max(id) from t where id <= many)").rows() == [(1, "a", 1)]
+    session.run("execute immediate 'select id, name from t where id > 7' into many, session.who")
+    assert session.run("select many, who").rows() == [(None, None)]
+    before = lake.version
+    for text, message in {
+        "execute immediate 'select id from t' into many": "More than one row",
+        "execute immediate 'select id, name from t where id = 1' into many": "does not match",
+        "execute immediate 'select id from t where id = 1' into nothing": "line 1, column 56: .*variable",
+        "execute immediate 'delete from t' into many": "only a query has a row for INTO",
+    }.items():
+        with pytest.raises((InvalidInputError, NotFoundError), match=message):
+            session.run(text)
+    assert lake.version == before
+
+
 def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace h; use h; create table t (id int); insert into t values (1), (2)"))
     session.run("cache table t")

@@ -126,6 +126,25 @@ def test_constraints_properties_and_comments_change(session: SqlSession, lake: L
     assert (details["Comment"], details["Constraint check_1"]) == ("about t", "CHECK (a > 0)")
 
 
+@pytest.mark.parametrize(
+    ("text", "blamed"),
+    [
+        ("create table v like nope", "nope"),
+        ("alter table t rename to u", "u"),
+        ("alter table nope rename to u", "nope"),
+        ("alter table t rename to nope.u", "nope"),
+        ("use nope", "nope"),
+        ("describe history nope", "nope"),
+        ("drop namespace nope", "nope"),
+    ],
+)
+def test_an_error_points_at_the_name_that_is_to_blame(session: SqlSession, text: str, blamed: str) -> None:
+    run(session, "create namespace s; use s; create table t (a int); create table u (a int)")
+    with pytest.raises((NotFoundError, AlreadyExistsError)) as refusal:
+        run(session, text)
+    assert str(refusal.value).startswith(f"line 1, column {text.rindex(' ' + blamed) + 2}: ")
+
+
 def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace s; use s; create table t (a int)")
     version = lake.version

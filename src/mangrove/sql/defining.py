@@ -12,6 +12,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.sql_text import parse_schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.cursor import SqlName
+from mangrove.sql.places import placed
 from mangrove.sql.queries import VIEW_NAMESPACE, BoundQuery
 from mangrove.sql.row_statements import Query
 from mangrove.sql.sight import Sight
@@ -116,7 +117,8 @@ def _said_of(statement: CreateTable, catalog: LakeTransaction, sight: Sight) -> 
     """Return what `create_table` is told."""
     said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
-        said |= _like(catalog.table(sight.table(statement.like)))
+        with placed(sight.text, statement.like.start):
+            said |= _like(catalog.table(sight.table(statement.like)))
     if statement.columns is not None:
         said["schema"] = statement.columns
     for name, value in {
@@ -164,8 +166,9 @@ def _alter_table(statement: AlterTable, catalog: LakeTransaction, sight: Sight) 
     table = catalog.table(sight.table(statement.name))
     match statement.action:
         case RenameTo(name):
-            new = sight.table(_beside(name, table))
-            catalog.rename_table(table.locator, new)
+            with placed(sight.text, name.start):
+                new = sight.table(_beside(name, table))
+                catalog.rename_table(table.locator, new)
             return f"table {table} is now {new}"
         case SetProperties(properties):
             table.alter(properties)
@@ -276,7 +279,8 @@ def _alter_view(statement: AlterView, catalog: LakeTransaction, sight: Sight, bo
     match statement.action:
         case RenameTo(name):
             parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
-            catalog.rename_view(locator, sight.view(SqlName(parts, 0, 0)))
+            with placed(sight.text, name.start):
+                catalog.rename_view(locator, sight.view(SqlName(parts, 0, 0)))
             return f"view {locator} is now {joined_name(*parts)}"
         case SetProperties(properties):
             catalog.alter_view(locator, properties)

@@ -62,12 +62,11 @@ def parse_analyze(cursor: Cursor) -> Analyze | None:
 
 
 def parse_execute(cursor: Cursor) -> ExecuteImmediate | None:
-    """Take EXECUTE IMMEDIATE; None where it goes into variables, which are Spark's."""
+    """Take EXECUTE IMMEDIATE; None for any other EXECUTE."""
     if not cursor.took("EXECUTE", "IMMEDIATE"):
         return None
     text = cursor.piece_until("INTO", "USING")
-    if cursor.sees("INTO"):
-        return None
+    into = cursor.piece_until("USING") if cursor.took("INTO") else None
     arguments: list[tuple[str | None, Piece]] = []
     if cursor.took("USING"):
         is_bracketed = cursor.took("(")
@@ -79,7 +78,7 @@ def parse_execute(cursor: Cursor) -> ExecuteImmediate | None:
     cursor.expect_end()
     if len({name is None for name, _ in arguments}) > 1:
         raise InvalidInputError("some arguments of EXECUTE IMMEDIATE have names and some have none: name all or none")
-    return ExecuteImmediate(text, tuple(arguments))
+    return ExecuteImmediate(text, tuple(arguments), into)
 
 
 def refuse_load(cursor: Cursor) -> None:

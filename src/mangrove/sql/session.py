@@ -32,9 +32,9 @@ from mangrove.sql.cursor import Cursor, Piece, SqlName
 from mangrove.sql.defining import define
 from mangrove.sql.grammar import parse_statement
 from mangrove.sql.grammar_queries import parse_query
-from mangrove.sql.immediate import immediate_arguments, text_of
+from mangrove.sql.immediate import immediate_arguments, set_variables, text_of
 from mangrove.sql.kept import kept_of
-from mangrove.sql.places import line_of, located
+from mangrove.sql.places import error_at, line_of, located
 from mangrove.sql.queries import BoundQuery, QueryBinder
 from mangrove.sql.refusals import stopped
 from mangrove.sql.results import Result
@@ -197,9 +197,8 @@ class SqlSession:
             case Analyze(name):
                 show(Show("columns", name), self._sight(), self._view_columns)
                 return Result("information", "statistics come with each file as it is written: nothing was to be done")
-            case ExecuteImmediate(text):
-                arguments = immediate_arguments(statement, self._binder(self._sight(), source), source.text)
-                return self.run(self._computed_text(text, source), arguments)
+            case ExecuteImmediate():
+                return self._immediate(statement, source)
             case Call():
                 if self.in_transaction:
                     raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
@@ -272,6 +271,17 @@ class SqlSession:
     def _computed_text(self, piece: Piece, source: Source) -> str:
         return text_of(piece, self._binder(self._sight(), source), source.text)
 
+    def _immediate(self, statement: ExecuteImmediate, source: Source) -> Result:
+        text = self._computed_text(statement.text, source)
+        arguments = immediate_arguments(statement, self._binder(self._sight(), source), source.text)
+        if statement.into is None:
+            return self.run(text, arguments)
+        if not isinstance(parse_statement(text, 0, lambda piece: self._computed_text(piece, Source(text, 0))), Query):
+            raise error_at(source.text, statement.text.start, "only a query has a row for INTO: leave INTO out")
+        frame = self.frame(self.run(text, arguments))
+        set_variables(statement.into, frame, kept_of(self.engine).names, source.text)
+        return Result("information", f"set: {statement.into.text}")
+
     def _cached(self, statement: CacheTable, source: Source) -> Result:
         sight, parts = self._sight(), statement.name.parts
         if len(parts) == 1 and kept_of(self.engine).names.temporary_views(parts):
@@ -291,7 +301,7 @@ class SqlSession:
             return define(
                 statement,
                 transaction,
-                self._sight(transaction),
+                replace(self._sight(transaction), text=source.text),
                 lambda query, above=(): self._bound(query, source, transaction, above=above),
             )
 
@@ -301,5 +311,6 @@ class SqlSession:
 
 def _main_place(statement: Statement, start: int) -> int:
     """Return where the name stands that a statement is about, or where it begins."""
-    name = getattr(statement, "name", getattr(statement, "table", None))
+    names = (getattr(statement, field, None) for field in ("name", "table", "namespace"))
+    name = next((name for name in names if name is not None), None)
     return name.start if isinstance(name, SqlName) else start

@@ -32,3 +32,5 @@ class ExecuteImmediate:
     text: Piece
     arguments: tuple[tuple[str | None, Piece], ...] = ()
     """The values of its parameters, with their names where they have some."""
+    into: Piece | None = None
+    """The names of the session's variables that its one row goes into."""

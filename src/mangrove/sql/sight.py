@@ -40,6 +40,8 @@ class Sight:
     history: Callable[[], Iterator[HistoryLine]]
     namespace: str
     table_history: Callable[[TableLocator], Iterator[HistoryLine]]
+    text: str = ""
+    """What errors point into, where a statement names several things."""
 
     def pair(self, name: SqlName) -> tuple[str, str]:
         """Return the namespace and the name of a table or view."""
