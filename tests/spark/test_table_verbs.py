@@ -110,6 +110,75 @@ def test_a_merge_does_what_the_first_clause_says_that_applies(bench: Bench) -> N
     assert rows_of(table) == [(1, "new", 11.0), (4, "keep", 0.0), (7, "z", 70.0)]
 
 
+PERIODS = {
+    "days": (
+        "ts timestamp",
+        "days(ts)",
+        ["2026-01-31T23:59:59Z", "2026-02-01T00:00:00Z", "2026-02-01T23:59:59.999999Z"],
+    ),
+    "months": ("ts date", "months(ts)", ["1969-11-30", "1969-12-01", "1969-12-31"]),
+    "years": ("ts timestamp_ntz", "years(ts)", ["2025-12-31T23:00:00", "2026-01-01T00:00:00", "2026-12-31T01:00:00"]),
+    "hours": ("ts timestamp", "hours(ts)", ["1969-12-31T22:59:59Z", "1969-12-31T23:00:00Z", "1969-12-31T23:59:59Z"]),
+    "itself": ("ts string", "ts", ["x", "y", "y"]),
+}
+"""Columns, how they partition a table, and three values of which the last two lie in one partition."""
+SOME_PERIODS = [("days", "tree"), ("hours", "deltacat")]
+PLACES = [
+    *((period, "local", layout) for period in PERIODS for layout in ("tree", "deltacat")),
+    *(pytest.param(period, "spark", layout, marks=pytest.mark.interop) for period, layout in SOME_PERIODS),
+]
+
+
+@pytest.mark.parametrize(("period", "engine", "layout"), PLACES)
+def test_an_overwrite_of_partitions_replaces_those_that_get_rows(
+    period: str, engine: str, layout: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark")
+    column, by, texts = PERIODS[period]
+    first, second, last = (_parsed(column, text) for text in texts)
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", f"{column}, v int", partition_by=[by])
+    table.append([{"ts": first, "v": 1}, {"ts": second, "v": 2}, {"ts": last, "v": 3}, {"ts": None, "v": 4}])
+    assert table.overwrite_partitions([{"ts": last, "v": 30}], engine=engine) == RowCounts(inserted=1, deleted=2)
+    assert sorted(table.to_arrow(["v"]).column("v").to_pylist()) == [1, 4, 30]
+    assert table.overwrite_partitions([{"ts": None, "v": 40}], engine=engine) == RowCounts(inserted=1, deleted=1)
+    before = lake.version
+    assert table.overwrite_partitions([], engine=engine) == RowCounts()
+    assert lake.version == before
+    assert sorted(table.to_arrow(["v"]).column("v").to_pylist()) == [1, 30, 40]
+    assert lake.check().problems == ()
+
+
+def test_an_overwrite_of_partitions_takes_the_place_of_the_same_keys_elsewhere(keyed: Bench) -> None:
+    lake, engine = keyed.lake, keyed.engine
+    table = lake.create_table("s.moving", ORDERS, keys=["id"], partition_by=["days(day)", "customer"])
+    later = DAY + datetime.timedelta(days=1)
+    table.append([order(1, "x"), order(2, "x"), order(3, "y"), order(4, "x", day=later)])
+    counts = table.overwrite_partitions([order(3, "x", 9), order(5, "x", 5)], engine=engine)
+    assert counts == RowCounts(inserted=2, deleted=3)
+    assert rows_of(table) == [(3, "x", 9.0), (4, "x", 4.0), (5, "x", 5.0)]
+    with pytest.raises(InvalidInputError, match="more than once"):
+        table.overwrite_partitions([order(6), order(6)], engine=engine)
+    for by in ([], ["bucket(4, id)"]):
+        other = lake.create_table("s.other", ORDERS, partition_by=by, replace=True)
+        version = lake.version
+        with pytest.raises(InvalidInputError, match="not partitioned by plain columns or periods"):
+            other.overwrite_partitions([order(1)], engine=engine)
+        assert lake.version == version
+
+
+def _parsed(column: str, text: str) -> object:
+    match column.split()[1]:
+        case "string":
+            return text
+        case "date":
+            return datetime.date.fromisoformat(text)
+        case _:
+            return datetime.datetime.fromisoformat(text)
+
+
 def test_a_bare_name_in_a_merge_means_the_only_row_that_a_clause_sees(keyed: Bench) -> None:
     table, engine = keyed.table, keyed.engine
     table.append([order(1, "old"), order(2, "old", 7)])

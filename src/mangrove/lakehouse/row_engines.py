@@ -57,6 +57,10 @@ class Engine(Protocol):
         """Put rows in the place of all, or of those that `where` means."""
         ...
 
+    def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
+        """Put rows in the place of those in the partitions that they lie in."""
+        ...
+
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None
     ) -> PlannedWrite:

@@ -22,7 +22,9 @@ class TableMerge:
     """What shall become of each row of the source and of the table; each call returns a merge with one more clause.
 
     The first clause that applies to a row decides. A value that is text is an SQL
-    expression, in which the table is called `t` and the source `s`.
+    expression, in which the table is called `t` and the source `s`. A bare name is of
+    either where only one has it, or where a clause sees only one: the source in
+    `when_not_matched_insert`, the table in `when_not_matched_by_source_…`.
     """
 
     plan: MergePlan

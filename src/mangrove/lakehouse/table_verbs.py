@@ -121,6 +121,17 @@ class TableVerbs(TableRows):
             "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, where))
         )
 
+    def overwrite_partitions(self, rows: object, *, engine: str | None = None) -> RowCounts:
+        """Put rows in the place of all in the partitions that they lie in; other partitions stay as they are.
+
+        The table is partitioned by columns or by years, months, days or hours. No rows
+        replace nothing.
+        """
+        return self._write(
+            "overwrite partitions of",
+            self._on(engine, rows, lambda one, state, given: one.overwrite_partitions(state, given)),
+        )
+
     def update(
         self,
         values: Mapping[str, Assignable],

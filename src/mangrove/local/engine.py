@@ -18,6 +18,7 @@ from mangrove.local.conforming import by_name, check_fit, conformed, given_types
 from mangrove.local.constraining import check_rows, with_defaults
 from mangrove.local.files import FileWriter
 from mangrove.local.frames import arrow_table
+from mangrove.local.grouping import partitioned
 from mangrove.local.merging import merged
 from mangrove.local.other_frames import duckdb_relation, polars_frame
 from mangrove.local.reading import LocalReader
@@ -40,6 +41,7 @@ from mangrove.tables.merging import MergePlan
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.table_state import TableState
+from mangrove.tables.touched import touched_partitions
 from mangrove.tables.writing import (
     FILE_SIZE_BYTES,
     PlannedWrite,
@@ -116,14 +118,24 @@ class LocalEngine(LocalReader):
         """Put rows in the place of all, or of those that `where` means."""
         checked = _checked(state, rows)
         if where is not None:
-            condition = condition_of(where, state.schema)
-            if state.version.keys:
-                check_distinct(state.name, checked, state.checked_keys("an overwrite of some rows"))
-            return replaced(self._files, state, condition, checked)
+            return self._overwritten(state, checked, where)
         by_log = placed(state, self._files.write(state, checked))
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._store, state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+
+    def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
+        """Put rows in the place of those in the partitions that they lie in."""
+        checked = _checked(state, rows)
+        parts = partitioned(checked, state.version.partition_scheme, state.schema)
+        touched = touched_partitions(state, (values for values, _ in parts))
+        return planned({}) if touched is None else self._overwritten(state, checked, touched)
+
+    def _overwritten(self, state: TableState, rows: pa.Table, where: str | Predicate) -> PlannedWrite:
+        condition = condition_of(where, state.schema)
+        if state.version.keys:
+            check_distinct(state.name, rows, state.checked_keys("an overwrite of some rows"))
+        return replaced(self._files, state, condition, rows)
 
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None

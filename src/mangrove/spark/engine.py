@@ -32,7 +32,14 @@ from mangrove.spark.job_progress import told_jobs
 from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.merging import merged
 from mangrove.spark.reach import opens_in_other_processes
-from mangrove.spark.replacing import condition_sql, deleted_keys, deleted_where, overwritten_where, updated
+from mangrove.spark.replacing import (
+    condition_sql,
+    deleted_keys,
+    deleted_where,
+    overwritten_partitions,
+    overwritten_where,
+    updated,
+)
 from mangrove.spark.row_bits import RowBits
 from mangrove.spark.scan import scanned
 from mangrove.spark.session import local_session
@@ -184,6 +191,11 @@ class SparkEngine:
         everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = _inserted(by_log) + RowCounts(deleted=self._count_visible(state))
         return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+
+    def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
+        """Put rows in the place of those in the partitions that they lie in."""
+        with refusals():
+            return overwritten_partitions(self._files, state, self._frame(state, rows))
 
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None

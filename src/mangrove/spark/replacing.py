@@ -10,6 +10,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
 from mangrove.spark.changing import (
     Change,
+    Placed,
     SparkFiles,
     change_rows,
     key_name,
@@ -17,11 +18,13 @@ from mangrove.spark.changing import (
     written_keys,
 )
 from mangrove.spark.checking import check_inside, check_new_keys, settled
+from mangrove.spark.distinct_keys import check_distinct_keys
 from mangrove.spark.nesting import by_field_names
 from mangrove.spark.overflow import cast_without_overflow
 from mangrove.spark.scan import listed
 from mangrove.spark.targets import FILE, ROW, column, file_numbers, target_rows
 from mangrove.spark.types import column_type, spark_schema, spark_type
+from mangrove.storage.opening import open_store
 from mangrove.tables.assigning import Assignable, alone, as_sql, checked_assignments
 from mangrove.tables.conditions import Narrowed, pruning_predicate
 from mangrove.tables.conversion import assigns, check_columns
@@ -30,9 +33,19 @@ from mangrove.tables.predicates import AnyOf, Constant, Predicate
 from mangrove.tables.row_counts import RowCounts
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
+from mangrove.tables.touched import check_touchable, touched_partitions
 from mangrove.tables.writing import PlannedWrite, deleted, planned
 
-__all__ = ["assigned", "condition_sql", "deleted_keys", "deleted_where", "hidden_keys", "overwritten_where", "updated"]
+__all__ = [
+    "assigned",
+    "condition_sql",
+    "deleted_keys",
+    "deleted_where",
+    "hidden_keys",
+    "overwritten_partitions",
+    "overwritten_where",
+    "updated",
+]
 
 
 def condition_sql(where: str | Predicate | Narrowed | None, schema: Schema) -> str:
@@ -79,7 +92,21 @@ def deleted_keys(files: SparkFiles, state: TableState, frame: DataFrame) -> Plan
 
 def overwritten_where(files: SparkFiles, state: TableState, rows: DataFrame, where: str | Predicate) -> PlannedWrite:
     """Return how to put rows in the place of those that a condition means, and of those with the same keys."""
+    return _overwritten(files, state, files.write(state, rows), where)
+
+
+def overwritten_partitions(files: SparkFiles, state: TableState, rows: DataFrame) -> PlannedWrite:
+    """Return how to put rows in the place of those in the partitions that they lie in.
+
+    What was written says which these are, so the rows are computed once.
+    """
+    check_touchable(state)
     added = files.write(state, rows)
+    touched = touched_partitions(state, (values for values, _ in added))
+    return planned({}) if touched is None else _overwritten(files, state, added, touched)
+
+
+def _overwritten(files: SparkFiles, state: TableState, added: Placed, where: str | Predicate) -> PlannedWrite:
     new = files.lists.read(listed([file for _, file in added], files.root_uri), spark_schema(state.schema))
     condition = condition_sql(where, state.schema)
     check_inside(state, new, condition)
@@ -87,6 +114,8 @@ def overwritten_where(files: SparkFiles, state: TableState, rows: DataFrame, whe
     numbers = [column(FILE), column(ROW), *hidden_keys(state)]
     if state.version.keys:
         state.checked_keys("an overwrite of some rows")
+        store = open_store(files.store_uri, files.storage_options)
+        check_distinct_keys(files.lists, store, files.root_uri, state, [file for _, file in added])
         coming = new.select(*hidden_keys(state))
         near = near_keys(state, coming)
         looked = _looked_at(files, state, None if pruning is None else AnyOf((pruning, near)))

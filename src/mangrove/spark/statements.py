@@ -29,7 +29,6 @@ __all__ = [
     "Refused",
     "Text",
     "create_temporary_view",
-    "distinct_rows",
     "drop_temporary_view",
     "each_row",
     "failed",
@@ -216,27 +215,6 @@ def moment_value(frame: Frame) -> object:
 def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
     """Return rows of this process as Spark's; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
-
-
-def distinct_rows(frame: Frame, columns: Sequence[tuple[str, int | None]], at_most: int) -> list[tuple[Any, ...]]:
-    """Return the different values of some columns; one more than so many, where there are more.
-
-    With a number, a date or time is cut to that many characters: 7 leaves `2026-11`.
-    What has a time zone is cut in UTC.
-    """
-    chosen = [_value(frame, name, length).alias(f"value {place}") for place, (name, length) in enumerate(columns)]
-    return [tuple(row) for row in frame.select(*chosen).distinct().limit(at_most + 1).collect()]
-
-
-def _value(frame: Frame, name: str, length: int | None) -> Any:
-    value = f.col(_quoted(name))
-    if length is None:
-        return value
-    if isinstance(frame.schema[name].dataType, TimestampType):
-        # Not by a format, which would be one of the session's own zone.
-        micros = f.unix_micros(value)
-        value = f.timestamp_add("MICROSECOND", micros, f.expr("timestamp_ntz'1970-01-01 00:00:00'"))
-    return f.substring(value.cast("string"), 1, length)
 
 
 def literal_rows(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:

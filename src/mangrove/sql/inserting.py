@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.handles import LakeTable
@@ -10,11 +10,9 @@ from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.model.names import joined_name, quoted_name
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
-from mangrove.model.transforms import Days, Hours, Identity, Months, Transform, Years
-from mangrove.model.types import Column
 from mangrove.spark.assigning import assigned
 from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Frame, distinct_rows, literal_rows
+from mangrove.spark.statements import Frame, literal_rows
 from mangrove.sql.cursor import Piece, SqlName
 from mangrove.sql.expressions import Expressions
 from mangrove.sql.places import placed
@@ -23,17 +21,11 @@ from mangrove.sql.row_statements import Insert, Query, Truncate
 from mangrove.sql.sight import Sight
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.tokens import tokenize
-from mangrove.tables.periods import period_comparison
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsNull, Operator, Predicate
 from mangrove.tables.row_counts import NO_ROWS, RowCounts
 
 __all__ = ["Prepared", "columns_of", "insert", "managed_table", "prepared", "truncate"]
 
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
-_CUT: Final[dict[type, int | None]] = {Identity: None, Years: 4, Months: 7, Days: 10, Hours: 13}
-"""How many characters of a date or time say its period; None where the value itself is the partition."""
-_PARTITIONS_MAX: Final = 10_000
-"""So many partitions may be overwritten at once by what the rows say; each is named in a predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +111,8 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
         elif token.text == "," and depth == 1:
             place += 1
         elif token.word == "DEFAULT" and tokens[number - 1].text in ("(", ",") and place < len(targets):
+            if tokens[number + 1].text not in (",", ")"):
+                raise InvalidInputError("DEFAULT is a whole value, and no part of one: write it alone")
             value = schema.column(targets[place]).default or "NULL"
             text += f"{query.piece.text[done : token.start]}({value})"
             done = token.end
@@ -163,10 +157,7 @@ def _overwritten(
     is_dynamic = len(fixed) < len(statement.partition) or (
         not statement.partition and str(engine.session.conf.get(_DYNAMIC, "static")).lower() == "dynamic"
     )
-    if not is_dynamic:
-        return table.overwrite(rows, where=where or None)
-    partitions = _touched(table, schema, rows)
-    return NO_ROWS if partitions is None else table.overwrite(rows, where=partitions)
+    return table.overwrite_partitions(rows) if is_dynamic else table.overwrite(rows, where=where or None)
 
 
 def _is_said(column: str, value: str) -> str:
@@ -175,39 +166,6 @@ def _is_said(column: str, value: str) -> str:
     if "NULL" not in words:
         return f"{column} = {value}"
     return f"{column} is null" if {*words} <= {"NULL", "(", ")"} else f"{column} <=> {value}"
-
-
-def _touched(table: LakeTable, schema: Schema, rows: Frame) -> Predicate | None:
-    """Return what the rows of all partitions fulfil that get rows, or None where none does."""
-    fields = table.opened().version.partition_scheme.fields
-    if not fields or any(type(field.transform) not in _CUT for field in fields):
-        raise InvalidInputError(
-            f"{table} is not partitioned by plain columns or periods, so nothing says which partitions the rows "
-            "replace: write PARTITION (column = value), or REPLACE WHERE"
-        )
-    columns = [schema.column_with_id(field.source_id) for field in fields]
-    asked = [(column.name, _CUT[type(field.transform)]) for column, field in zip(columns, fields, strict=True)]
-    found = distinct_rows(rows, asked, _PARTITIONS_MAX)
-    if len(found) > _PARTITIONS_MAX:
-        raise InvalidInputError(f"the rows lie in more than {_PARTITIONS_MAX} partitions of {table}: write fewer")
-    parts = [
-        AllOf(
-            tuple(
-                _equal(column, field.transform, value)
-                for column, field, value in zip(columns, fields, values, strict=True)
-            )
-        )
-        for values in found
-    ]
-    return AnyOf(tuple(parts)) if parts else None
-
-
-def _equal(column: Column, transform: Transform, value: Any) -> Predicate:
-    if value is None:
-        return IsNull(column.id)
-    if isinstance(transform, Identity):
-        return Comparison(column.id, Operator.EQUAL, value)
-    return period_comparison(column, transform, Operator.EQUAL, value)
 
 
 def columns_of(table: LakeTable) -> Schema:

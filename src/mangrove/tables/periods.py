@@ -9,7 +9,7 @@ from mangrove.model.types import Column, Date, TimestampTz
 from mangrove.model.values import Value
 from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Operator, Predicate
 
-__all__ = ["period_comparison"]
+__all__ = ["period_comparison", "period_predicate"]
 
 _FORMS: Final[dict[type, tuple[str, str]]] = {
     Years: ("%Y", "'2026'"),
@@ -33,6 +33,15 @@ def period_comparison(column: Column, transform: Transform, operator: Operator, 
         raise InvalidInputError(
             f"{word_of(transform)}({column.name}) is compared with {text!r}: write it as {example}"
         ) from error
+    return _compared(column, transform, operator, first)
+
+
+def period_predicate(column: Column, transform: Transform, value: Value) -> Predicate:
+    """Return what the rows fulfil that lie in the period with this partition value."""
+    return _compared(column, transform, Operator.EQUAL, _first_moment(transform, value))
+
+
+def _compared(column: Column, transform: Transform, operator: Operator, first: datetime.datetime) -> Predicate:
     following = _following(transform, first)
     from_first = Comparison(column.id, Operator.GREATER_OR_EQUAL, _value(column, first))
     before_first = Comparison(column.id, Operator.LESS, _value(column, first))
@@ -53,6 +62,26 @@ def period_comparison(column: Column, transform: Transform, operator: Operator, 
         Operator.GREATER_OR_EQUAL: from_first,
     }
     return meanings[operator]
+
+
+def _first_moment(transform: Transform, value: Value) -> datetime.datetime:
+    """Return when the period with a partition value begins."""
+    if isinstance(transform, Days):
+        assert isinstance(value, datetime.date)
+        return datetime.datetime(value.year, value.month, value.day)
+    assert isinstance(value, int)
+    try:
+        match transform:
+            case Years():
+                return datetime.datetime(1970 + value, 1, 1)
+            case Months():
+                return datetime.datetime(1970 + value // 12, value % 12 + 1, 1)
+            case _:
+                return datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"a row lies in {word_of(transform)} {value} since 1970, beyond the years 1 to 9999: leave it out"
+        ) from error
 
 
 def _following(transform: Transform, first: datetime.datetime) -> datetime.datetime | None:
