@@ -53,7 +53,10 @@ def scanned(
     rows = _united(_parts(lists, root_uri, schema, plan.scans))
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
-    return rows.select(*(f.col(quoted(column.name)) for column in columns))
+    if tuple(columns) == schema.columns:
+        # Naming each column would cost more calls of Java than all else here.
+        return rows
+    return rows.select(*(quoted(column.name) for column in columns))
 
 
 def _parts(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> list[DataFrame]:

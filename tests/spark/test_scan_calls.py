@@ -1,0 +1,59 @@
+"""What a scan asks of Spark's Java before anything runs: each call of it takes time, however small the table is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+
+_CALLS_OF_A_READER = 14
+"""What `spark.read.schema(…).option(…).parquet(…)` needs."""
+
+
+@pytest.fixture
+def calls(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls of Java from now on; what is forgotten there is told whenever Python likes, so that is left out."""
+    made: list[str] = []
+    gateway: Any = spark.sparkContext._gateway
+    client = gateway._gateway_client
+    send: Callable[..., Any] = client.send_command
+
+    def counted(command: str, *arguments: Any, **named: Any) -> Any:
+        if not command.startswith("m\n"):
+            made.append(command)
+        return send(command, *arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    return made
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("column_count", [2, 60])
+def test_a_scan_of_whole_files_makes_no_more_calls_than_sparks_own_reader_however_many_columns_there_are(
+    tmp_path: Path, calls: list[str], column_count: int
+) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    names = [f"c{number}" for number in range(column_count)]
+    table = lake.create_table("s.t", ", ".join(f"{name} int" for name in names))
+    table.append([dict.fromkeys(names, 1)])
+    table.to_spark()  # the first one tries out whether Spark believes a list
+    calls.clear()
+    frame = table.to_spark()
+    assert len(calls) <= _CALLS_OF_A_READER
+    assert frame.columns == names
+    assert frame.count() == 1
+
+
+@pytest.mark.interop
+def test_columns_that_are_asked_for_come_in_the_order_asked(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "a int, `b c` int, `d``e.f` int")
+    table.append([{"a": 1, "b c": 2, "d`e.f": 3}])
+    for asked in (["d`e.f", "a"], ["b c"], ["a", "b c", "d`e.f"], ["d`e.f", "b c", "a"]):
+        assert table.to_spark(columns=asked).columns == asked
+        assert [row.asDict() for row in table.to_spark(columns=asked).collect()] == table.to_arrow(asked).to_pylist()
