@@ -5,8 +5,9 @@ node but the root is at least half full. Subtrees that are so already are kept
 as they are, by their pointers.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from mangrove.betree.join import joined
 from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, check_place, load
@@ -27,7 +28,7 @@ class _Kept:
 
 def compact(root: Node, shape: Shape, read: ReadNodes) -> Node:
     """Return a root that holds the same entries in whole nodes without messages."""
-    kept, pivots = _pushed(_Kept(root, root), (None, None), {}, shape, read, DEPTH_MAX)
+    kept, pivots = _pushed(_Kept(root, root), _Place(), shape, read)
     while len(kept) > 1:
         kept, pivots = _chunked(_parent(kept, pivots), shape)
     top = kept[0].node
@@ -36,46 +37,53 @@ def compact(root: Node, shape: Shape, read: ReadNodes) -> Node:
     return top
 
 
-def _pushed(
-    here: _Kept,
-    place: tuple[str | None, str | None],
-    newer: Mapping[str, Message],
-    shape: Shape,
-    read: ReadNodes,
-    depth: int,
-) -> tuple[list[_Kept], list[Entry]]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Between which keys a node lies, what is said of them above it, and how many nodes may still lie below."""
+
+    low: str | None = None
+    high: str | None = None
+    newer: Mapping[str, Message] = field(default_factory=dict)
+    depth: int = DEPTH_MAX
+
+
+def _pushed(here: _Kept, place: _Place, shape: Shape, read: ReadNodes) -> tuple[list[_Kept], list[Entry]]:
     """Return the nodes that hold what `here` held after the messages from above, and the pivots between them."""
-    if depth == 0:
+    if place.depth == 0:
         raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: its pointers form a cycle or are damaged")
     node = here.node
-    check_place(here.child, node, *place)
+    check_place(here.child, node, place.low, place.high)
     if node.is_leaf:
-        if not newer and not node.buffer and len(node.keys) <= shape.keys_max:
+        if not place.newer and not node.buffer and len(node.keys) <= shape.keys_max:
             return [here], []
-        return _chunked(with_messages(node, (*node.buffer, *newer.values())), shape)
-    pending = {**node.newest, **newer}
+        return _chunked(with_messages(node, (*node.buffer, *place.newer.values())), shape)
+    pending = {**node.newest, **place.newer}
     children = _loaded(node.children, read)
     kept: list[_Kept] = []
     between: list[Entry | None] = []
-    for index, child in enumerate(children):
-        low = node.keys[index - 1] if index else place[0]
-        high = node.keys[index] if index < len(node.keys) else place[1]
-        below = _strictly_between(pending, low, high) if pending else {}
-        nodes, pivots = _pushed(child, (low, high), below, shape, read, depth - 1)
+    for child, below, pivot in zip(children, _below(node, place, pending), _pivots(node, pending), strict=True):
+        nodes, pivots = _pushed(child, below, shape, read)
         kept += nodes
-        between += pivots
-        if index < len(node.keys):
-            message = pending.get(node.keys[index])
-            value = node.values[index] if message is None else message.value
-            between.append(None if value is None else Entry(node.keys[index], value))
-    kept, pivots = _joined_where_small(kept, between, shape, read)
-    if (
-        not pending
-        and len(kept) == len(children)
-        and all(new.child is old.child for new, old in zip(kept, children, strict=True))
-    ):
+        between += [*pivots, pivot]
+    # The last child has no pivot behind it.
+    kept, pivots = _joined_where_small(kept, between[:-1], shape, read)
+    if not pending and [id(new.child) for new in kept] == [id(old.child) for old in children]:
         return [here], []
     return _chunked(_parent(kept, pivots), shape)
+
+
+def _below(node: Node, place: _Place, pending: Mapping[str, Message]) -> Iterator[_Place]:
+    """Yield the place of each child."""
+    for low, high in pairwise([place.low, *node.keys, place.high]):
+        yield _Place(low, high, _strictly_between(pending, low, high) if pending else {}, place.depth - 1)
+
+
+def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None]:
+    """Yield what stands behind each child: the pivot as it is now, or None where it is deleted or there is none."""
+    for key, was in zip(node.keys, node.values, strict=True):
+        value = pending[key].value if key in pending else was
+        yield None if value is None else Entry(key, value)
+    yield None
 
 
 def _joined_where_small(
