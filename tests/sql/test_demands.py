@@ -91,6 +91,7 @@ def asked_of(table: str, query: str, time_zone: str = "UTC") -> str | None:
         ("select s, count(*) from t group by s, a having a = 1 and count(*) > 2", "a = 1"),
         ("select b as a, count(*) from t group by b having a = 1", "b = 1"),
         ("select b as a, count(*) from t group by b, a having t.a = 1", "a = 1"),
+        ("select b as a, count(*) from t group by b, a having a = 1", None),
         ("select max(a) as a from t group by b having a = 1", None),
         ("select s, max(a) from t group by s having max(a) = 1", None),
         ("select s, count(*) from t group by s having s = 'x' or count(*) > 2", None),

@@ -207,11 +207,17 @@ class _Groups:
         yield from parts_of(having.this)
 
     def node(self, column: Any) -> Any:
-        """Return what a column is that HAVING names: one that the SELECT gives comes before a key."""
+        """Return what a column is that HAVING names: a key, or one that the SELECT gives; None where both have its name."""
+        place = self.scope.meant(column, self.scope.seen_by_where)
+        key = column if place in self._keys else None
         named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
-        if len(column.parts) == 1 and (named or self.outputs is None):
-            return named[0] if len(named) == 1 else None
-        return column if self.scope.meant(column, self.scope.seen_by_where) in self._keys else None
+        if len(column.parts) > 1:
+            return key
+        if self.outputs is None or len(named) > 1:
+            return None
+        if not named or (key is not None and self.scope.meant(named[0], self.scope.seen_by_where) == place):
+            return key
+        return named[0] if key is None else None
 
     @cached_property
     def _keys(self) -> list[ColumnPlace]:
