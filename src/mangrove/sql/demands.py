@@ -207,7 +207,7 @@ class _Groups:
         yield from parts_of(having.this)
 
     def node(self, column: Any) -> Any:
-        """Return what a column is that HAVING names: a key, or one that the SELECT gives; None where both have its name."""
+        """Return what HAVING means by a column: a key, or what the SELECT gives; None where both have the name."""
         place = self.scope.meant(column, self.scope.seen_by_where)
         key = column if place in self._keys else None
         named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
