@@ -128,10 +128,22 @@ REFUSED = {
     "a limit on an update": "update t set n = 0 where n >= 0 limit 1",
     "an alias behind a value": "update t set n = 6 as m",
     "an alias behind a condition": "delete from t where n >= 0 m",
+    "a default inside of a value": "insert into c values (1, default + 1)",
+    "a text as a condition": "delete from t where 'yes'",
+    "a number as a condition": "update t set n = 0 where n",
+    "a text as a condition of a merge": (
+        "merge into k using (select 1 as id) as u on k.id = u.id when matched and 'yes' then delete"
+    ),
     "a bracket that was never opened": "delete from t where n < 0) or (n >= 0",
 }
-OTHERWISE_IN_DUCKDB = {"a division by zero", "a subquery with several rows as a value"}
-"""DuckDB takes what we and Spark refuse; it says null, or takes the first row."""
+OTHERWISE_IN_DUCKDB = {
+    "a division by zero",
+    "a subquery with several rows as a value",
+    "a text as a condition",
+    "a number as a condition",
+    "a text as a condition of a merge",
+}
+"""DuckDB takes what we and Spark refuse; it says null, takes the first row, or makes a condition of any value."""
 
 
 @pytest.fixture(scope="module")

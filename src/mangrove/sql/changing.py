@@ -53,7 +53,8 @@ def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressi
     """Raise what Spark refuses about a condition or a value, at its place in the statement."""
     quoted = quoted_name(statement.alias or statement.table.parts[-1])
     tables = f"{quoted_name(table.locator.namespace)}.{quoted_name(table.name)} AS {quoted}"
-    looked_at = [(statement.condition, tables)] if statement.condition is not None else []
+    asked = [(statement.condition, tables)] if statement.condition is not None else []
+    looked_at: list[tuple[Piece, str]] = []
     if isinstance(statement, Update):
         looked_at += [(assignment.value, tables) for assignment in statement.assignments]
     elif isinstance(statement, Merge):
@@ -61,11 +62,13 @@ def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressi
         names = f"({', '.join(map(quoted_name, statement.source_columns))})" if statement.source_columns else ""
         source = f"{statement.source.text}{alias}{names}"
         both = f"{tables}, {source}"
-        looked_at = [(piece, both) for piece, _ in looked_at]
+        asked = [(piece, both) for piece, _ in asked]
         seen = {"matched": both, "not matched": source, "not matched by source": tables}
         for clause in statement.clauses:
-            looked_at += [(clause.condition, seen[clause.group])] if clause.condition is not None else []
+            asked += [(clause.condition, seen[clause.group])] if clause.condition is not None else []
             looked_at += [(assignment.value, seen[clause.group]) for assignment in clause.assignments]
+    for piece, over in asked:
+        expressions.try_out(piece, over, is_condition=True)
     for piece, over in looked_at:
         if piece.text.strip().upper() != "DEFAULT":
             expressions.try_out(piece, over)
@@ -108,8 +111,9 @@ def _where(
     if predicate is not None:
         return predicate
     bare = requalified(condition, dict.fromkeys(_names(statement.table, statement.alias)))
-    # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's.
-    text = f"({bare}) IS TRUE"
+    # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's,
+    # and Spark refuses what is neither true nor false, where IS TRUE would take the text 'yes'.
+    text = f"CASE WHEN ({bare}) THEN TRUE ELSE FALSE END"
     certain = condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
     return text if certain is None else Narrowed(text, certain)
 

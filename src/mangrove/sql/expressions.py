@@ -84,10 +84,11 @@ class Expressions:
         head = f"{self._common()}SELECT * FROM "  # noqa: S608 - the user's own query
         return self.binder.query(Piece(head + self._spoken(piece), piece.start - len(head)), self.source.text).frame
 
-    def try_out(self, piece: Piece, tables: str) -> None:
+    def try_out(self, piece: Piece, tables: str, *, is_condition: bool = False) -> None:
         """Have Spark look at a condition or a value over some tables, without running it."""
-        head = f"{self._common()}SELECT ("
-        looked_at = f"{head}{self._spoken(piece)}) FROM {tables}"
+        start, end = (f"1 FROM {tables} WHERE (", ")") if is_condition else ("(", f") FROM {tables}")
+        head = f"{self._common()}SELECT {start}"
+        looked_at = f"{head}{self._spoken(piece)}{end}"
         self.binder.query(Piece(looked_at, piece.start - len(head)), self.source.text)
 
     def _common(self) -> str:
