@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from answers import same_rows
-from dialects import is_about_engine, reason_for_taking, reason_of, reduced, target_of, translated
+from dialects import is_about_engine, reason_for_taking, reason_of, reason_of_refusal, reduced, target_of, translated
 from pyspark.sql import SparkSession
 from records import LOAD, RESTART, Record, records_in
 
@@ -56,7 +56,9 @@ SETTINGS: Final = {
 }
 """What makes Spark quick where tables have few rows."""
 _SUFFIXES: Final = (".test", ".slt", ".slt.part", ".sql.out")
-_MAKES: Final = re.compile(r"\s*(create\s+(or\s+replace\s+)?(sequence|type|macro)|copy|attach)\b", re.IGNORECASE)
+_MAKES: Final = re.compile(
+    r"\s*(create\s+(or\s+replace\s+)?(sequence|type|macro|trigger)|copy|attach|explain\s+analyze)\b", re.IGNORECASE
+)
 """What is about the engine, but makes something that later statements may need."""
 _IS_QUERY: Final = re.compile(r"\s*(select|values|from|table)\b", re.IGNORECASE)
 _HASH_LINE: Final = re.compile(r"^\d+ values hashing to [0-9a-f]+$")
@@ -72,6 +74,9 @@ class Outcome:
     reason: str
     sql: str
     detail: str = ""
+    """What we said, or found in the place of what."""
+    message: str = ""
+    """What the engine says where it refuses."""
 
 
 class _Run:
@@ -94,13 +99,15 @@ class _Run:
     def outcome(self, record: Record) -> Outcome:
         """Run a record, and judge it."""
         end, reason, detail = self._judged(record)
-        return Outcome(self._name, record.line, end, reason, record.sql, detail)
+        return Outcome(self._name, record.line, end, reason, record.sql, detail, record.message)
 
     def _judged(self, record: Record) -> tuple[str, str, str]:
         is_hash = record.expected is not None and any(map(_HASH_LINE.match, record.expected))
         if is_about_engine(record.sql) or is_hash or record.is_for_others:
             if _MAKES.match(record.sql):
                 self._lose(record.sql)
+            if re.match(r"\s*create\s+trigger\b", record.sql, re.IGNORECASE):
+                self._lost.add("")
             return "not judged", "the engine itself", ""
         session = self._sessions.setdefault(record.connection, SqlSession(self._lake))
         before = self._lake.version
@@ -128,7 +135,8 @@ class _Run:
     def _refused(
         self, record: Record, session: SqlSession, error: BaseException, *, is_lost: bool
     ) -> tuple[str, str, str]:
-        reason, said = reason_of(record.sql), str(error)
+        said = str(error)
+        reason = reason_of(record.sql) or reason_of_refusal(said)
         if isinstance(error, ConflictError):
             self._lost.add("")
             return ("same", "", said) if record.fails else ("dialect", "changes of one table may conflict", said)
@@ -137,6 +145,7 @@ class _Run:
         if record.fails:
             return ("dialect", reason, said) if reason in _ONLY_ELSEWHERE else ("same", "", said)
         if is_lost and not reason:
+            self._lose(record.sql)
             return "not judged", "after what was not carried out", said
         if not self._done_otherwise(record.sql, session):
             self._lose(record.sql)

@@ -1,10 +1,10 @@
 """Comparing rows with the lines in which an engine wrote its answer."""
 
-import json
 import math
 import re
 from typing import Any, Final
 
+from pyspark.sql import Row
 from records import Record
 
 __all__ = ["same_rows"]
@@ -46,10 +46,23 @@ def _shown(value: object) -> str:
             return str(value).lower()
         case "":
             return "(empty)"
-        case list():
-            return json.dumps(value, default=str).replace('"', "")
+        case list() | dict() | Row():
+            return _nested(value)
         case _:
             return str(value).strip()
+
+
+def _nested(value: object) -> str:
+    """Return a list, a map or a struct without quotes and blanks."""
+    match value:
+        case Row():
+            return _nested(value.asDict())
+        case dict():
+            return "{" + ",".join(f"{name}:{_nested(one)}" for name, one in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(_nested, value)) + "]"
+        case _:
+            return _shown(value)
 
 
 def _same(expected: str, found: str) -> bool:
@@ -57,6 +70,8 @@ def _same(expected: str, found: str) -> bool:
         return expected == found or expected in _ALSO[found]
     if expected.replace(" ", "") == found.replace(" ", ""):
         return True
+    if found[:1] in ("{", "["):
+        return re.sub(r"[\s'\"]", "", expected).lower() == re.sub(r"[\s'\"]", "", found).lower()
     try:
         return math.isclose(float(expected), float(found), rel_tol=1e-6)
     except ValueError:

@@ -9,7 +9,15 @@ from records import Record
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-__all__ = ["is_about_engine", "reason_for_taking", "reason_of", "reduced", "target_of", "translated"]
+__all__ = [
+    "is_about_engine",
+    "reason_for_taking",
+    "reason_of",
+    "reason_of_refusal",
+    "reduced",
+    "target_of",
+    "translated",
+]
 
 _ENGINE_ITSELF: Final = re.compile(
     r"^\s*(pragma|set|reset|checkpoint|flush|create\s+(unique\s+)?(inverted\s+)?index|drop\s+(index|sequence|type|role)"
@@ -31,9 +39,10 @@ _REASONS: Final = {
         r"^\s*(create|alter)\b.*\b(unique|references|foreign\s+key|generated|index|family|as\s*\()"
     ),
     "MERGE with DO NOTHING, ERROR, USING (…), BY NAME, or INSERT and UPDATE without columns": (
-        r"\bmerge\b.*(do\s+nothing|then\s+error|using\s*\(\s*\w+\s*(,\s*\w+\s*)*\)|by\s+name|by\s+position"
+        r"\bmerge\b.*(do\s+nothing|then\s+error|using\s*\(\s*\w+\s*(,\s*\w+\s*)*\)|by\s+name"
         r"|insert(\s+default|\s*$|\s+when)|update(\s*$|\s+when))"
     ),
+    "BY POSITION": r"\bby\s+position\b",
     "DEFAULT VALUES": r"\bdefault\s+values\b",
     "CREATE TABLE t (names) AS": r"^\s*create\s+table\s+\w+\s*\(\s*\w+\s*(,\s*\w+\s*)*\)\s*as\b",
     "TRUNCATE without TABLE, of several tables, with more words": r"^\s*truncate\s+((?!table)\w+|table\s+\w+\s*[,\w])",
@@ -65,6 +74,10 @@ _TAKEN: Final = {
         r"syntax error|not (yet )?(supported|implemented)|unimplemented|parser error"
     ),
 }
+_SAID: Final = {
+    "a value becomes another type only by Spark's rules": r"and the query gives \w+.*: cast it",
+    "names with spaces and signs": r"a name holds no space",
+}
 _TARGET: Final = re.compile(
     r"\b(?:create\s+(?:or\s+replace\s+)?(?:local\s+|global\s+)?(?:temp\s+|temporary\s+)?(?:table|view|sequence|type)"
     r"|insert\s+(?:or\s+\w+\s+)?into|upsert\s+into|replace\s+into|update(?:\s+or\s+\w+)?|delete\s+from|merge\s+into"
@@ -87,6 +100,11 @@ def reason_of(sql: str) -> str:
 def reason_for_taking(record: Record) -> str:
     """Return by which of our decisions we take what the engine refuses, nothing where by none."""
     return _first(_TAKEN, record.message)
+
+
+def reason_of_refusal(message: str) -> str:
+    """Return by which rule of ours a statement was refused that has no words of its own, nothing where by none."""
+    return _first(_SAID, message)
 
 
 def target_of(sql: str) -> str:
