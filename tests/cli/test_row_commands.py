@@ -49,6 +49,18 @@ def test_several_files_are_one_commit(run: Any, orders: str, tmp_path: Path) -> 
     assert change["rows_added"] == 4
 
 
+def test_a_file_takes_the_place_of_the_partitions_that_its_rows_lie_in(run: Any, lake: str, tmp_path: Path) -> None:
+    assert run("create", lake, "sales.days", "--schema", "day date, n int", "--partition-by", "day").code == 0
+    (tmp_path / "all.csv").write_text("day,n\n2026-01-01,1\n2026-01-02,2\n2026-01-02,3\n")
+    (tmp_path / "new.csv").write_text("day,n\n2026-01-02,20\n")
+    words = ("ingest", lake, "sales.days")
+    assert run(*words, str(tmp_path / "all.csv")).code == 0
+    assert run(*words, str(tmp_path / "new.csv"), "--mode", "overwrite-partitions").code == 0
+    assert sorted(row["n"] for row in run("read", lake, "sales.days", "--json").json) == [1, 20]
+    both = (str(tmp_path / "all.csv"), str(tmp_path / "new.csv"), "--mode", "overwrite-partitions")
+    assert run(*words, *both).code == 2
+
+
 def test_read_chooses_columns_rows_and_versions(run: Any, orders: str, tmp_path: Path) -> None:
     run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
     chosen = run("read", orders, "sales.rows", "--columns", "name, id", "--where", "amount > 1", "--json")

@@ -31,8 +31,8 @@ __all__ = ["ingest_command"]
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", shell_complete=offer_files)
 @click.option(
-    "--mode", type=click.Choice(["append", "upsert", "overwrite"]), default="append", show_default=True,
-    help="What becomes of the rows that are there.",
+    "--mode", type=click.Choice(["append", "upsert", "overwrite", "overwrite-partitions"]), default="append",
+    show_default=True, help="What becomes of the rows that are there.",
 )  # fmt: skip
 def ingest_command(session: Session, lake: str, table: str, files: Sequence[str], mode: str) -> None:
     """Write the rows of files into a table: Parquet, CSV or JSON lines, all of them in one commit.
@@ -45,14 +45,14 @@ def ingest_command(session: Session, lake: str, table: str, files: Sequence[str]
     if schema is None:
         raise InvalidInputError(f"{table} has no columns that rows could be checked against: its data is not kept here")
     meant = [one for place in files for one in _row_files(session, place)]
-    if mode == "overwrite" and len(meant) > 1:
+    if mode.startswith("overwrite") and len(meant) > 1:
         raise InvalidInputError("each of several files would overwrite the one before: give one, or append")
     row_count = byte_count = 0
     with session.watching("writing rows") as watch, opened.transaction(message=f"ingest into {table}") as transaction:
         for number, file in enumerate(meant, start=1):
             data = file.store.read(file.path)
             rows = with_folder_values(rows_of_file(file.path, data, schema), folder_values(file.path), schema)
-            getattr(transaction.table(table), mode)(rows)
+            getattr(transaction.table(table), mode.replace("-", "_"))(rows)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(meant), byte_count))
     version = transaction.version
