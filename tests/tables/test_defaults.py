@@ -50,6 +50,7 @@ def test_what_no_row_could_take_is_refused(type_words: str, default: str, said: 
         ("int", "1e3"),
         ("decimal(5, 2)", "999.994"),
         ("decimal(5, 2)", "999.99"),
+        ("decimal(38, 9)", "99999999999999999999999999995"),
         ("string", "5"),
         ("date", "date '2020-01-01'"),
         ("date", "current_date"),

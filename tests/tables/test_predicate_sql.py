@@ -5,7 +5,7 @@ import decimal
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mangrove.model.sql_text import parse_schema
@@ -57,6 +57,7 @@ PREDICATES = st.recursive(
 
 
 @given(PREDICATES)
+@example(Comparison(4, Operator.EQUAL, decimal.Decimal("99999999999999999999999999995.000000000")))
 def test_a_printed_predicate_parses_back(predicate: Predicate) -> None:
     assert parse_predicate(predicate_sql(predicate, SCHEMA), SCHEMA) == predicate
 

@@ -117,7 +117,9 @@ def _exact(column: Column, literal: decimal.Decimal) -> Value | None:
     if steps != steps.to_integral_value():
         return None
     if isinstance(column.type, Decimal):
-        return decimal.Decimal(int(steps)).scaleb(unit, _EXACT) if abs(steps) < decimal.Decimal(10) ** 38 else None
+        # `abs` would round to 28 digits.
+        fits = steps.copy_abs() < decimal.Decimal(10) ** 38
+        return decimal.Decimal(int(steps)).scaleb(unit, _EXACT) if fits else None
     return int(steps) if -_INTEGER_END <= steps < _INTEGER_END else None
 
 
