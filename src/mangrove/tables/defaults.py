@@ -114,6 +114,6 @@ def _is_in_range(literal: Literal, data_type: DataType) -> bool:
         return -end <= int(exact) < end
     if isinstance(data_type, Decimal):
         half_unit = decimal.Decimal(5).scaleb(-data_type.scale - 1)
-        end = decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
-        return _EXACT.add(exact.copy_abs(), half_unit) < end
+        too_much = decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
+        return _EXACT.add(exact.copy_abs(), half_unit) < too_much
     return not isinstance(data_type, Float4) or exact.copy_abs() < _FLOAT4_END
