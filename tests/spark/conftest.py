@@ -11,6 +11,10 @@ from pyspark.sql import SparkSession
 
 from mangrove.spark.session import local_session
 
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""What a Java takes from its environment that lives for some tests only: compiling its code well would take it longer
+than running that code, and half of the processor's time."""
+
 
 @pytest.fixture(scope="session")
 def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -39,6 +43,8 @@ def start(path_without_java: str) -> Iterator[Start]:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", path_without_java)
         patch.setenv("PYSPARK_PYTHON", "/nowhere/python3")
+        for name, value in SHORT_LIVED.items():
+            patch.setenv(name, value)
         assert shutil.which("java") is None
         before = dict(os.environ)
         session = local_session({"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})

@@ -1,10 +1,12 @@
 """A cluster of two workers writes every row once, though executors die in the middle."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.spark.conftest import SHORT_LIVED
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
 
@@ -12,8 +14,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "cluster_write.py"
 
 
 def test_a_write_during_which_an_executor_is_killed_holds_every_row_once(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, check=False, encoding="utf-8"
-    )
+    command, known = [sys.executable, str(SCRIPT), str(tmp_path)], os.environ | SHORT_LIVED
+    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", env=known)
     assert done.returncode == 0, done.stderr[-5000:]
     assert "every row once" in done.stdout

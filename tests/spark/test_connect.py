@@ -1,10 +1,12 @@
 """Verbs, SQL statements and the format work over Spark Connect as they do in a session of this process."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.spark.conftest import SHORT_LIVED
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
 
@@ -20,6 +22,7 @@ def test_verbs_statements_and_a_table_that_is_read_written_attached_and_streamed
         check=False,
         encoding="utf-8",
         cwd=tmp_path,
+        env=os.environ | SHORT_LIVED,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     kinds = ["verbs", "statements", "formats", "computed statements"]

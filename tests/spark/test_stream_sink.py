@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from tests.spark.conftest import SHORT_LIVED
 
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
@@ -234,9 +235,9 @@ def test_a_stream_that_was_killed_after_its_commit_goes_on_without_giving_a_batc
         [sys.executable, str(script), lake.uri, str(checkpoint)],
         capture_output=True,
         text=True,
-        timeout=400,
         check=False,
         cwd=tmp_path,
+        env=os.environ | SHORT_LIVED,
         start_new_session=True,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.spark.conftest import SHORT_LIVED
 
 import mangrove
 from mangrove.errors import InvalidInputError
@@ -23,12 +24,11 @@ def test_a_program_that_knows_only_spark_reads_writes_and_streams_a_table(tmp_pa
     table = lake.create_table("s.t", "id bigint, name string")
     lake.create_table("s.copied", "id bigint, name string")
     script = Path(__file__).parent / "plain_process.py"
-    environment = os.environ | {"JAVA_HOME": str(java_home(os.environ)), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | SHORT_LIVED | {"JAVA_HOME": str(java_home(os.environ)), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, str(script), lake.uri, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=400,
         check=False,
         cwd=tmp_path,
         env=environment,

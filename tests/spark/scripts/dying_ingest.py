@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from mangrove.spark.session import local_session
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "streaming_ingest.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "streaming_ingest.py"
 
 
 def main(folder: Path) -> None:
