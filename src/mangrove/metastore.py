@@ -384,7 +384,8 @@ def positioned(changes: Changes, base: Snapshot) -> Changes:
     """Return the changes with new deltas moved behind those that `base` has, in their order."""
     partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
     for locator in changes.puts:
-        if isinstance(locator, DeltaLocator):
+        # Where nobody may have added any they stay: what an undo brings back stands before what came later.
+        if isinstance(locator, DeltaLocator) and Scan(Kind.DELTA, locator.parent) not in changes.guards:
             partitions.setdefault(locator.parent, []).append(locator)
     moved: dict[Locator, Locator] = {}
     for partition, deltas in partitions.items():

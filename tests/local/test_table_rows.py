@@ -144,6 +144,29 @@ def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
     assert raced
 
 
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_what_an_undo_brings_back_stays_older_than_what_came_later_also_after_a_lost_race(layout: str) -> None:
+    raced = 0
+    for requests in range(1, 20):
+        clock = Clock()
+        store = HookedStore("memory://raced/", clock)
+        lake = create_on(repeatable_effects(store, clock), layout=layout, engines=OnlyLocal)
+        lake.create_namespace("sales")
+        table = lake.create_table("sales.orders", "order_id int not null, amount int", keys=["order_id"])
+        table.upsert([{"order_id": 1, "amount": 1}])
+        table.upsert([{"order_id": 1, "amount": 2}])
+        table.compact()
+        compacted = lake.version
+        table.upsert([{"order_id": 1, "amount": 3}])
+        rival = open_on(repeatable_effects(store, clock, first_id=10**6))
+        store.interrupt(requests, partial(rival.create_namespace, "rival"))
+        undone = lake.undo(compacted)
+        store.settle()
+        raced += undone - compacted - 2
+        assert rows_of(table) == [{"order_id": 1, "amount": 3}]
+    assert raced
+
+
 def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     other = lake.create_table("sales.other", ORDERS)
