@@ -1,13 +1,15 @@
 """Columns change by their ids, and only in ways that keep every file readable."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from mangrove.errors import MangroveError
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schemes import UNSORTED, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.sql_text import parse_schema, schema_text
+from mangrove.tables.constraints import with_check, without_check
 from mangrove.tables.evolution import (
     with_column_added,
     with_column_dropped,
@@ -15,6 +17,10 @@ from mangrove.tables.evolution import (
     with_column_widened,
 )
 
+WIDER = parse_schema(
+    "id int not null, day date, name varchar(5), place struct<city: string, street: string>, tags array<int>, "
+    "d decimal(4,2)"
+)
 SCHEMA = parse_schema(
     "id int not null, day date, name varchar(5), place struct<city: string>, tags array<int>, d decimal(4,2)"
 )
@@ -106,3 +112,16 @@ def test_what_would_break_rows_that_are_there_is_refused() -> None:
     alone = TableVersion(1, parse_schema("a int"))
     with pytest.raises(MangroveError, match="only one"):
         with_column_dropped(alone, ["a"])
+
+
+@pytest.mark.parametrize("path", [["d"], ["D"], ["place"], ["place", "city"]])
+def test_a_column_that_a_check_names_keeps_its_name_until_the_check_is_dropped(path: list[str]) -> None:
+    checked = replace(with_check(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
+    with pytest.raises(MangroveError, match="is named by the check 'small', which is"):
+        with_column_renamed(checked, path, "other")
+    with pytest.raises(MangroveError, match="or place.city = 'name': drop the check first"):
+        with_column_dropped(checked, path)
+    free = replace(without_check(checked, "small"), schema=WIDER)
+    assert with_column_renamed(free, path, "other") != free != with_column_dropped(free, path)
+    assert "title" in text_of(with_column_renamed(checked, ["name"], "title"))
+    assert with_column_renamed(checked, ["d"], "d") == checked

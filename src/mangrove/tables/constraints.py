@@ -1,5 +1,7 @@
 """Conditions that every row of a table fulfils, kept with the table's version under their names."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +16,7 @@ __all__ = [
     "SUBQUERY_REFUSED",
     "broken_check",
     "checks_of",
+    "refuse_if_checked",
     "subquery_place",
     "with_check",
     "without_check",
@@ -55,6 +58,36 @@ def subquery_place(condition: str) -> int | None:
                 case "VALUES" if following.value == "(":
                     return word.start
     return None
+
+
+def refuse_if_checked(version: TableVersion, path: Sequence[str]) -> None:
+    """Refuse to take away or rename a column that a condition names: no row could be written any more."""
+    for name, condition in checks_of(version).items():
+        if _names(condition, path):
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} is named by the check {name!r}, which is {condition}: drop the check first"
+            )
+
+
+def _names(condition: str, path: Sequence[str]) -> bool:
+    """Return whether a condition names a column, or something in it.
+
+    >>> _names("a.b > 1", ["a"]), _names("`A`.b > 1", ["a", "b"]), _names("b.a > 1 or 'a' = a(1)", ["a"])
+    (True, True, False)
+    """
+    wanted = [part.casefold() for part in path]
+    tokens, chain = tokenize(condition), list[str]()
+    for token, following in itertools.pairwise(tokens):
+        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
+            chain = chain if chain and token.value == "." else []
+            continue
+        chain = [*chain, token.value.casefold()]
+        if following.value != "." or following.kind is not TokenKind.MARK:
+            is_call = following.kind is TokenKind.MARK and following.value == "("
+            if chain[: len(wanted)] == wanted and not is_call:
+                return True
+            chain = []
+    return False
 
 
 def with_check(version: TableVersion, name: str, condition: str) -> TableVersion:

@@ -20,6 +20,7 @@ from mangrove.model.types import (
     Varchar,
     is_nested,
 )
+from mangrove.tables.constraints import refuse_if_checked
 from mangrove.tables.defaults import check_default
 
 __all__ = [
@@ -53,6 +54,8 @@ def with_column_added(version: TableVersion, path: Sequence[str], type_words: st
 
 def with_column_renamed(version: TableVersion, path: Sequence[str], name: str) -> TableVersion:
     """Return the table version with another name for a column."""
+    if list(path[-1:]) != [name]:
+        refuse_if_checked(version, path)
     return _with_changed(version, path, lambda column: replace(column, name=name))
 
 
@@ -69,6 +72,7 @@ def with_column_dropped(version: TableVersion, path: Sequence[str]) -> TableVers
     for use, ids in uses.items():
         if ids & inside:
             raise InvalidInputError(f"column {'.'.join(path)!r} is {use}, so it cannot be dropped")
+    refuse_if_checked(version, path)
 
     def without(columns: _Columns) -> _Columns:
         left = tuple(other for other in columns if other.id != column.id)
