@@ -214,6 +214,14 @@ def read_wrongly_filtered(session: SparkSession, lake: Lakehouse) -> None:
     loaded(session, lake, where="custmer = 'ana'").collect()
 
 
+def write_as_a_table_of_spark(session: SparkSession, lake: Lakehouse) -> None:
+    session.sql("SELECT 1L AS order_id").write.format("mangrove").option("lake", lake.uri).saveAsTable("new_name")
+
+
+def create_a_table_of_spark(session: SparkSession, lake: Lakehouse) -> None:
+    session.sql("SELECT 1L AS order_id").writeTo("new_name").using("mangrove").option("lake", lake.uri).create()
+
+
 def write_unknown_column(session: SparkSession, lake: Lakehouse) -> None:
     saved(session.sql("SELECT 1L AS order_id, 'x' AS custmer"), lake)
 
@@ -235,6 +243,8 @@ def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
         (read_unknown, "there is no table sales.ordres: did you mean sales.orders?"),
         (read_with_wrong_option, "there is no option 'versoin': did you mean 'version'?"),
         (read_wrongly_filtered, "'custmer'"),
+        (write_as_a_table_of_spark, "saveAsTable, writeTo and toTable name tables of Spark's own catalog"),
+        (create_a_table_of_spark, 'use load("namespace.table"), save("namespace.table")'),
         (write_unknown_column, "column 'custmer' is not in the table (did you mean 'customer'?)"),
         (write_without_key, "column 'order_id' is not null, and 1 row(s) have no value in it"),
         (write_key_twice, "occur more than once"),
@@ -250,6 +260,24 @@ def test_the_sentence_of_an_error_leads(
     assert sentence in "\n".join(said.splitlines()[:2])
     assert "Traceback" not in said
     assert lake.version == version
+    assert not session.catalog.tableExists("new_name")
+
+
+@pytest.mark.interop
+def test_rows_go_to_the_table_that_the_options_name_whatever_name_spark_notes_beside_it(
+    session: SparkSession, lake: Lakehouse
+) -> None:
+    rows = session.sql("SELECT 1L AS order_id, 'ana' AS customer")
+    rows.write.format("mangrove").options(lake=lake.uri, table="sales.orders").saveAsTable("noted_beside")
+    try:
+        assert [str(table) for table in lake.tables("sales")] == ["sales.orders"]
+        assert lake.table("sales.orders").to_arrow(["order_id"]).to_pylist() == [{"order_id": 1}]
+        with pytest.raises(PySparkException, match='no option "lake" says where the lakehouse lies'):
+            session.table("noted_beside").collect()
+        found = session.sql(f"SELECT * FROM noted_beside WITH (lake = '{lake.uri}', table = 'sales.orders')")
+        assert numbers(found) == [1]
+    finally:
+        session.sql("DROP TABLE noted_beside")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,10 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             "mangrove.spark.surface.attach needs neither"
         )
     if not table:
-        raise InvalidInputError(f'no table of {lake} is named: use load("namespace.table") or .option("table", …)')
+        raise InvalidInputError(
+            f'no table of {lake} is named: use load("namespace.table"), save("namespace.table") or .option("table", …)'
+            "; saveAsTable, writeTo and toTable name tables of Spark's own catalog, and make none here"
+        )
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"operation {operation!r} is none of {', '.join(OPERATIONS)}")
