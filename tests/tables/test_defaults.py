@@ -29,6 +29,9 @@ from mangrove.tables.defaults import check_defaults
         ("string", "x'00'", r"is bytes, and the column is string"),
         ("string", "upper(s)", r"names 's': a default knows no columns"),
         ("int", "id + 1", r"names 'id'"),
+        ("int", "(select 1)", r"the default .* of column 'a' has a query, which is computed of several rows: give a"),
+        ("bigint", "count(1)", r"has count, which is computed of several rows"),
+        ("bigint", "row_number() over (order by 1)", r"has row_number, which"),
         ("string", "white", r"names 'white'.*between quotes"),
     ],
 )

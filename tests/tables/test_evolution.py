@@ -119,7 +119,7 @@ def test_a_column_that_a_check_names_keeps_its_name_until_the_check_is_dropped(p
     checked = replace(with_check(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
     with pytest.raises(MangroveError, match="is named by the check 'small', which is"):
         with_column_renamed(checked, path, "other")
-    with pytest.raises(MangroveError, match="or place.city = 'name': drop the check first"):
+    with pytest.raises(MangroveError, match="= 'name': drop the check first"):
         with_column_dropped(checked, path)
     free = replace(without_check(checked, "small"), schema=WIDER)
     assert with_column_renamed(free, path, "other") != free != with_column_dropped(free, path)

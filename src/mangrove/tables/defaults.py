@@ -2,11 +2,13 @@
 
 import datetime
 import decimal
+import itertools
 from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
+from mangrove.model.sql_tokens import tokenize
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -25,6 +27,7 @@ from mangrove.model.types import (
     TimestampTz,
     Varchar,
 )
+from mangrove.tables.constraints import subquery_place
 from mangrove.tables.expression_text import parse_expression
 from mangrove.tables.expressions import BeyondArrowError, Cast, Expression, Literal, column_paths
 
@@ -50,6 +53,10 @@ _KINDS_OF_LITERALS: Final[dict[type, str]] = {
     bool: "true or false",
 }
 
+_OF_SEVERAL_ROWS: Final = frozenset(
+    {"any_value", "avg", "collect_list", "collect_set", "count", "dense_rank", "first", "first_value", "lag", "last"}
+    | {"last_value", "lead", "max", "mean", "min", "over", "rank", "row_number", "sum"}
+)
 _EXACT: Final = decimal.Context(prec=400)
 _FLOAT4_END: Final = (2 - decimal.Decimal(2) ** -24) * decimal.Decimal(2) ** 127
 """From here on a number becomes infinite as a float of 32 bits."""
@@ -68,6 +75,7 @@ def check_default(column: Column) -> None:
     """
     if column.default is None:
         return
+    _refuse_other_rows(column.name, column.default)
     try:
         expression = parse_expression(column.default)
     except BeyondArrowError:
@@ -88,6 +96,18 @@ def check_default(column: Column) -> None:
         raise InvalidInputError(
             f"the default {column.default} of column {column.name!r} does not fit into {type_text(column.type)}: "
             "give a smaller one, or widen the column before"
+        )
+
+
+def _refuse_other_rows(name: str, default: str) -> None:
+    """Refuse a default that would be computed of several rows: queries, sums and windows."""
+    tokens = tokenize(default)
+    calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]
+    of_rows = next((call for call in calls if call in _OF_SEVERAL_ROWS), None)
+    if subquery_place(default) is not None or of_rows is not None:
+        what = "a query" if of_rows is None else of_rows
+        raise InvalidInputError(
+            f"the default {default} of column {name!r} has {what}, which is computed of several rows: give a value"
         )
 
 
