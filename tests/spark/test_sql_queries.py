@@ -173,6 +173,9 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
         ("select * from sales.orders where cast(ts as date) = '2026-01-02'", 1),
         ("select * from sales.orders where year(ts) = 2025", 0),
         ("select * from sales.orders where ts < date '2025-12-03' + interval 1 month", 2),
+        ("select customer as id, count(*) from sales.orders o group by o.id, customer having o.id <=> 10", 1),
+        ("select date(ts) as day, sum(amount) as total from sales.orders group by 1 having day = '2026-01-02'", 1),
+        ("from sales.orders |> where id < 12 |> set amount = 2 |> drop ts |> where amount > 1", 1),
     ],
 )  # fmt: skip
 def test_files_without_wanted_rows_are_not_opened(session: SqlSession, lake: Lakehouse, text: str, read: int) -> None:
@@ -220,8 +223,10 @@ def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lak
     first = next(line.version for line in lake.history() if line.message == "create table sales.orders") + 1
     changed = f"select _change_type, count(*) from changes('sales.orders', {first}, {first + 1}) group by 1"
     assert values(session, changed) == [("insert", 3)]
-    with pytest.raises(NotFoundError, match="line 1, column 15"):
+    with pytest.raises(NotFoundError, match="line 1, column 21"):
         session.run("select * from files('sales.nothing')")
+    with pytest.raises(NotFoundError, match="line 1, column 39"):
+        session.run("select * from changes('sales.orders', 100000)")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """The functions that stand in the place of a table: changes, deltas, files, history and partitions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
@@ -14,13 +15,13 @@ from mangrove.sql.answers import Answer, delta_rows, file_rows, history_rows, pa
 from mangrove.sql.cursor import Cursor
 from mangrove.sql.sight import Sight
 from mangrove.sql.tokens import Token, TokenKind, text_value
-from mangrove.transaction.history import HistoryLine
 
 __all__ = ["FUNCTIONS", "FunctionCall", "call_at", "function_rows"]
 
 FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 1), "partitions": (1, 1)}
 """How many arguments each takes at least and at most."""
 _HISTORY_MAX: Final = 10_000
+_AtArgument: TypeAlias = Callable[[int], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class FunctionCall:
 
     name: str
     arguments: tuple[int | str, ...]
+    places: tuple[int, ...]
+    """Where each argument stands."""
     start: int
     end: int
 
@@ -39,34 +42,43 @@ def call_at(text: str, tokens: list[Token], place: int) -> FunctionCall:
     cursor.tokens, cursor.place = tokens, place
     start, name = cursor.next.start, cursor.single_name().lower()
     arguments: list[int | str] = []
+    places: list[int] = []
     cursor.expect("(")
     while not cursor.took(")"):
         if arguments:
             cursor.expect(",")
         if cursor.next.is_name and cursor.peek().text == "=>":
             cursor.place += 2
+        places.append(cursor.next.start)
         arguments.append(_argument(cursor))
     least, most = FUNCTIONS[name]
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} or {most}"
         raise InvalidInputError(f"{name} has {len(arguments)} arguments: it takes {wanted}")
-    return FunctionCall(name, tuple(arguments), start, cursor.peek(-1).end)
+    return FunctionCall(name, tuple(arguments), tuple(places), start, cursor.peek(-1).end)
 
 
-def function_rows(call: FunctionCall, sight: Sight, engine: SparkEngine) -> Frame:
-    """Return what the function tells, as Spark's rows."""
-    session = engine.session
+def function_rows(call: FunctionCall, sight: Sight, engine: SparkEngine, at: _AtArgument) -> Frame:
+    """Return what the function tells, as Spark's rows; errors about an argument arise in the block that `at` gives."""
+    if call.name == "history" and not call.arguments:
+        return _told(engine, history_rows(islice(sight.history(), _HISTORY_MAX)))
+    with at(0):
+        table = _table(sight, str(call.arguments[0]))
     if call.name == "history":
-        lines = _lines(sight, str(call.arguments[0])) if call.arguments else sight.history()
-        answer = history_rows(islice(lines, _HISTORY_MAX))
-        return rows_frame(session, answer.schema, answer.rows)
-    table = _table(sight, str(call.arguments[0]))
+        return _told(engine, history_rows(islice(sight.table_history(table.locator), _HISTORY_MAX)))
     if call.name == "changes":
-        before = sight.at(call.arguments[1]).table(table.locator)
-        after = table if len(call.arguments) < 3 else sight.at(call.arguments[2]).table(table.locator)
+        with at(1):
+            before = sight.at(call.arguments[1]).table(table.locator)
+        if len(call.arguments) < 3:
+            return engine.changes(before.state(), table.state())
+        with at(2):
+            after = sight.at(call.arguments[2]).table(table.locator)
         return engine.changes(before.state(), after.state())
-    answer = _ABOUT_TABLES[call.name](table)
-    return rows_frame(session, answer.schema, answer.rows)
+    return _told(engine, _ABOUT_TABLES[call.name](table))
+
+
+def _told(engine: SparkEngine, answer: Answer) -> Frame:
+    return rows_frame(engine.session, answer.schema, answer.rows)
 
 
 def _argument(cursor: Cursor) -> int | str:
@@ -75,10 +87,6 @@ def _argument(cursor: Cursor) -> int | str:
         cursor.place += 1
         return text_value(token)
     return cursor.whole_number()
-
-
-def _lines(sight: Sight, name: str) -> Iterator[HistoryLine]:
-    return sight.table_history(_table(sight, name).locator)
 
 
 def _table(sight: Sight, name: str) -> LakeTable:

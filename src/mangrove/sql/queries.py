@@ -201,7 +201,10 @@ class QueryBinder:
     def _function(self, tokens: list[Token], place: int, piece: Piece, whole: str) -> Splice:
         with placed(whole, piece.start + tokens[place].start):
             call = call_at(piece.text, tokens, place)
-            return Splice(call.start, call.end, function_rows(call, self.sight, self.engine))
+            rows = function_rows(
+                call, self.sight, self.engine, lambda number: placed(whole, piece.start + call.places[number])
+            )
+            return Splice(call.start, call.end, rows)
 
     def _found_at(self, mention: Mention, piece: Piece, whole: str) -> Found | None:
         with placed(whole, piece.start + mention.start):
