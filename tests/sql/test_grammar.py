@@ -240,6 +240,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("drop table t u", "there is 'u' where the end of the statement was expected"),
         ("update t set a 5", "there is '5' where = was expected"),
         ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
+        ("create temporary view s.v as select 1", "column 23: a temporary view is the session's, and in no namespace"),
         ("create table t (a int not null unique)", "column 32: UNIQUE is not known: .* PRIMARY KEY"),
         ("create table t (a int, constraint u unique (a))", "column 37: UNIQUE is not known"),
         ("create table t (a int references u (a))", "column 23: foreign keys are not known"),

@@ -202,6 +202,9 @@ def _temporary_view(cursor: Cursor, *, or_replace: bool, is_global: bool) -> Tem
     if not cursor.took("VIEW"):
         return None
     name = cursor.name()
+    if len(name.parts) > 1:
+        message = "a temporary view is the session's, and in no namespace: give it one name"
+        raise error_at(cursor.text, name.start, message)
     columns = cursor.listed(cursor.single_name) if cursor.sees("(") and not cursor.sees("(", "SELECT") else ()
     if not columns and cursor.sees("USING"):
         # A view of files is Spark's own.

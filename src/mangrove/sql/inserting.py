@@ -102,6 +102,7 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
     if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
         return query
     text, done, depth, place = "", 0, 0, 0
+    used: list[str] = []
     for number, token in enumerate(tokens):
         if token.text == "(":
             place = 0 if depth == 0 else place
@@ -114,9 +115,30 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
             if tokens[number + 1].text not in (",", ")"):
                 raise InvalidInputError("DEFAULT is a whole value, and no part of one: write it alone")
             value = schema.column(targets[place]).default or "NULL"
+            used.append(value)
             text += f"{query.piece.text[done : token.start]}({value})"
             done = token.end
-    return Query(Piece(text + query.piece.text[done:], query.piece.start), query.at)
+    text += query.piece.text[done:]
+    # Spark computes a list of values when it plans, and refuses there what is new in each row, such as uuid().
+    return Query(Piece(_as_rows(text) if any("(" in value for value in used) else text, query.piece.start), query.at)
+
+
+def _as_rows(values: str) -> str:
+    """Return a list of values as one SELECT a row.
+
+    >>> _as_rows("values (1, uuid()), (2, 'x')")
+    "SELECT 1, uuid() UNION ALL SELECT 2, 'x'"
+    """
+    tokens, depth, start = tokenize(values)[1:-1], 0, 0
+    rows: list[str] = []
+    for place, token in enumerate(tokens):
+        start = token.end if token.text == "(" and depth == 0 else start
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.text == ")":
+            rows.append(values[start : token.start])
+        elif depth == 0 and (token.text != "," or place == 0):
+            return values
+    return " UNION ALL ".join(f"SELECT {row}" for row in rows)
 
 
 def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
