@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from tests.spark.conftest import SHORT_LIVED
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
+# Several Javas start one after the other: a machine that is busy with other things needs many times a minute for them.
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("spark-processes"),
+]
 
 SCRIPT = Path(__file__).parent / "scripts" / "cluster_write.py"
 
