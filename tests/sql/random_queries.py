@@ -232,6 +232,13 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(text, writer.views, tuple(writer.names))
 
 
+@st.composite
+def conditions(draw: st.DrawFn) -> list[str]:
+    """One to three conditions on the columns of a table."""
+    writer = Writer(draw)
+    return [writer.condition(list(KINDS.items())) for _ in range(draw(st.integers(1, 3)))]
+
+
 CONNECTION = duckdb.connect(config={"threads": 1})
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from tests.sql.random_queries import ARROW, COLUMNS, SCHEMA, VIEWS, Case, answer, cases, tables
+from tests.sql.random_queries import ARROW, COLUMNS, SCHEMA, VIEWS, Case, answer, cases, conditions, tables
 
 from mangrove.local.masks import is_true, meant_rows
 from mangrove.model.sql_text import parse_schema
@@ -64,6 +64,17 @@ def test_rows_that_nothing_asks_for_can_be_left_out(case: Case, found: list[list
     needed = {name: short_of(table, asked[name], kept) for name, table in whole.items() if name in asked}
     texts = {name: predicate and predicate_sql(predicate, SCHEMA) for name, predicate in asked.items()}
     assert answer(case, {**whole, **needed}) == answer(case, whole), f"{case} needs {texts}"
+
+
+@settings(max_examples=100)
+@given(conditions(), tables, st.sampled_from(["", " |> limit 1 |> where a = 1", " |> set a = 0 |> where a = 0"]))
+def test_the_first_conditions_of_pipes_are_asked_and_no_later_ones(
+    asked: list[str], found: list[dict[str, Any]], behind: str
+) -> None:
+    whole = pa.Table.from_pylist(found, ARROW)
+    predicate = predicates_in(f"from t{''.join(f' |> where {one}' for one in asked)}{behind}", {})["t"]
+    case = Case(f"select * from t where {' and '.join(f'({one})' for one in asked)}", {}, ("t",))
+    assert answer(case, {"t": short_of(whole, predicate, 0)}) == answer(case, {"t": whole})
 
 
 def asked_of(table: str, query: str, time_zone: str = "UTC") -> str | None:
