@@ -50,7 +50,8 @@ def scanned(
     """
     # Spark would find out by itself which columns it needs, and a worker of ours would not.
     schema = _narrowed(state.schema, plan, columns, predicate)
-    rows = _united(_parts(lists, root_uri, schema, plan.scans))
+    asked = frozenset[int]() if predicate is None else column_ids(predicate)
+    rows = _united(_parts(lists, root_uri, schema, plan.scans, asked))
     if predicate is not None:
         rows = rows.where(predicate_sql(predicate, state.schema))
     if tuple(columns) == schema.columns:
@@ -59,13 +60,15 @@ def scanned(
     return rows.select(*(quoted(column.name) for column in columns))
 
 
-def _parts(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> list[DataFrame]:
+def _parts(
+    lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], asked: frozenset[int]
+) -> list[DataFrame]:
     """Return the visible rows of the files, in as few readings as ways of telling which rows those are."""
     whole = [scan for scan in scans if scan.is_whole]
     touched = [scan for scan in scans if not scan.is_whole]
     columns = spark_schema(schema)
     parts: list[DataFrame] = []
-    split = _split(lists, root_uri, schema, touched)
+    split = _split(lists, root_uri, schema, touched, asked)
     if split.by_keys:
         assert split.is_shown is not None
         rows = lists.read(listed((scan.file for scan in split.by_keys), root_uri), columns)
@@ -122,8 +125,11 @@ class _Split:
     """By a join with the keys, and with the numbers of rows."""
 
 
-def _split(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> _Split:
-    """Decide how each file is read; the upserts' own files, which are few rows, come before those that are older."""
+def _split(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], asked: frozenset[int]) -> _Split:
+    """Decide how each file is read; the upserts' own files, which are few rows, come before those that are older.
+
+    What is asked about keys narrows both sides of a join, and all keys would have to be read for bits.
+    """
     hiding = ScanPlan(tuple(scans)).key_files
     oldest = min((key_file.position for key_file in hiding), default=0)
     older = [scan for scan in scans if scan.position < oldest and not scan.position_deletes]
@@ -131,8 +137,9 @@ def _split(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[File
     is_shown = _key_condition(lists, schema, hiding) if older else None
     by_numbers: list[FileScan] = []
     joined: list[FileScan] = []
+    row_bits = lists.row_bits if asked.isdisjoint(one for key_file in hiding for one in key_file.key_ids) else None
     for group in (younger, older if is_shown is None else []):
-        is_told = lists.row_bits is not None and lists.row_bits.can_tell([*by_numbers, *group])
+        is_told = row_bits is not None and row_bits.can_tell([*by_numbers, *group])
         (by_numbers if is_told else joined).extend(group)
     if by_numbers and not lists.tells_apart(listed((scan.file for scan in by_numbers), root_uri), spark_schema(schema)):
         by_numbers, joined = [], [*by_numbers, *joined]
