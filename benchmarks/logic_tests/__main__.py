@@ -153,8 +153,8 @@ class _Run:
 
     def _done_otherwise(self, sql: str, session: SqlSession) -> bool:
         text = reduced(sql, self._dialect)
-        if text is None:
-            return False
+        if text is None or re.search(r"\b(generated|as\s+\w+\s*[-+*/(]|as\s*\()", sql, re.IGNORECASE):
+            return False  # A column that is computed elsewhere would be empty here.
         try:
             session.run(text)
         except (MangroveError, *spark_errors):
@@ -175,7 +175,9 @@ class _Run:
         return "dialect" if reason else "different", reason, detail
 
     def _lose(self, sql: str) -> None:
-        if not _IS_QUERY.match(sql):
+        if re.match(r"\s*truncate\b", sql, re.IGNORECASE):
+            self._lost |= {*re.findall(r"\w+", sql.lower())}
+        elif not _IS_QUERY.match(sql):
             self._lost.add(target_of(sql))
 
     def _is_lost(self, sql: str) -> bool:

@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 _ENGINE_ITSELF: Final = re.compile(
-    r"^\s*(pragma|set|reset|checkpoint|flush|create\s+(unique\s+)?(inverted\s+)?index|drop\s+(index|sequence|type|role)"
-    r"|explain|export|import|load|install|attach|detach|copy|analyze|vacuum|prepare|execute|deallocate|call|describe"
+    r"^\s*(pragma|set(?!\s+var)|reset|checkpoint|flush|create\s+(unique\s+)?(inverted\s+)?index|drop\s+(index|sequence|type|role)"
+    r"|explain|export|import|load|install|attach|detach|copy|analyze|vacuum|prepare|execute|deallocate|call|desc|describe"
     r"|create\s+(or\s+replace\s+)?(sequence|type|macro|function|trigger|role|user)|grant|show|reindex|force"
     r"|select\s+.*\bfrom\s+(\[|duckdb_|pragma_|sqlite_|pg_|information_schema|crdb_))",
     re.IGNORECASE | re.DOTALL,
@@ -66,7 +66,7 @@ _WORDS_OF_ITS_OWN: Final = {
 }
 _TAKEN: Final = {
     "INSERT looks at no keys, and there is no UNIQUE or REFERENCES": (
-        r"duplicate|unique|primary key|foreign key|violat|constraint error|already exists.*key|pgcode 23(505|503)"
+        r"duplicate|unique|primary|foreign key|violat|constraint error|already exists.*key|pgcode 23(505|503)"
     ),
     "a failed statement leaves its transaction open": r"transaction is aborted|current transaction",
     "conflicts are found at COMMIT": r"conflict|serializ|restart transaction",
@@ -77,6 +77,13 @@ _TAKEN: Final = {
 _SAID: Final = {
     "a value becomes another type only by Spark's rules": r"and the query gives \w+.*: cast it",
     "names with spaces and signs": r"a name holds no space",
+    "names of tables that differ by their capitals": r"there is no table.* did you mean",
+    "fewer values than columns": r"the query gives \d+ columns, and \S+ takes \d+",
+    "a column set twice": r"is set twice",
+    "settings and partitions of the engine's tables": r"where RENAME, ADD, DROP, ALTER|where COLUMN, COLUMNS or CON",
+    "checks that are no conditions, or name the table": r"the check '\w+', which is .* cannot be asked|has 'CHECK' at",
+    "a default of another type": r"^line.*: the default .* is .*, and the column is",
+    "words of CockroachDB and its kin": r"has 'DISABLE' at|has no schema: give its columns",
 }
 _TARGET: Final = re.compile(
     r"\b(?:create\s+(?:or\s+replace\s+)?(?:local\s+|global\s+)?(?:temp\s+|temporary\s+)?(?:table|view|sequence|type)"

@@ -65,7 +65,7 @@ def _spark_records(text: str) -> Iterator[Record]:
         elif schema == "struct<>":
             yield Record(line, sql)
         else:
-            yield Record(line, sql, expected=tuple(output.split("\n")), columns=1)
+            yield Record(line, sql, expected=tuple(output.split("\n")) if output else (), columns=1)
 
 
 def _logic_records(text: str) -> Iterator[Record]:
