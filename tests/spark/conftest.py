@@ -37,8 +37,16 @@ class Start(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def start(path_without_java: str) -> Iterator[Start]:
-    """Start a session of two cores where no Java can be found and PYSPARK_PYTHON leads nowhere."""
+def start(path_without_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start a session of two cores where no Java can be found and PYSPARK_PYTHON leads nowhere.
+
+    Tables of Spark's own go to a folder of this process, where neither another's tests nor a run before can be met.
+    """
+    settings = {
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", path_without_java)
@@ -47,7 +55,7 @@ def start(path_without_java: str) -> Iterator[Start]:
             patch.setenv(name, value)
         assert shutil.which("java") is None
         before = dict(os.environ)
-        session = local_session({"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
+        session = local_session(settings)
         after = dict(os.environ)
     yield Start(session, before, after)
     session.stop()
