@@ -158,7 +158,10 @@ def _done(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> None:
     """Do the deed on the lakehouse."""
     deed = attempt.deed
     if isinstance(deed, RollBack):
-        attempt.version = lake.rollback(max(1, lake.version - deed.back), message=attempt.message)
+        wanted = max(1, lake.version - deed.back)
+        version = lake.rollback(wanted, message=attempt.message)
+        # Back to what is the newest anyway is no version of its own.
+        attempt.version = None if version == wanted else version
         return
     isolation = isolation_of_readers if isinstance(deed, Transfer | Count) else "snapshot"
     with lake.transaction(isolation, message=attempt.message) as transaction:
