@@ -1,6 +1,7 @@
 """Which rows are hidden is found from their keys, of any types and any number of columns, and from their numbers."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mangrove
 from mangrove.spark.bit_arrays import words_of
-from mangrove.spark.hidden_rows import hidden_by_keys
+from mangrove.spark.hidden_rows import HiddenRows, hidden_by_keys
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.opening import open_store
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 _KEYS = st.tuples(st.sampled_from([None, 0, 1, -(2**62)]), st.sampled_from([None, "", "a", "b"]))
 _FILES = st.lists(st.tuples(st.lists(_KEYS, max_size=6), st.integers(1, 4)), min_size=1, max_size=5)
@@ -64,3 +69,52 @@ def test_words_hold_each_flag_in_its_place_and_no_other(flags: list[bool]) -> No
     bits = np.unpackbits(words_of(np.array(flags, np.bool_)).view(np.uint8), bitorder="little")
     assert len(bits) % 64 == 0
     assert np.flatnonzero(bits).tolist() == [place for place, flag in enumerate(flags) if flag]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    """A table with texts for keys, of which two upserts hide rows and one row is gone by its number."""
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "code string", keys=["code"], properties={"write.delete-mode": "position"})
+    table.append([{"code": str(one)} for one in range(5)])
+    table.upsert([{"code": "1"}, {"code": "2"}])
+    table.delete("code = '4'")
+    table.upsert([{"code": "2"}])
+    return table
+
+
+def test_rows_hidden_by_keys_and_by_numbers_are_in_the_same_bits_and_each_file_is_read_once(
+    table: Any, tmp_path: Path
+) -> None:
+    store = CountingStore(open_store(str(tmp_path)))
+    hidden = HiddenRows(store)
+    scans = plan_scan(table.state()).scans
+    touched = [scan for scan in scans if not scan.is_whole]
+    found = [words.tolist() for words in hidden.bits(touched, table.state().schema)]
+    assert found == [[0b10110], [0b10]]
+    assert store.requests.reads == len(ScanPlan(tuple(touched)).files()) == 4
+    assert [words.tolist() for words in hidden.bits(touched[::-1], table.state().schema)] == found[::-1]
+    assert store.requests.reads == 4, "files never change, so what is known is not looked for again"
+
+
+def test_what_a_newer_upsert_hides_is_found_beside_what_was_known(table: Any, tmp_path: Path) -> None:
+    hidden = HiddenRows(open_store(str(tmp_path)))
+    for keys, expected in (([], [[0b10110], [0b10]]), (["0", "1"], [[0b10111], [0b11]])):
+        if keys:
+            table.upsert([{"code": key} for key in keys])
+        touched = [scan for scan in plan_scan(table.state()).scans if not scan.is_whole]
+        assert [words.tolist() for words in hidden.bits(touched, table.state().schema)][:2] == expected
+
+
+def test_what_was_found_first_is_forgotten_when_there_is_no_more_room(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mangrove.spark.hidden_rows._WORDS_MAX", 1)
+    store = CountingStore(open_store(str(tmp_path)))
+    hidden = HiddenRows(store)
+    first, last = (scan for scan in plan_scan(table.state()).scans if not scan.is_whole)
+    for scans, is_read in (([first, last], True), ([last], False), ([first], True), ([last], True)):
+        before = store.requests.reads
+        hidden.bits(scans, table.state().schema)
+        assert (store.requests.reads > before) == is_read

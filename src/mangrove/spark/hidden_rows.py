@@ -10,6 +10,7 @@ table of them.
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -99,6 +100,13 @@ def _numbered(columns: Sequence[Any], hiding: int) -> tuple[list[Any], int]:
     return [numbers.slice(start, len(column)) for start, column in zip(starts, columns, strict=False)], len(distinct)
 
 
+def _latest(known: dict[ScanName, Numbers], words_max: int) -> dict[ScanName, Numbers]:
+    """Return as much of what is known as there is room for, without what was found first."""
+    counts = accumulate(len(words) for words in reversed(known.values()))
+    kept = sum(1 for count in counts if count <= words_max)
+    return dict(list(known.items())[len(known) - kept :])
+
+
 @dataclass
 class HiddenRows:
     """What is known to be hidden of the files that scans of one session met lately."""
@@ -109,20 +117,13 @@ class HiddenRows:
     def bits(self, scans: Sequence[FileScan], schema: Schema) -> list[Numbers]:
         """Return for each file the bits of its rows, set for those that are hidden."""
         names = [name_of(scan) for scan in scans]
-        unknown = {name: scan for name, scan in zip(names, scans, strict=True) if name not in self._known}
+        # What is known is replaced and never changed, since several threads may scan at once.
+        known = self._known
+        unknown = {name: scan for name, scan in zip(names, scans, strict=True) if name not in known}
         found = zip(unknown, self._found(list(unknown.values()), schema), strict=True)
-        self._known |= {name: words_of(flags) for name, flags in found}
-        answer = [self._known[name] for name in names]
-        self._forget_beyond(_WORDS_MAX)
-        return answer
-
-    def _forget_beyond(self, words_max: int) -> None:
-        """Forget what was found first, as long as there is too much."""
-        count = sum(map(len, self._known.values()))
-        for name in list(self._known):
-            if count <= words_max:
-                break
-            count -= len(self._known.pop(name))
+        known = known | {name: words_of(flags) for name, flags in found}
+        self._known = _latest(known, _WORDS_MAX)
+        return [known[name] for name in names]
 
     def _found(self, scans: Sequence[FileScan], schema: Schema) -> list[Flags]:
         flags: dict[int, Flags] = {}

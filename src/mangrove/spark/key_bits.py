@@ -66,19 +66,20 @@ class KeyBits:
     session: SparkSession
     store: Store
     keys_max: int = KEYS_HERE_MAX
-    _known: "dict[tuple[tuple[KeyFile, ...], Column], Expression | None]" = field(default_factory=dict)
+    _known: "dict[tuple[tuple[tuple[str, int], ...], Column], Expression | None]" = field(default_factory=dict)
 
     def is_shown(self, key_files: Sequence[KeyFile], columns: Sequence[Column]) -> "Expression | None":
         """Return the condition that no key of the files is a row's, or None where bits cannot say it."""
         rows = sum(key_file.file.row_count for key_file in key_files)
         if len(columns) != 1 or not isinstance(columns[0].type, Int2 | Int4 | Int8) or rows > self.keys_max:
             return None
-        name = tuple(key_files), columns[0]
-        if name not in self._known:
-            while len(self._known) >= _REMEMBERED_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[name] = self._read(key_files, columns[0])
-        return self._known[name]
+        name = tuple((key_file.file.location, key_file.position) for key_file in key_files), columns[0]
+        # What is known is replaced and never changed, since several threads may scan at once.
+        known = self._known
+        if name not in known:
+            known = {**dict(list(known.items())[1 - _REMEMBERED_MAX :]), name: self._read(key_files, columns[0])}
+            self._known = known
+        return known[name]
 
     def _read(self, key_files: Sequence[KeyFile], column: Column) -> "Expression | None":
         columns = [read_columns(self.store, key_file.file, [column]).column(0) for key_file in key_files]

@@ -62,11 +62,12 @@ class RowBits:
     def told(self, scans: Sequence[FileScan], schema: Schema) -> Told:
         """Return what is hidden of the files."""
         name = tuple(map(name_of, scans))
-        if name not in self._known:
-            while len(self._known) >= _REMEMBERED_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[name] = self._found(scans, schema)
-        return self._known[name]
+        # What is known is replaced and never changed, since several threads may scan at once.
+        known = self._known
+        if name not in known:
+            known = {**dict(list(known.items())[1 - _REMEMBERED_MAX :]), name: self._found(scans, schema)}
+            self._known = known
+        return known[name]
 
     def _found(self, scans: Sequence[FileScan], schema: Schema) -> Told:
         found = list(zip(scans, self.hidden.bits(scans, schema), strict=True))
