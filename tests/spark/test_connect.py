@@ -31,5 +31,5 @@ def test_verbs_statements_and_a_table_that_is_read_written_attached_and_streamed
         env=os.environ | SHORT_LIVED,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    kinds = ["verbs", "statements", "formats"]
+    kinds = ["verbs", "statements", "formats", "computed statements"]
     assert done.stdout.splitlines() == [f"all {kind} done" for kind in kinds]

@@ -29,6 +29,7 @@ def main(folder: Path) -> None:
         verbs(session, folder)
         statements(folder.with_name("sql"))
         formats(session, folder.with_name("formats"))
+        computed_statements(session, folder.with_name("computed"))
     finally:
         session.stop()
 
@@ -90,6 +91,50 @@ def formats(session: SparkSession, folder: Path) -> None:
     writer.option("checkpointLocation", str(folder / "checkpoint")).start("s.copied").awaitTermination()
     assert sorted(copied.to_arrow().column("id").to_pylist()) == [0, 1, 2, 7]
     print("all formats done")
+
+
+def computed_statements(spark: SparkSession, folder: Path) -> None:
+    lake = mangrove.create(folder)
+    session = SqlSession(lake)
+    list(session.script("create namespace s; use s; create table t (id int, n int); create table u (id int, n int)"))
+    # Several inserts behind one FROM are one version.
+    session.run("insert into t values (1, 10), (2, 20), (3, 30)")
+    before = lake.version
+    text = "with c as (select * from t where id > ?) from c insert into t select id + 10, n insert into u select *"
+    done = session.run(text, [1])
+    assert (lake.version, done.counts and done.counts.inserted) == (before + 1, 4)
+    # Moments, names and whole statements may be computed.
+    past = "select count(*) from t version as of :v - 1 join t as now using (id)"
+    assert session.run(past, {"v": before + 1}).rows() == [(3,)]
+    assert session.run("select count(*) from t timestamp as of current_timestamp()").rows() == [(5,)]
+    session.run("update identifier(:name) set n = :n where id = 2", {"name": "s.u", "n": 21})
+    session.run("execute immediate 'insert into u values (?, ?)' using 1 + 3, 40")
+    found = session.run("execute immediate 'select n from ' || :t || ' where id > :id' using 1 as id", {"t": "u"})
+    assert sorted(found.rows()) == [(21,), (30,), (40,)]
+    # A merge with clauses of all kinds, by names of both sides.
+    done = session.run(
+        "with extra as (select 9 as id, 90 as n) merge into t using (select * from u union all select * from extra) s "
+        "on t.id = s.id when matched and s.n > 25 then delete when matched then update set * "
+        "when not matched and n > 50 then insert (id, n) values (id, n + :more) "
+        "when not matched by source and t.id > 10 then update set n = default",
+        {"more": 1},
+    )
+    assert sorted(session.run("select * from t").rows(), key=str) == [(1, 10), (12, None), (13, None), (2, 21), (9, 91)]
+    # What is kept in memory is never an old version.
+    session.run("cache table t")
+    lake.table("s.t").append([{"id": 100, "n": 1}])
+    assert session.run("select count(*) from t").rows() == [(6,)]
+    session.run("uncache table t")
+    # An overwrite replaces the partitions that its rows lie in.
+    session.run("create table p (day date, v int) partitioned by (months(day))")
+    session.run("insert into p values (date'2026-10-05', 1), (date'2026-11-05', 2), (null, 3)")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        session.run("insert overwrite p values (date'2026-11-30', 20)")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert sorted(session.run("select v from p").rows()) == [(1,), (3,), (20,)]
+    print("all computed statements done")
 
 
 if __name__ == "__main__":
