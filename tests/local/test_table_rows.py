@@ -361,6 +361,20 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
     assert lake.at(old).table("sales.orders").to_arrow().to_pylist() == [{"order_id": 1, "customer": "a"}]
 
 
+@pytest.mark.parametrize("partition", ["k0", "bucket(3, k0)"])
+def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(lake: Lakehouse, partition: str) -> None:
+    table = lake.create_table(
+        "sales.t", "k0 bigint not null, a int", keys=["k0"], partition_by=[partition], sort_by=["k0"]
+    )
+    table.upsert([{"k0": 1, "a": 1}, {"k0": 2, "a": 2}])
+    table.rename_column("k0", "k1")
+    table.upsert([{"k1": 2, "a": 3}])
+    again = lake.table("sales.t")
+    assert (again.keys, again.partition_by) == (("k1",), (partition.replace("k0", "k1"),))
+    assert again.sort_by == ("k1 asc nulls first",)
+    assert sorted(again.to_arrow().to_pylist(), key=lambda row: row["k1"]) == [{"k1": 1, "a": 1}, {"k1": 2, "a": 3}]
+
+
 def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None:
     table = lake.create_table("sales.same", "a int comment 'c', b int")
     before = lake.version

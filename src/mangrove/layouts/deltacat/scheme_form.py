@@ -140,7 +140,11 @@ def as_it_was(scheme: PartitionScheme | SortScheme, schema: Schema | None, befor
         fresh, read = sort_scheme_map(scheme, schema), sort_scheme_of
     for there in before if isinstance(before, list) else []:
         if isinstance(there, dict) and there.get("id") == fresh["id"]:
-            return there if read(Fields(there, "a scheme"), schema, None) == scheme else fresh
+            try:
+                is_same = read(Fields(there, "a scheme"), schema, None) == scheme
+            except FormatError:
+                is_same = False  # it names a column by what it was called before
+            return there if is_same else fresh
     return fresh
 
 
