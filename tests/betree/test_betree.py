@@ -57,6 +57,28 @@ def assert_sound(nodes: Nodes, root: Node, shape: Shape, *, compacted: bool = Fa
     assert list(verify(root, shape, nodes.read, compacted=compacted)) == []
 
 
+class Compared(str):
+    """A key that counts how often it is compared, so that a test can tell how many keys a search looked at."""
+
+    times = 0
+
+    def __lt__(self, other: str) -> bool:
+        Compared.times += 1
+        return str.__lt__(self, other)
+
+    def __le__(self, other: str) -> bool:
+        Compared.times += 1
+        return str.__le__(self, other)
+
+    def __gt__(self, other: str) -> bool:
+        Compared.times += 1
+        return str.__gt__(self, other)
+
+    def __ge__(self, other: str) -> bool:
+        Compared.times += 1
+        return str.__ge__(self, other)
+
+
 SMALL = Shape(order=4, root_buffer_max=2, buffer_max=4)
 shapes = st.builds(
     Shape,
@@ -261,6 +283,24 @@ def test_the_first_page_of_a_scan_reads_only_what_it_shows() -> None:
     page = [entry for entry, _ in zip(scan(root, key(500), None, nodes.read), range(100), strict=False)]
     assert len(page) == 100
     assert nodes.reads <= 3 + 100 // 60
+
+
+def compared_in_short_searches(count: int) -> int:
+    """Return how many keys are looked at while each of `count` waiting messages is looked for on its own."""
+    root = Node(buffer=tuple(Message(Compared(key(number)), "v", "t") for number in range(count)))
+    Compared.times = 0
+    for number in range(count):
+        wanted = Entry(key(number), "v")
+        assert list(scan(root, key(number), key(number + 1), Nodes().read)) == [wanted]
+        assert last(root, key(number), key(number + 1), Nodes().read) == wanted
+    return Compared.times
+
+
+def test_as_many_short_searches_as_a_buffer_has_messages_look_at_few_keys_each() -> None:
+    """A scan of a table asks for the deltas of each partition, and one append may have made them all."""
+    few, many = compared_in_short_searches(100), compared_in_short_searches(200)
+    assert few >= 100
+    assert many <= 3 * few
 
 
 def test_a_long_scan_asks_for_many_nodes_at_once() -> None:

@@ -40,6 +40,7 @@ class Node:
     children: "tuple[Child, ...]" = ()
     buffer: tuple[Message, ...] = ()
     _newest: dict[str, Message] | None = field(default=None, init=False, repr=False, compare=False)
+    _newest_keys: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _extent: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +65,14 @@ class Node:
             object.__setattr__(self, "_newest", newest_of(self.buffer))
         assert self._newest is not None
         return self._newest
+
+    @property
+    def newest_keys(self) -> tuple[str, ...]:
+        """The keys that have a message, in order: a search of a short range looks at few of them."""
+        if self._newest_keys is None:
+            object.__setattr__(self, "_newest_keys", tuple(sorted(self.newest)))
+        assert self._newest_keys is not None
+        return self._newest_keys
 
     @property
     def extent(self) -> tuple[str, ...]:

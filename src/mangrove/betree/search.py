@@ -138,7 +138,9 @@ def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[E
 
 def _pending(node: Node, start: str, end: str | None, newer: Mapping[str, Message]) -> dict[str, Message]:
     """Return the messages that count in the range: this node's, under those from above."""
-    pending = {key: message for key, message in node.newest.items() if key >= start and (end is None or key < end)}
+    keys, newest = node.newest_keys, node.newest
+    within = keys[bisect_left(keys, start) : None if end is None else bisect_left(keys, end)]
+    pending = {key: newest[key] for key in within}
     pending.update(newer)
     return pending
 
