@@ -149,7 +149,7 @@ def test_rows_may_be_given_in_many_forms(rows: object) -> None:
         ([{"id": 1, "st": {}}], "st"),
         ({"id": 1}, "rows are given as dict"),
         ("id", "rows are given as str"),
-        ([1], "rows are given as list"),
+        ([1], "the list of rows holds a value of type int at place 0"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(rows: object, complaint: str) -> None:

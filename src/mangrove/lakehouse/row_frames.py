@@ -15,6 +15,7 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
     """Return the names of the columns that rows have, or None where nobody knows.
 
     A list of dicts has the columns that any of its dicts names. An empty one names none.
+    The names of the index of a pandas frame are columns as well.
     """
     frame: Any = rows
     if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
@@ -23,7 +24,9 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
     if type(rows).__module__.partition(".")[0] == "pyarrow":
         return tuple(frame.schema.names)
     if hasattr(frame, "columns"):
-        return tuple(str(name) for name in frame.columns)
+        is_pandas = type(rows).__module__.partition(".")[0] == "pandas" and hasattr(frame, "index")
+        index = [name for name in frame.index.names if name is not None] if is_pandas else []
+        return tuple(dict.fromkeys(str(name) for name in (*index, *frame.columns)))
     return None
 
 

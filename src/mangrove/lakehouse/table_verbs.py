@@ -111,6 +111,8 @@ class TableVerbs(TableRows):
 
     def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
         """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
+        if what is None or isinstance(what, bool | int | float):
+            raise InvalidInputError(f"a delete is given {what!r}: give a condition as text or a frame of keys")
         is_condition = isinstance(what, str | tables.predicates.Predicate | tables.conditions.Narrowed)
         plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
         return self._write("delete from", plan, with_logs=is_condition)

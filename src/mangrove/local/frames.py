@@ -1,6 +1,7 @@
 """Rows as people hand them in, turned into one Arrow table."""
 
-from collections.abc import Mapping, Sequence
+import decimal
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.local.row_faults import refused_values
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.schema import Schema
-from mangrove.model.types import DataType, Map, inner_columns
+from mangrove.model.types import DataType, Decimal, Map, inner_columns
 
 __all__ = ["arrow_table"]
 
@@ -24,16 +25,66 @@ def arrow_table(rows: object, schema: Schema | None) -> pa.Table:
         return rows.read_all()
     origin = type(rows).__module__.partition(".")[0]
     foreign: Any = rows
-    if origin == "pandas":
-        return _from_pandas(foreign)
-    if origin == "polars" and hasattr(rows, "to_arrow"):
+    if origin == "pandas" and type(rows).__name__ == "DataFrame":
+        return _from_pandas(_with_index(foreign, schema))
+    if origin == "polars" and type(rows).__name__ == "DataFrame":
         found: pa.Table = foreign.to_arrow()
         return found
-    if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
-        return _from_dicts(rows, schema)
+    if isinstance(rows, list | tuple):
+        return _from_dicts(_checked_dicts(rows), schema)
     raise InvalidInputError(
-        f"rows are given as {type(rows).__name__}: give a Spark, pyarrow, pandas or polars frame, or a list of dicts"
+        f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, or "
+        "a list of dicts"
     )
+
+
+def _advice(rows: object, origin: str) -> str:
+    """Return how an argument of a kind that is nearly right becomes rows."""
+    match origin, type(rows).__name__:
+        case (("pandas" | "polars"), "Series"):
+            return "call to_frame() on it, or give "
+        case "polars", "LazyFrame":
+            return "call collect() on it, or give "
+        case _ if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping):
+            return "call list(…) with it if it yields dicts, or give "
+        case _:
+            return "give "
+
+
+def _checked_dicts(rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    for place, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            held = "None" if row is None else f"a value of type {type(row).__name__}"
+            raise InvalidInputError(
+                f"the list of rows holds {held} at place {place}: each row is a dict of columns and values"
+            )
+    return rows
+
+
+def _with_index(frame: Any, schema: Schema | None) -> Any:
+    """Return a pandas frame with its index as columns, if it has names; the numbers of rows have none."""
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InvalidInputError(f"the pandas frame has the column {twice!r} twice: rename one of the two")
+    names = list(frame.index.names)
+    if all(name is None for name in names):
+        return frame
+    known = None if schema is None else {column.name.casefold() for column in schema.columns}
+    levels: list[int] = []
+    for level, name in enumerate(names):
+        if name is None or (known is not None and str(name).casefold() not in known):
+            what = "a part without a name" if name is None else f"{name!r}, which is no column of the table"
+            raise InvalidInputError(
+                f"the index of the pandas frame has {what}: call reset_index(), with drop=True to leave it out"
+            )
+        if name not in frame.columns:
+            levels.append(level)
+        elif not frame.index.get_level_values(level).to_series(index=frame.index).equals(frame[name]):
+            raise InvalidInputError(
+                f"{name!r} is a column of the pandas frame and its index, with other values: "
+                "call reset_index(drop=True) to keep the column"
+            )
+    return frame.reset_index(level=levels) if levels else frame
 
 
 def _from_pandas(frame: Any) -> pa.Table:
@@ -52,8 +103,8 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
     wanted = {column.name.casefold(): column.type for column in (schema.columns if schema else ())}
     arrays: list[Any] = []
     for name in names:
-        values = [row.get(name) for row in rows]
         data_type = wanted.get(str(name).casefold())
+        values = _exact([row.get(name) for row in rows], data_type)
         # Arrow takes a dict for a struct unless it is told that it is a map; all else it finds out by itself,
         # and converting it afterwards loses nothing silently.
         told = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
@@ -70,6 +121,13 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
     if not names:
         return pa.table({column.name: pa.nulls(len(rows)) for column in (schema.columns if schema else ())})
     return pa.table(arrays, names=[str(name) for name in names])
+
+
+def _exact(values: list[Any], wanted: DataType | None) -> list[Any]:
+    """Return whole numbers for a column of decimals as decimals: Arrow's own have 64 bits."""
+    if not isinstance(wanted, Decimal) or not any(type(value) is int and abs(value) >> 63 for value in values):
+        return values
+    return [decimal.Decimal(value) if type(value) is int else value for value in values]
 
 
 def _holds_map(data_type: DataType) -> bool:
