@@ -41,6 +41,35 @@ def test_rows_of_every_kind_of_file_come_out_as_they_went_in(run: Any, orders: s
     assert (found[3]["name"], found[7]["name"], sorted(found)) == ("cy", "x", [1, 2, 3, 7, 8])
 
 
+def test_a_number_that_is_none_stays_so_in_csv_and_is_text_in_json(run: Any, lake: str, tmp_path: Path) -> None:
+    assert run("create", lake, "sales.lab", "--schema", "id int, x double, y float, n int, name string").code == 0
+    (tmp_path / "x.csv").write_text(
+        "id,x,y,n,name\n1,NaN,nan,1,NaN\n2,,,,\n3,NA,NULL,NaN,NA\n4,inf,-Infinity,2,x\n5,1.5,-2.5,3,y\n"
+    )
+    assert run("ingest", lake, "sales.lab", str(tmp_path / "x.csv")).code == 0
+    read = run("read", lake, "sales.lab", "--json")
+    found = [tuple(row.values()) for row in sorted(read.json, key=lambda row: int(row["id"]))]
+    assert found == [
+        (1, "NaN", "NaN", 1, "NaN"), (2, None, None, None, ""), (3, None, None, None, "NA"),
+        (4, "Infinity", "-Infinity", 2, "x"), (5, 1.5, -2.5, 3, "y"),
+    ]  # fmt: skip
+    assert run("read", lake, "sales.lab", "--where", "x is null", "--columns", "id", "--json").json == [
+        {"id": 2}, {"id": 3},
+    ]  # fmt: skip
+
+
+def test_a_moment_without_a_zone_in_csv_is_in_utc(run: Any, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "ts.csv").write_text(
+        "id,ts\n1,2026-01-01 10:00:00\n2,2026-01-01T10:00:00+01:00\n3,\n4,2026-01-01\n5,2026-01-01T10:00:00.5Z\n"
+    )
+    assert run("ingest", orders, "sales.rows", str(tmp_path / "ts.csv")).code == 0
+    found = {row["id"]: row["ts"] for row in run("read", orders, "sales.rows", "--json").json}
+    assert found == {
+        1: "2026-01-01T10:00:00+00:00", 2: "2026-01-01T09:00:00+00:00", 3: None, 4: "2026-01-01T00:00:00+00:00",
+        5: "2026-01-01T10:00:00.500000+00:00",
+    }  # fmt: skip
+
+
 def test_several_files_are_one_commit(run: Any, orders: str, tmp_path: Path) -> None:
     before = mangrove.open(orders).version
     done = run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"), str(tmp_path / "c.parquet"), "--json")
@@ -91,6 +120,7 @@ def test_a_table_is_compacted_and_holds_the_same(run: Any, orders: str, tmp_path
         ("x.jsonl", b"", "x.jsonl"),
         ("x.parquet", b"", "x.parquet"),
         ("x.csv", b"id,day\n1,not a day\n", "x.csv"),
+        ("x.csv", b"id,ts\n1,no moment\n", "column ts: Failed to parse string: 'no moment'"),
         ("x.jsonl", b"{", "x.jsonl"),
         ("x.parquet", b"no parquet", "x.parquet"),
         ("x.txt", b"1", ".parquet"),

@@ -38,7 +38,8 @@ def ingest_command(session: Session, lake: str, table: str, files: Sequence[str]
     """Write the rows of files into a table: Parquet, CSV or JSON lines, all of them in one commit.
 
     Of a folder all such files are taken. Where its folders are called like
-    day=2026-11-01, as Hive and Spark do, their values are columns.
+    day=2026-11-01, as Hive and Spark do, their values are columns. Moments
+    without a zone are in UTC.
     """
     opened = session.open(lake, LocalEngines)
     schema = opened.table(table).schema

@@ -31,7 +31,10 @@ _ROWS_SHOWN = 20
 def read_command(
     session: Session, lake: str, table: str, columns: str | None, where: str | None, limit: int | None, at: str | None
 ) -> None:
-    """Show rows of a table."""
+    """Show rows of a table.
+
+    JSON has no word for what is no number: NaN, Infinity and -Infinity are text there.
+    """
     catalog = looked_at(session.open(lake, LocalEngines), at)
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     with session.watching("reading"):

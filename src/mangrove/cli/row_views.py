@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -40,8 +41,14 @@ def cell_text(value: Any) -> str:
 
 
 def plain(value: Any) -> Json:
-    """Return a value of a row as JSON has it; what JSON does not know is text."""
+    """Return a value of a row as JSON has it; what JSON does not know is text.
+
+    >>> plain([0.5, float("nan"), float("-inf")])
+    [0.5, 'NaN', '-Infinity']
+    """
     match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case None | bool() | int() | float() | str():
             return value
         case datetime.datetime() | datetime.date() | datetime.time():

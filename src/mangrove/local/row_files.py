@@ -1,9 +1,11 @@
 """Rows in files that other programs wrote: Parquet, CSV, or a JSON object on each line."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
@@ -15,6 +17,8 @@ from mangrove.model.schema import Schema
 
 __all__ = ["ROW_FILE_ENDINGS", "rows_of_file"]
 
+_PC: Final[Any] = pc
+"""For calls of which the stubs of pyarrow know only some forms."""
 _Types = Mapping[str, Any]
 """The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
 
@@ -27,10 +31,42 @@ def _parquet(data: bytes, _: _Types) -> Any:
     return pa.parquet.read_table(_opened(data))
 
 
+_NAN: Final = re.compile(rb"(?i)\bnan\b")
+_NAN_TEXTS: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
+_ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
+"""How a moment ends that says its zone; the end of a bare day looks like a distance from Greenwich."""
+
+
 def _csv(data: bytes, types: _Types) -> Any:
+    # Arrow takes NaN for null in all columns or in none, and a moment only with its zone: those are read as text.
+    numbers = {name for name, wanted in types.items() if pa.types.is_floating(wanted)} if _NAN.search(data) else set()
+    moments = {name for name, wanted in types.items() if pa.types.is_timestamp(wanted) and wanted.tz is not None}
+    told = {name: pa.string() if name in numbers | moments else wanted for name, wanted in types.items()}
     # Quoted or not, an empty field of a text column is text; elsewhere it is null.
-    options = pa.csv.ConvertOptions(column_types=dict(types), strings_can_be_null=False)
-    return pa.csv.read_csv(_opened(data), convert_options=options)
+    options = pa.csv.ConvertOptions(column_types=told, strings_can_be_null=False)
+    rows = pa.csv.read_csv(_opened(data), convert_options=options)
+    nulls: list[str] = options.null_values or []
+    number_nulls = [text for text in nulls if text not in _NAN_TEXTS]
+    for place, name in enumerate(rows.column_names):
+        if name not in numbers | moments:
+            continue
+        texts = rows.column(place)
+        is_null = _PC.is_in(texts, pa.array(nulls if name in moments else number_nulls, pa.string()))
+        known = _PC.if_else(is_null, None, texts)
+        try:
+            read = _in_utc(known, types[name]) if name in moments else known.cast(types[name])
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"column {name}: {error}") from error
+        rows = rows.set_column(place, name, read)
+    return rows
+
+
+def _in_utc(texts: Any, wanted: Any) -> Any:
+    """Return moments of which some say their zone; the others are meant in UTC, as they are in Python."""
+    has_zone = _PC.match_substring_regex(texts, _ZONE)
+    zoned = _PC.if_else(has_zone, texts, None).cast(wanted)
+    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(wanted.unit)).cast(wanted)
+    return _PC.coalesce(zoned, bare)
 
 
 def _json_lines(data: bytes, types: _Types) -> Any:
