@@ -10,10 +10,12 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.engine import LocalEngine
 from mangrove.maintenance.progress import Progress
+from mangrove.model.locators import parse_table_name
 from mangrove.tables.compaction import CompactionBounds, CompactionReport
 from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.testing.table_model import with_write
+from mangrove.transaction.tables import alter_table
 
 
 @pytest.fixture
@@ -104,6 +106,83 @@ def test_a_z_order_prunes_by_each_of_its_columns(lake: Lakehouse) -> None:
     assert total >= 16
     for where in ("a = 5", "b = 5"):
         assert len(plan_scan(state, bound_predicate(where, state.schema)).scans) <= total // 2
+
+
+def test_clustering_follows_columns_that_are_renamed(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "a bigint, b struct<c: bigint>", properties={"write.cluster-by": "A, b.c"})
+    table.append([{"a": 1, "b": {"c": 2}}])
+    before = lake.version
+    table.rename_column("a", "x.y")
+    assert lake.version == before + 1
+    assert lake.table("s.t").properties["write.cluster-by"] == "`x.y`, b.c"
+    table.rename_column("b", "s")
+    assert lake.table("s.t").properties["write.cluster-by"] == "`x.y`, s.c"
+    table.append([{"x.y": 0, "s": {"c": 1}}])
+    assert table.compact().files_written == 1
+    assert table.to_arrow().to_pylist() == [{"x.y": 0, "s": {"c": 1}}, {"x.y": 1, "s": {"c": 2}}]
+    assert lake.at(before).table("s.t").properties["write.cluster-by"] == "A, b.c"
+
+
+@pytest.mark.parametrize("dropped", ["b", "b.c"])
+def test_a_column_by_which_rows_are_clustered_is_not_dropped_before_the_property_is(
+    lake: Lakehouse, dropped: str
+) -> None:
+    table = lake.create_table("s.t", "a int, b struct<c: int, d: int>", properties={"write.cluster-by": "a, b.c"})
+    before = lake.version
+    with pytest.raises(InvalidInputError, match=r"column 'b.c' is named by write.cluster-by of s.t.*remove it first"):
+        table.drop_column(dropped)
+    assert lake.version == before
+    table.drop_column("b.d")
+    table.alter(remove=["write.cluster-by"])
+    table.drop_column("b")
+    assert table.schema is not None
+    assert table.schema.names == ("a",)
+
+
+def test_a_write_that_is_committed_does_not_raise_where_the_table_cannot_compact_itself(
+    lake: Lakehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    told = {"compaction.auto": "true", "compaction.deltas-min": "2", "write.cluster-by": "gone"}
+    with lake.transaction() as transaction:
+        # As programs leave it that know nothing of the property.
+        alter_table(transaction.core.workspace, parse_table_name("s.t"), put=told)
+    for number in range(3):
+        table.append([{"id": number}])
+    assert [row["id"] for row in rows_of(table)] == [0, 1, 2]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert caplog.messages[0].startswith("rows were written to s.t, and it could not compact itself: s.t has write.cl")
+    with pytest.raises(InvalidInputError, match=r"there is no column 'gone'.*set it to other columns or remove it"):
+        table.compact()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("compaction.auto", "yes", "'true' or 'false'"),
+        ("compaction.bytes-max", "0", "whole number from 1"),
+        ("compaction.deltas-min", "many", "whole number from 1"),
+        ("write.cluster-by", "id, nosuch", "there are id, l"),
+        ("write.cluster-by", "l", "name plain columns"),
+        ("write.cluster-by", "id.", "backticks"),
+        ("write.delete-mode", "copy", "set it to 'auto' or 'position'"),
+        ("write.delete-mode", "nope", "it is auto, keys, position, copy"),
+    ],
+)
+def test_a_property_that_could_not_be_followed_is_refused_when_it_is_set(
+    lake: Lakehouse, name: str, value: str, told: str
+) -> None:
+    schema = "id bigint not null, l array<int>"
+    table = lake.create_table("s.t", schema, keys=["id"], properties={"mine": "as I like"})
+    before = lake.version
+    with pytest.raises(InvalidInputError, match=told):
+        lake.create_table("s.other", schema, keys=["id"], properties={name: value})
+    with pytest.raises(InvalidInputError, match=told), lake.transaction() as transaction:
+        transaction.table("s.t").alter({name: value})
+    with pytest.raises(InvalidInputError, match=told):
+        table.alter({name: value})
+    assert lake.version == before
+    assert lake.table("s.t").properties == {"mine": "as I like"}
 
 
 def test_an_unknown_engine_is_refused(lake: Lakehouse) -> None:

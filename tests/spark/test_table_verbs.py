@@ -224,10 +224,17 @@ def test_a_mode_of_deleting_that_would_bring_rows_back_is_refused(tmp_path: Path
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     for number, (keys, mode) in enumerate([(["id"], "copy"), ([], "keys"), ([], "magic")]):
-        table = lake.create_table(f"s.t{number}", ORDERS, keys=keys, properties={"write.delete-mode": mode})
-        table.append([order(1)])
-        with pytest.raises(InvalidInputError, match=r"write\.delete-mode"):
-            table.delete("id = 1")
+        table = lake.create_table(f"s.t{number}", ORDERS, keys=keys)
+        for refused in (
+            lambda keys=keys, mode=mode: lake.create_table(
+                "s.new", ORDERS, keys=keys, properties={"write.delete-mode": mode}
+            ),
+            lambda table=table, mode=mode: table.alter({"write.delete-mode": mode}),
+        ):
+            version = lake.version
+            with pytest.raises(InvalidInputError, match=r"write\.delete-mode"):
+                refused()
+            assert lake.version == version
 
 
 def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:

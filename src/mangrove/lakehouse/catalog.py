@@ -21,6 +21,7 @@ from mangrove.lakehouse.new_tables import new_table, schema_of_columns
 from mangrove.lakehouse.row_engines import Engine, Engines
 from mangrove.lakehouse.row_frames import is_spark_frame, repeatable
 from mangrove.lakehouse.sql_running import SPARK, names_read
+from mangrove.lakehouse.table_staging import check_heeded_of
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,
@@ -244,6 +245,7 @@ class Catalog(ABC):
 
         def statement(transaction: Transaction) -> LakeTable:
             workspace = transaction.workspace
+            check_heeded_of(workspace, locator, put)
             tables.alter_table(workspace, locator, put=put, removed=gone, description=description)
             return LakeTable(self, locator, found_table(workspace, locator))
 

@@ -113,6 +113,8 @@ def new_table(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
         format_properties, latest_table_version=1, latest_active_table_version=1,
     )  # fmt: skip
+    state = tables.table_state.TableState(str(locator), table.id, version, log_scheme, properties=table.properties)
+    tables.heeded_properties.check_heeded(state, table.properties)
     return NewTable(table, _constrained(version, defaults, checks), stream)
 
 

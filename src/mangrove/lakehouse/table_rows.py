@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mangrove import tables
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError
 from mangrove.lakehouse.row_engines import Dated, Engine, Engines
 from mangrove.lakehouse.table_staging import guard_logs, stage_in, state_of, table_state
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import split_path
 from mangrove.model.objects import TableVersion
-from mangrove.transaction.deltas import open_table, put_table_version
+from mangrove.transaction.deltas import OpenTable, open_table, put_table_version
+from mangrove.transaction.tables import alter_table
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["TableRows"]
 
 _COMPACT: Final = "compact"
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class TableRows:
@@ -142,16 +144,19 @@ class TableRows:
 
         def statement(transaction: Transaction) -> None:
             workspace = transaction.workspace
-            version = open_table(workspace, self.locator).version
+            opened = open_table(workspace, self.locator)
+            version = opened.version
             changed = change(version)
             if changed == version:
                 return  # a version that changes nothing would only stop others
+            following = _following(opened, changed)
             if holds is not None:
                 state = table_state(workspace, self.locator)
                 holds(state)
                 guard_logs(workspace, self.locator, state)
             # Files that others write by the old columns meanwhile still fit, because ids stay.
             put_table_version(workspace, self.locator, changed, stops_writers=stops_writers)
+            alter_table(workspace, self.locator, put=following)
 
         self.catalog.change(statement, f"{verb} {self.locator}")
 
@@ -178,11 +183,19 @@ class TableRows:
         return counts
 
     def _compact_if_due(self) -> None:
-        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them."""
-        state = self.state()
-        if tables.compaction.is_due(state.properties, state.logs):
-            with suppress(ConflictError):
+        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
+
+        The write before it is committed. Were an error raised here, people would write
+        their rows again, and have them twice: so it is logged, which never raises.
+        """
+        try:
+            state = self.state()
+            if tables.compaction.is_due(state.properties, state.logs):
                 self.compact(bytes_max=tables.compaction.auto_bounds(state.properties).bytes_max)
+        except ConflictError:
+            return
+        except MangroveError as error:
+            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines
@@ -191,3 +204,11 @@ class TableRows:
                 f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
             )
         return engines
+
+
+def _following(opened: OpenTable, changed: TableVersion) -> Mapping[str, str]:
+    """Return the properties that name columns, where these have other names in the changed version."""
+    before, after = opened.version.schema, changed.schema
+    if before is None or after is None or before == after:
+        return {}
+    return tables.heeded_properties.following_columns(str(opened.locator), opened.table.properties, before, after)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mangrove import tables
 from mangrove.metastore import Scan
 from mangrove.model.locators import DeltaLocator, Kind, TableLocator
-from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.transaction.deltas import OpenTable, add_delta_to, deltas_of, open_table, partition_with, partitions_of
-from mangrove.transaction.names import Reading
+from mangrove.transaction.names import Reading, found_table, with_properties
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
     from mangrove.tables.table_state import Log, TableState
     from mangrove.tables.writing import PlannedWrite
 
-__all__ = ["guard_logs", "stage_in", "stage_write", "state_of", "table_state"]
+__all__ = ["check_heeded_of", "guard_logs", "stage_in", "stage_write", "state_of", "table_state"]
 
 
 def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = True) -> TableState:
@@ -41,6 +42,18 @@ def state_of(reading: Reading, opened: OpenTable, *, with_logs: bool = True) -> 
     return tables.table_state.TableState(
         str(opened.locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties
     )
+
+
+def check_heeded_of(reading: Reading, locator: TableLocator, put: Mapping[str, str]) -> None:
+    """Refuse properties that are about to be put to a table and could not be followed."""
+    table = found_table(reading, locator)
+    properties = with_properties(table.properties, put, ())
+    if table.table_type is not TableType.MANAGED or not tables.heeded_properties.is_heeded(put):
+        return
+    opened = open_table(reading, locator)
+    if opened.version.schema is not None:
+        state = state_of(reading, opened, with_logs=False)
+        tables.heeded_properties.check_heeded(replace(state, properties=properties), put)
 
 
 def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:

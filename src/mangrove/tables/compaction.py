@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.names import split_path
 from mangrove.model.objects import Delta, DeltaType
@@ -25,6 +25,8 @@ from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, compacted, re
 
 __all__ = [
     "AUTO",
+    "AUTO_BYTES",
+    "AUTO_DELTAS",
     "CLUSTER_BY",
     "LOCAL_BYTES_MAX",
     "UNBOUNDED",
@@ -34,8 +36,10 @@ __all__ = [
     "PlannedCompaction",
     "TableCompaction",
     "auto_bounds",
+    "auto_number",
     "can_stay",
     "clustering_columns",
+    "clustering_names",
     "compacts_itself",
     "is_due",
     "named_clustering",
@@ -53,11 +57,11 @@ AUTO: Final = "compaction.auto"
 """The table property that, being "true", has each write look whether compaction is due, and do a bounded part of it."""
 LOCAL_BYTES_MAX: Final = 2 * 1024**3
 """Tables whose rows take more memory than that are compacted on Spark unless somebody says otherwise."""
-_AUTO_DELTAS: Final = "compaction.deltas-min"
+AUTO_DELTAS: Final = "compaction.deltas-min"
 """The table property that says from how many deltas in a log on compaction is due by itself; 20 unless set."""
-_AUTO_BYTES: Final = "compaction.bytes-max"
+AUTO_BYTES: Final = "compaction.bytes-max"
 """The table property that bounds the bytes which a compaction by itself writes again; 256 MiB unless set."""
-_DEFAULTS: Final = {_AUTO_DELTAS: 20, _AUTO_BYTES: FILE_SIZE_BYTES}
+_DEFAULTS: Final = {AUTO_DELTAS: 20, AUTO_BYTES: FILE_SIZE_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +255,24 @@ def clustering_columns(state: TableState) -> tuple[int, ...]:
     return ordered or state.version.keys
 
 
+def clustering_names(text: str) -> list[str]:
+    """Return what stands between the commas of the property, as it is written.
+
+    >>> clustering_names("a, `b,c`.d")
+    ['a', '`b,c`.d']
+    """
+    return [name.strip() for name in _BETWEEN_COMMAS.findall(text) if name.strip()]
+
+
 def named_clustering(state: TableState) -> tuple[int, ...]:
     """Return the columns that the table's property names, or none."""
     text = state.properties.get(CLUSTER_BY, "")
-    names = [name.strip() for name in _BETWEEN_COMMAS.findall(text)]
-    columns = [state.schema.column(*split_path(name)) for name in names if name]
+    try:
+        columns = [state.schema.column(*split_path(name)) for name in clustering_names(text)]
+    except (InvalidInputError, NotFoundError) as error:
+        raise InvalidInputError(
+            f"{state.name} has {CLUSTER_BY} {text!r}, and {error}; set it to other columns or remove it"
+        ) from error
     for column in columns:
         if is_nested(column.type):
             raise InvalidInputError(
@@ -271,7 +288,7 @@ def compacts_itself(properties: Mapping[str, str]) -> bool:
 
 def is_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
     """Return whether a table that compacts by itself has gathered enough deltas in a log."""
-    return compacts_itself(properties) and any(len(log.deltas) >= _number(properties, _AUTO_DELTAS) for log in logs)
+    return compacts_itself(properties) and any(len(log.deltas) >= auto_number(properties, AUTO_DELTAS) for log in logs)
 
 
 def size_bytes(logs: Sequence[Log]) -> int:
@@ -282,10 +299,11 @@ def size_bytes(logs: Sequence[Log]) -> int:
 
 def auto_bounds(properties: Mapping[str, str]) -> CompactionBounds:
     """Return how much a write may compact on the way."""
-    return CompactionBounds(bytes_max=_number(properties, _AUTO_BYTES))
+    return CompactionBounds(bytes_max=auto_number(properties, AUTO_BYTES))
 
 
-def _number(properties: Mapping[str, str], name: str) -> int:
+def auto_number(properties: Mapping[str, str], name: str) -> int:
+    """Return the number that a property says, or the one that counts where it is not set."""
     text = properties.get(name, str(_DEFAULTS[name]))
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInputError(f"the table property {name} is {text!r}: give a whole number from 1")

@@ -1,0 +1,82 @@
+"""The properties of a table that are heeded: refused when they are set wrongly, and kept right when columns change.
+
+Other names belong to people, and whatever they put there is left alone.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.names import joined_name, split_path
+from mangrove.model.schema import Schema
+from mangrove.tables.compaction import (
+    AUTO,
+    AUTO_BYTES,
+    AUTO_DELTAS,
+    CLUSTER_BY,
+    auto_number,
+    clustering_names,
+    named_clustering,
+)
+from mangrove.tables.hiding import DELETE_MODE, hiding_of
+from mangrove.tables.table_state import TableState
+
+__all__ = ["check_heeded", "following_columns", "is_heeded"]
+
+
+def is_heeded(names: Collection[str]) -> bool:
+    """Return whether any of the names means something."""
+    return not _CHECKS.keys().isdisjoint(names)
+
+
+def check_heeded(state: TableState, names: Collection[str]) -> None:
+    """Refuse properties of these names that no write or compaction of the table could follow.
+
+    Only what is being set is looked at: a table with a property that was wrong before
+    can still be given another.
+    """
+    for name, check in _CHECKS.items():
+        if name in names:
+            check(state)
+
+
+def following_columns(table: str, properties: Mapping[str, str], before: Schema, after: Schema) -> dict[str, str]:
+    """Return what to put so that the properties name the same columns as before; refuse if one of these is gone."""
+    text = properties.get(CLUSTER_BY, "")
+    names = clustering_names(text)
+    followed = [_name_after(name, before, after) for name in names]
+    for name, now in zip(names, followed, strict=True):
+        if now is None:
+            raise InvalidInputError(
+                f"column {name!r} is named by {CLUSTER_BY} of {table}, which is {text!r}: "
+                "set that to other columns or remove it first"
+            )
+    kept = [now for now in followed if now is not None]
+    return {} if kept == names else {CLUSTER_BY: ", ".join(kept)}
+
+
+def _name_after(name: str, before: Schema, after: Schema) -> str | None:
+    """Return what a column is called now, as it was written if that still holds; None is one that is gone."""
+    try:
+        column_id = before.column(*split_path(name)).id
+    except (InvalidInputError, NotFoundError):
+        return name  # it was wrong before, and is no worse now
+    if not after.has_id(column_id):
+        return None
+    path = after.path_of(column_id)
+    return name if path == before.path_of(column_id) else joined_name(*path)
+
+
+def _check_auto(state: TableState) -> None:
+    said = state.properties[AUTO]
+    if said.casefold() not in ("true", "false"):
+        raise InvalidInputError(f"{state.name} has {AUTO} {said!r}: it is 'true' or 'false'")
+
+
+_CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
+    AUTO: _check_auto,
+    AUTO_BYTES: lambda state: auto_number(state.properties, AUTO_BYTES),
+    AUTO_DELTAS: lambda state: auto_number(state.properties, AUTO_DELTAS),
+    CLUSTER_BY: named_clustering,
+    DELETE_MODE: hiding_of,
+}
