@@ -60,6 +60,24 @@ def test_columns_whose_names_hold_spaces_and_dots_are_altered_like_others(sessio
     run(session, "alter table s.t drop column `c d`; alter table s.t cluster by none")
 
 
+def test_properties_follow_columns_and_are_refused_where_they_could_not_be_followed(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    run(session, "create namespace s; create table s.t (a int, b int, primary key (a)) cluster by (b)")
+    run(session, "alter table s.t rename column b to c")
+    assert lake.table("s.t").properties == {"write.cluster-by": "c"}
+    version = lake.version
+    for text in (
+        "create table s.u (a int, primary key (a)) tblproperties ('write.delete-mode' = 'copy')",
+        "alter table s.t set tblproperties ('write.delete-mode' = 'nope')",
+        "alter table s.t set tblproperties ('write.cluster-by' = 'b')",
+        "alter table s.t drop column c",
+    ):
+        with pytest.raises(InvalidInputError, match=r"write\.(delete-mode|cluster-by)"):
+            run(session, text)
+    assert lake.version == version
+
+
 def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_that_is_said(
     session: SqlSession, lake: Lakehouse
 ) -> None:
