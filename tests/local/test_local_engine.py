@@ -3,7 +3,9 @@
 import datetime
 import decimal
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, MangroveError
 from mangrove.local.engine import LocalEngine
+from mangrove.local.files import TOGETHER_MAX
 from mangrove.local.grouping import transformed
 from mangrove.local.masks import meant_rows
 from mangrove.model.objects import TableVersion
@@ -219,6 +222,28 @@ def test_a_file_that_is_missing_or_damaged_is_named() -> None:
     bench.store.delete_many([path])
     with pytest.raises(FormatError, match=f"{re.escape(path)} is missing"):
         bench.rows()
+
+
+class Watched(MemoryStore):
+    """A store that notes how many objects each call for many wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        self.calls.append(len(objects))
+        super().put_many(objects)
+
+
+def test_the_files_of_many_partitions_are_written_many_with_one_call() -> None:
+    store = Watched()
+    bench = Bench("p bigint, x bigint", partition_by=("p",))
+    bench.engine = LocalEngine(store, repeatable_effects(store).new_id)
+    count = 2 * TOGETHER_MAX + 1
+    bench.append(pa.table({"p": range(count), "x": range(count)}))
+    assert store.calls == [TOGETHER_MAX, TOGETHER_MAX, 1]
+    assert sorted(bench.rows(), key=itemgetter("p")) == [{"p": number, "x": number} for number in range(count)]
 
 
 def test_large_files_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
