@@ -91,3 +91,16 @@ def test_an_older_lakehouse_is_upgraded_once(run: Any, tmp_path: Path) -> None:
     assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": True}
     assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": False}
     assert [one["name"] for one in run("ls", place, "--json").json] == ["sales"]
+
+
+def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
+    run: Any, lake: str, tmp_path: Path
+) -> None:
+    words = ("export", lake, "year-end", "--to", str(tmp_path / "copy"))
+    held = run(*words, "--json").json["export"]["version"]
+    assert run(*words).code == 0
+    assert run("create", lake, "later").code == 0
+    again = run(*words)
+    newest = mangrove.open(lake).version
+    assert (again.code, f"holds version {held}, and the newest is {newest}" in again.err) == (1, True), again.err
+    assert run(*words, "--at", str(held)).code == 0

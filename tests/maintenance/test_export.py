@@ -285,7 +285,33 @@ def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
     assert seen[0].files_done == 0
     assert seen[-1].bytes_total == report.bytes_copied
     assert lake.opened(below).latest().version == version
-    assert export(lake.maintained, below, "year-end").files_copied == 0
+    assert export(lake.maintained, below, "year-end", version=version).files_copied == 0
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_complete_export_is_not_repeated_as_if_it_held_what_came_later(lake: Lake, keep: bool) -> None:
+    store, version = destination(), lake.metastore.latest().version
+    export(lake.maintained, store, "year-end", keep=keep)
+    assert export(lake.maintained, store, "year-end", keep=keep).files_copied == 0
+    lake.append("hr.people", 3)
+    newest, there = lake.metastore.latest().version, paths(store)
+    told = f"is complete and holds version {version}, and the newest is {newest}: export to another place"
+    with pytest.raises(AlreadyExistsError, match=told):
+        export(lake.maintained, store, "year-end", keep=keep)
+    assert (lake.metastore.latest().version, paths(store)) == (newest, there)
+    assert export(lake.maintained, store, "year-end", version=version, keep=keep).export.version == version
+    if keep:
+        drop_export(lake.maintained, "year-end")
+    assert export(lake.maintained, destination("next"), "year-end", keep=keep).export.version >= newest
+
+
+def test_an_export_whose_name_was_dropped_is_not_named_again_by_a_refusal(lake: Lake) -> None:
+    store = destination()
+    export(lake.maintained, store, "year-end")
+    drop_export(lake.maintained, "year-end")
+    with pytest.raises(AlreadyExistsError, match="is complete"):
+        export(lake.maintained, store, "year-end")
+    assert exports_of(lake.metastore.latest().settings) == []
 
 
 def test_a_file_that_arrived_with_another_size_is_copied_again(lake: Lake) -> None:

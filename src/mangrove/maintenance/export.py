@@ -87,7 +87,8 @@ def export(
 
     `tables` are for a partial export: names of tables, or of namespaces for all
     tables in them. An export that was interrupted goes on when it is called again
-    in the same way. Without `keep` nothing is written to the lakehouse itself.
+    in the same way; one that is complete is refused when there is a newer version.
+    Without `keep` nothing is written to the lakehouse itself.
     """
     check_export_name(name)
     _check_place(lake, destination)
@@ -95,6 +96,8 @@ def export(
     plan = _planned(lake, destination, name, version, mode, tables)
     _check_possible(lake, plan, keep=keep)
     _check_free(destination, plan.record)
+    if version is None:
+        _check_newest(lake, destination, plan)
     made = Export(name, plan.snapshot.version, location_of(destination.uri, plan.snapshot.version, plan.root))
     if keep:
         _record(lake, made)
@@ -204,6 +207,30 @@ def _check_free(destination: Store, record: ExportRecord) -> None:
             f"{destination.uri} holds the {there.mode} export {there.name!r} of version {there.version} of "
             f"{there.source}: export to another place"
         )
+
+
+def _check_newest(lake: Maintained, destination: Store, plan: _Plan) -> None:
+    """Refuse to repeat a complete export of what is not the newest any more: the copy would stay as it is."""
+    newest = lake.metastore.latest()
+    # That the name was recorded is a version as well, in which nothing else is new.
+    own = 1 if plan.record.name in newest.settings.exported_snapshots else 0
+    if newest.version <= plan.snapshot.version + own or _record_there(destination) is None:
+        return
+    if not _is_there(lake, destination, plan):
+        return
+    held = plan.snapshot.version
+    raise AlreadyExistsError(
+        f"the export {plan.record.name!r} in {destination.uri} is complete and holds version {held}, and the newest is "
+        f"{newest.version}: export to another place under another name or after this one is dropped, or ask for "
+        f"version {held} to check the copy"
+    )
+
+
+def _is_there(lake: Maintained, destination: Store, plan: _Plan) -> bool:
+    """Return whether an earlier attempt came to its end: the root is copied last."""
+    if plan.root is not None:
+        return destination.exists(plan.root)
+    return not missing_copies(sizes_of(lake.store, _wanted(lake, plan)), destination.list())
 
 
 def _check_it_stays(lake: Maintained, version: int) -> None:
