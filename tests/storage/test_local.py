@@ -1,6 +1,7 @@
 import errno
 import importlib.util
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -121,6 +122,77 @@ def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
     assert tree(tmp_path / "real") == {"a": None, "a/b": b"1"}
 
 
+def read_something(store: LocalStore) -> None:
+    store.read_many(["first"])
+
+
+def list_something(store: LocalStore) -> None:
+    assert listed_paths(store) == []
+
+
+def write_something(store: LocalStore) -> None:
+    store.put("first", b"1")
+
+
+@pytest.mark.parametrize("first", [read_something, list_something, write_something])
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_another_folder_at_the_place_of_the_root_is_never_touched(
+    tmp_path: Path, first: Callable[[LocalStore], None], made_anew: bool
+) -> None:
+    (tmp_path / "root").mkdir()
+    store = local(tmp_path / "root")
+    first(store)
+    (tmp_path / "root").rename(tmp_path / "moved")
+    if made_anew:
+        local(tmp_path / "root").put("a/first", b"of another")
+    before = tree(tmp_path)
+    for ask in (
+        lambda: store.put("a/b", b"2"),
+        lambda: store.put_many({"a/b": b"2"}),
+        lambda: store.create("a/b", b"2"),
+        lambda: store.delete_many(["a/first"]),
+        lambda: store.read("a/first"),
+        lambda: store.size("a/first"),
+        lambda: [*store.list()],
+    ):
+        with pytest.raises(StorageError, match="was moved, deleted or made anew since it was opened"):
+            ask()
+    assert tree(tmp_path) == before
+
+
+def test_a_root_that_is_deleted_and_made_again_at_once_is_another_folder(tmp_path: Path) -> None:
+    store = local(tmp_path / "root")
+    store.put("a", b"1")
+    for _ in range(20):
+        # Many file systems give the number of the last folder that went to the next that comes.
+        shutil.rmtree(tmp_path / "root")
+        (tmp_path / "root").mkdir()
+        with pytest.raises(StorageError, match="made anew"):
+            store.put("b", b"2")
+    assert tree(tmp_path) == {"root": None}
+
+
+def test_a_root_that_another_makes_after_it_was_looked_for_is_used(tmp_path: Path) -> None:
+    store = local(tmp_path / "root")
+    assert listed_paths(store) == []
+    local(tmp_path / "root").put("a", b"1")
+    assert store.read("a") == b"1"
+    store.put("b", b"2")
+    assert tree(tmp_path / "root") == {"a": b"1", "b": b"2"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only there a process can see what it has open")
+def test_a_store_that_goes_leaves_nothing_open(tmp_path: Path) -> None:
+    def on_root() -> int:
+        return sum(os.path.realpath(entry) == str(tmp_path) for entry in Path("/proc/self/fd").iterdir())
+
+    store = local(tmp_path)
+    store.put("a", b"1")
+    assert (store.read("a"), on_root()) == (b"1", 1)
+    del store
+    assert on_root() == 0
+
+
 @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
 def test_a_refused_path_makes_no_file_and_no_folder(tmp_path: Path, path: str) -> None:
     store = local(tmp_path / "root")
@@ -232,8 +304,9 @@ def test_a_create_and_a_put_make_no_more_system_calls_than_they_must(
     created = dict(calls.made)
     calls.made.clear()
     store.put("new", b"y")
-    assert created == {"open": 2, "stat": 1, "write": 1, "fsync": 2, "link": 1}
-    assert calls.made == {"open": 2, "write": 1, "fsync": 2, "rename": 1}
+    # One look in each is at the root: is it still the folder that the store stands on?
+    assert created == {"open": 2, "stat": 2, "write": 1, "fsync": 2, "link": 1}
+    assert calls.made == {"open": 2, "stat": 1, "write": 1, "fsync": 2, "rename": 1}
 
 
 def test_many_puts_fsync_their_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from mangrove.errors import StorageError
+from mangrove.storage.local_root import StandingRoot
 
 __all__ = ["Folders", "durably"]
 
@@ -38,17 +39,18 @@ class Folders:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._standing = StandingRoot(root)
         self._durable: set[str] = set()
 
     def open_file(self, path: str) -> int | None:
         """Open the file at `path` for reading, or return None if there is no such file."""
+        self._standing.check()
         return self._descend(path.split("/"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def open(self, folder: str) -> int | None:
         """Open an existing folder, or return None if there is no such folder."""
-        if not folder:
-            return self._open_root()
-        return self._descend(folder.split("/"), _HELD)
+        self._standing.check()
+        return self._open_known(folder)
 
     def open_for_writing(self, folder: str) -> tuple[int, list[str]]:
         """Open the folder, made if need be, and name the folders that are not known to survive a power cut.
@@ -70,7 +72,8 @@ class Folders:
         """Return when a power cut cannot take these folders away, whoever made them."""
         fresh = [folder for folder in unsettled if folder not in self._durable]
         for parent in dict.fromkeys(folder.rpartition("/")[0] for folder in fresh):
-            descriptor = self.open(parent)
+            # Unchecked: what is written is written, and a refusal would say that it is not.
+            descriptor = self._open_known(parent)
             if descriptor is None:
                 raise StorageError(f"the folder {parent!r} in {self._root} was removed during a write; write again")
             try:
@@ -78,6 +81,9 @@ class Folders:
             finally:
                 os.close(descriptor)
         self._durable.update(fresh)
+
+    def _open_known(self, folder: str) -> int | None:
+        return self._descend(folder.split("/"), _HELD) if folder else self._open_root()
 
     def _descend(self, segments: list[str], last_flags: int) -> int | None:
         """Open the last segment, stepping from folder to folder; each step closes the one before."""
@@ -147,15 +153,19 @@ class Folders:
         return at, unsettled
 
     def _make_root(self) -> int:
+        self._standing.check()
         if "" not in self._durable:
+            may_make = not self._standing.is_known
             missing = self._root.rstrip("/") or "/"
             ancestors = [missing]
             while not os.path.isdir(os.path.dirname(missing)):
                 missing = os.path.dirname(missing)
                 ancestors.append(missing)
             for ancestor in reversed(ancestors):
-                os.makedirs(ancestor, exist_ok=True)
+                if may_make:
+                    os.makedirs(ancestor, exist_ok=True)
                 _name_durably(os.path.dirname(ancestor))
+            self._standing.check()
             self._durable.add("")
         return os.open(self._root, _ROOT)
 
