@@ -15,6 +15,7 @@ from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.spark.file_lists import FileLists, ListedFile
+from mangrove.spark.names_apart import named_apart, named_back
 from mangrove.spark.row_bits import FILE, ROW
 from mangrove.spark.types import spark_schema
 from mangrove.tables.predicate_sql import predicate_sql
@@ -48,16 +49,19 @@ def scanned(
     Files that nothing hides rows of are scanned as they are; only the others are
     compared with keys or numbers.
     """
+    apart = named_apart(state.schema, state.version.earlier_schemas)
+    by_id = {column.id: column for column in apart.columns}
+    wanted = [by_id[column.id] for column in columns]
     # Spark would find out by itself which columns it needs, and a worker of ours would not.
-    schema = _narrowed(state.schema, plan, columns, predicate)
+    schema = _narrowed(apart, plan, wanted, predicate)
     asked = frozenset[int]() if predicate is None else column_ids(predicate)
     rows = _united(_parts(lists, root_uri, schema, plan.scans, asked))
     if predicate is not None:
-        rows = rows.where(predicate_sql(predicate, state.schema))
-    if tuple(columns) == schema.columns:
-        # Naming each column would cost more calls of Java than all else here.
-        return rows
-    return rows.select(*(quoted(column.name) for column in columns))
+        rows = rows.where(predicate_sql(predicate, apart))
+    if tuple(wanted) != schema.columns:
+        # Naming each column costs more calls of Java than all else here.
+        rows = rows.select(*(quoted(column.name) for column in wanted))
+    return named_back(rows, apart, state.schema)
 
 
 def _parts(

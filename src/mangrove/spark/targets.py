@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from mangrove.local.positions import FILE_PATH, POSITION
 from mangrove.model.schema import Schema
 from mangrove.spark.file_lists import FileLists, ListedFile
+from mangrove.spark.names_apart import named_apart, named_back
 from mangrove.spark.scan import BROADCAST_ROWS_MAX, listed
 from mangrove.spark.types import spark_schema
 from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
@@ -42,17 +43,18 @@ def target_rows(
     lists: FileLists, root_uri: str, state: TableState, plan: ScanPlan, numbers: Mapping[str, int]
 ) -> DataFrame:
     """Return the visible rows of the files of a plan with all columns of the table, `FILE` and `ROW`."""
-    schema = spark_schema(state.schema)
     if not plan.scans:
-        empty = lists.read([], schema)
+        empty = lists.read([], spark_schema(state.schema))
         return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
+    apart = named_apart(state.schema, state.version.earlier_schemas)
+    schema = spark_schema(apart)
     whole = [scan for scan in plan.scans if scan.is_whole]
     touched = [scan for scan in plan.scans if not scan.is_whole]
     kinds = [_numbered(some, root_uri, numbers) for some in (whole, touched) if some]
     parts = [lists.read_numbered(some, schema, FILE, ROW) for some in kinds]
     if touched:
-        parts[-1] = _visible(lists, root_uri, state, parts[-1], touched, numbers)
-    return reduce(lambda left, right: left.unionByName(right), parts)
+        parts[-1] = _visible(lists, root_uri, apart, parts[-1], touched, numbers)
+    return named_back(reduce(lambda left, right: left.unionByName(right), parts), apart, state.schema)
 
 
 def _numbered(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, int]) -> list[ListedFile]:
@@ -63,7 +65,7 @@ def _numbered(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, in
 def _visible(
     lists: FileLists,
     root_uri: str,
-    state: TableState,
+    schema: Schema,
     rows: DataFrame,
     scans: Sequence[FileScan],
     numbers: Mapping[str, int],
@@ -75,7 +77,7 @@ def _visible(
     hiding = dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by)
     for key_ids in dict.fromkeys(key_file.key_ids for key_file in hiding):
         chosen = [key_file for key_file in hiding if key_file.key_ids == key_ids]
-        rows = _without_keys(lists, root_uri, state, rows, chosen)
+        rows = _without_keys(lists, root_uri, schema, rows, chosen)
     deletes = [scan for scan in scans if scan.position_deletes]
     if deletes:
         rows = _without_numbers(lists, root_uri, rows, deletes, numbers)
@@ -83,13 +85,13 @@ def _visible(
 
 
 def _without_keys(
-    lists: FileLists, root_uri: str, state: TableState, rows: DataFrame, key_files: Sequence[KeyFile]
+    lists: FileLists, root_uri: str, schema: Schema, rows: DataFrame, key_files: Sequence[KeyFile]
 ) -> DataFrame:
-    columns = tuple(state.schema.column_with_id(key_id) for key_id in key_files[0].key_ids)
-    schema = spark_schema(Schema(columns, last_column_id=state.schema.last_column_id))
+    columns = tuple(schema.column_with_id(key_id) for key_id in key_files[0].key_ids)
+    only_keys = spark_schema(Schema(columns, last_column_id=schema.last_column_id))
     files = listed([key_file.file for key_file in key_files], root_uri)
     placed = [replace(file, number=one.position) for file, one in zip(files, key_files, strict=True)]
-    found = lists.read_numbered(placed, schema, _HIDDEN_BEFORE)
+    found = lists.read_numbered(placed, only_keys, _HIDDEN_BEFORE)
     keys = found.select(
         column(_HIDDEN_BEFORE), *(column(key.name).alias(f"{_OTHER} {place}") for place, key in enumerate(columns))
     )
