@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -101,6 +102,17 @@ def test_rows_of_every_type_pass_between_the_engines(spark: SparkSession, tmp_pa
     bench.commit(bench.engine.append(bench.state, read))
     assert local_rows(bench) == once + once
     assert bench.local.read(bench.state).to_pylist() == rows + rows
+
+
+def test_a_named_index_and_whole_numbers_beyond_64_bits_reach_spark(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint, x double, d decimal(38,10)", ("id",))
+    summed = pd.DataFrame({"id": [3, 3, 4], "x": [1.0, 2.0, 3.0]}).groupby("id").sum()
+    bench.commit(bench.engine.append(bench.state, summed))
+    bench.commit(bench.engine.upsert(bench.state, [{"id": 4, "d": 10**27}]))
+    found = {row["id"]: (row["x"], row["d"]) for row in bench.local.read(bench.state).to_pylist()}
+    assert found == {3: (3.0, None), 4: (None, decimal.Decimal(10**27))}
+    with pytest.raises(InvalidInputError, match="'week', which is no column of the table"):
+        bench.engine.append(bench.state, summed.rename_axis("week"))
 
 
 def test_a_read_asks_for_no_more_columns_and_files_than_are_needed(spark: SparkSession, tmp_path: Path) -> None:

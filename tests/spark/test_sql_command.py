@@ -49,6 +49,8 @@ def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, s
     assert shown.splitlines()[-1] == "3 rows"
     code, told, _ = run("sql", lake, query, "--json")
     assert json.loads(told)["rows"][1] == {"id": 2, "name": "Bo", "city": None}
+    code, told, _ = run("sql", lake, "select double('nan') a, array(-double('inf')) b", "--json")
+    assert json.loads(told, parse_constant=pytest.fail)["rows"] == [{"a": "NaN", "b": ["-Infinity"]}]
     code, rows, _ = run("sql", lake, query, "--csv")
     assert rows == "id,name,city\n1,Ana,Oslo\n2,Bo,\n3,Çem,Oslo\n"
 
