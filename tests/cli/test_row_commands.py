@@ -44,7 +44,7 @@ def test_rows_of_every_kind_of_file_come_out_as_they_went_in(run: Any, orders: s
 def test_a_number_that_is_none_stays_so_in_csv_and_is_text_in_json(run: Any, lake: str, tmp_path: Path) -> None:
     assert run("create", lake, "sales.lab", "--schema", "id int, x double, y float, n int, name string").code == 0
     (tmp_path / "x.csv").write_text(
-        "id,x,y,n,name\n1,NaN,nan,1,NaN\n2,,,,\n3,NA,NULL,NaN,NA\n4,inf,-Infinity,2,x\n5,1.5,-2.5,3,y\n"
+        "id,x,y,n,name\n1,NaN,nan,1,NaN\n2,,,,\n3,NA,NULL,NaN,NA\n4,inf, -Infinity,2,x\n5, 1.5 ,-2.5, 3,y\n"
     )
     assert run("ingest", lake, "sales.lab", str(tmp_path / "x.csv")).code == 0
     read = run("read", lake, "sales.lab", "--json")
@@ -60,7 +60,7 @@ def test_a_number_that_is_none_stays_so_in_csv_and_is_text_in_json(run: Any, lak
 
 def test_a_moment_without_a_zone_in_csv_is_in_utc(run: Any, orders: str, tmp_path: Path) -> None:
     (tmp_path / "ts.csv").write_text(
-        "id,ts\n1,2026-01-01 10:00:00\n2,2026-01-01T10:00:00+01:00\n3,\n4,2026-01-01\n5,2026-01-01T10:00:00.5Z\n"
+        "id,ts\n1,2026-01-01 10:00:00\n2,2026-01-01T10:00:00+01:00\n3,\n4, 2026-01-01 \n5,2026-01-01T10:00:00.5Z\n"
     )
     assert run("ingest", orders, "sales.rows", str(tmp_path / "ts.csv")).code == 0
     found = {row["id"]: row["ts"] for row in run("read", orders, "sales.rows", "--json").json}
@@ -68,6 +68,19 @@ def test_a_moment_without_a_zone_in_csv_is_in_utc(run: Any, orders: str, tmp_pat
         1: "2026-01-01T10:00:00+00:00", 2: "2026-01-01T09:00:00+00:00", 3: None, 4: "2026-01-01T00:00:00+00:00",
         5: "2026-01-01T10:00:00.500000+00:00",
     }  # fmt: skip
+
+
+def test_csv_with_a_heading_alone_has_no_rows(run: Any, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "none.csv").write_text("id,amount,ts\n")
+    assert run("ingest", orders, "sales.rows", str(tmp_path / "none.csv"), "--json").json["rows"] == 0
+
+
+def test_the_heading_of_csv_may_be_in_any_case(run: Any, lake: str, tmp_path: Path) -> None:
+    assert run("create", lake, "sales.lab", "--schema", "Id int, x double, d decimal(20,2), name string").code == 0
+    (tmp_path / "x.csv").write_text("ID,X,D,Name\n1,NaN,123456789012345678.25,007\n")
+    assert run("ingest", lake, "sales.lab", str(tmp_path / "x.csv")).code == 0
+    (found,) = run("read", lake, "sales.lab", "--json").json
+    assert found == {"Id": 1, "x": "NaN", "d": "123456789012345678.25", "name": "007"}
 
 
 def test_several_files_are_one_commit(run: Any, orders: str, tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ _ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
 
 
 def _csv(data: bytes, types: _Types) -> Any:
+    # Columns are known in any case of letters, and Arrow knows types by the names of the heading alone.
+    known_types = {name.casefold(): wanted for name, wanted in types.items()}
+    heading = pa.csv.open_csv(_opened(data)).schema.names
+    types = {name: known_types[name.casefold()] for name in heading if name.casefold() in known_types}
     # Arrow takes NaN for null in all columns or in none, and a moment only with its zone: those are read as text.
     numbers = {name for name, wanted in types.items() if pa.types.is_floating(wanted)} if _NAN.search(data) else set()
     moments = {name for name, wanted in types.items() if pa.types.is_timestamp(wanted) and wanted.tz is not None}
@@ -50,7 +54,7 @@ def _csv(data: bytes, types: _Types) -> Any:
     for place, name in enumerate(rows.column_names):
         if name not in numbers | moments:
             continue
-        texts = rows.column(place)
+        texts = _PC.utf8_trim_whitespace(rows.column(place))
         is_null = _PC.is_in(texts, pa.array(nulls if name in moments else number_nulls, pa.string()))
         known = _PC.if_else(is_null, None, texts)
         try:
