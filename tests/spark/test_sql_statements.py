@@ -224,7 +224,9 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
 
 
 def test_a_default_that_is_new_in_each_row_may_be_asked_for(session: SqlSession) -> None:
-    list(session.script("create namespace f; use f; create table t (id string default uuid(), n int default 7)"))
+    list(
+        session.script("create namespace fresh; use fresh; create table t (id string default uuid(), n int default 7)")
+    )
     session.run("insert into t values (default, 1), (default, default), ('x', 3)")
     found = session.run("select id, n from t order by n").rows()
     assert [n for _, n in found] == [1, 3, 7]
