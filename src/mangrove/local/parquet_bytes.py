@@ -1,13 +1,13 @@
 """The bytes of a Parquet file as Arrow takes them: all of a small file, of a larger one what is asked for."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mangrove.local.arrow_memory import arrow_bytes, put_bytes
+from mangrove.local.at_once import at_once
 from mangrove.local.footer_seal import footer_size_bytes, is_as_sealed
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import Store
@@ -22,7 +22,6 @@ _GAP_SIZE_BYTES_MAX: Final = 512 * 1024
 """Columns that lie so near to each other are read by one request, with what is between them."""
 _BEHIND_SIZE_BYTES: Final = 100
 """So far behind a column Arrow may look, because writers of old counted too few bytes."""
-_READERS_MAX: Final = 8
 
 
 class ParquetBytes:
@@ -90,13 +89,7 @@ class ParquetBytes:
     def _fetch(self, chunks: Iterable[tuple[int, int]]) -> None:
         if self._is_whole:
             return
-        pieces = list(_joined(chunks, self._file.size_bytes))
-        if len(pieces) < 2:
-            for piece in pieces:
-                self._fill(piece)
-            return
-        with ThreadPoolExecutor(min(_READERS_MAX, len(pieces))) as pool:
-            list(pool.map(self._fill, pieces))
+        at_once(self._fill, list(_joined(chunks, self._file.size_bytes)))
 
     def _fill(self, piece: tuple[int, int]) -> None:
         start, end = piece

@@ -1,7 +1,6 @@
 """Running a scan plan in this process: open the files, leave out what is hidden or not meant."""
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.at_once import at_once
 from mangrove.local.masks import meant_rows
 from mangrove.local.parquet import read_columns
 from mangrove.local.positions import deleted_positions
@@ -28,9 +28,6 @@ T = TypeVar("T")
 
 ROW: Final = "mangrove row"
 """The column that numbers the rows of a file from 0; with a space, so that no column of ours meets it by accident."""
-
-_READERS_MAX: Final = 8
-"""How many files are read at once: enough to hide a store's latency, few enough to fit into memory."""
 
 
 def chosen_columns(state: TableState, names: Sequence[str] | None) -> tuple[Column, ...]:
@@ -81,10 +78,10 @@ def scanned_parts(
             keys_of[scan.file.location] = keys
         return rows
 
-    parts = _at_once(opened, plan.scans)
+    parts = at_once(opened, plan.scans)
     # What was read for its rows had its keys read along with them.
     unread = [key_file for location, key_file in key_files.items() if location not in keys_of]
-    keys_of |= dict(zip((one.file.location for one in unread), _at_once(reading.keys, unread), strict=True))
+    keys_of |= dict(zip((one.file.location for one in unread), at_once(reading.keys, unread), strict=True))
     for (log_values, key_ids), hiding in _hiding_groups(plan).items():
         keys = reading.key_columns(key_ids)
         newest = newest_hiding([(keys_of[one.file.location], one.position) for one in hiding], keys)
@@ -136,14 +133,6 @@ def _hiding_groups(plan: ScanPlan) -> dict[tuple[tuple[Value | None, ...], tuple
         for one in scan.hidden_by:
             groups.setdefault((scan.log_values, one.key_ids), {})[one.file.location] = one
     return {which: list(found.values()) for which, found in groups.items()}
-
-
-def _at_once(work: Callable[[T], pa.Table], items: Sequence[T]) -> list[pa.Table]:
-    """Do it for all items, several at a time; a lone one needs no thread."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_READERS_MAX, len(items))) as pool:
-        return list(pool.map(work, items))
 
 
 def _numbered(rows: pa.Table) -> pa.Table:

@@ -8,7 +8,6 @@ table of them.
 """
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mangrove.local.at_once import at_once
 from mangrove.local.parquet import read_columns
 from mangrove.local.positions import deleted_positions
 from mangrove.model.manifests import DataFile
@@ -30,7 +30,6 @@ __all__ = ["HiddenRows", "ScanName", "hidden_by_keys", "name_of", "rows_to_read"
 ScanName: TypeAlias = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...]]
 """What decides which rows of a file are hidden: its location and position, those of the keys, and files of numbers."""
 
-_READERS_MAX: Final = 8
 _WORDS_MAX: Final = 1024 * 1024
 """So many words of bits are kept at most: eight megabytes."""
 
@@ -150,8 +149,7 @@ class HiddenRows:
         def read(file: DataFile) -> Sequence[Any]:
             return read_columns(self.store, file, columns).columns
 
-        with ThreadPoolExecutor(_READERS_MAX) as pool:
-            keys = dict(zip(files, pool.map(read, files.values()), strict=True))
+        keys = dict(zip(files, at_once(read, list(files.values())), strict=True))
         return hidden_by_keys(
             [(keys[one.file.location], one.position) for one in hiding],
             [(keys[one.file.location], one.position) for one in scans],
