@@ -1,0 +1,176 @@
+"""Schemas as Iceberg tells them, and Iceberg's as ours, with the same ids of columns.
+
+Some things have a place only here: lengths of text, defaults, properties of
+columns. They are not shown, and whoever takes a schema from an Iceberg client
+gives the schemas that the table has had: a column that is there under its id,
+of the type that was shown, keeps what Iceberg does not know of it.
+
+A default is what is written where no value is given, and rows that are there
+keep their null. So leaving it out changes nothing that an Iceberg reader sees.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.types import iceberg_plain_type, own_plain_type, type_properties
+from mangrove.model.schema import Schema
+from mangrove.model.types import (
+    ELEMENT_NAME,
+    KEY_NAME,
+    VALUE_NAME,
+    Column,
+    DataType,
+    Float4,
+    Float8,
+    List,
+    Map,
+    Struct,
+    is_nested,
+)
+
+__all__ = ["FIELD_ID_MAX", "iceberg_column_type", "iceberg_schema", "name_mapping", "own_schema"]
+
+FIELD_ID_MAX: Final = 2**31 - 1 - 200
+"""Iceberg keeps the ids above for columns of its own, such as the number of a row."""
+
+
+def iceberg_schema(schema: Schema, keys: Sequence[int] = ()) -> IcebergSchema:
+    """Return the schema as Iceberg tells it; keys become identifier fields where Iceberg allows that.
+
+    It demands that they are required and not floating. A table of another writer may
+    have keys that are not so; it is shown without any, since half of a key says
+    something wrong.
+    """
+    _check_shown(schema)
+    by_id = {column.id: column for column in schema.columns}
+    identifiers = list(keys) if all(_can_identify(by_id[key]) for key in keys) else []
+    fields = [_field(column) for column in schema.columns]
+    return IcebergSchema(*fields, schema_id=schema.schema_id, identifier_field_ids=identifiers)
+
+
+def own_schema(
+    found: IcebergSchema, known: Sequence[Schema] = (), last_column_id: int = 0
+) -> tuple[Schema, tuple[int, ...]]:
+    """Return the schema and the keys that an Iceberg schema says; refuse what no table can have.
+
+    `known` are the schemas that the table has had, oldest first; `last_column_id` is
+    the largest id that was ever given.
+    """
+    if not found.fields:
+        raise InvalidInputError("the Iceberg schema has no fields: a table has at least one column")
+    by_id = {column.id: column for schema in known for _, column in schema.all_columns()}
+    columns = tuple(_column(field, by_id, field.name) for field in found.fields)
+    largest = max([found.highest_field_id, last_column_id, *(schema.last_column_id for schema in known)])
+    schema = Schema(columns, found.schema_id, largest)
+    outer = {column.id for column in columns}
+    for key in found.identifier_field_ids:
+        if key not in outer:
+            raise InvalidInputError(
+                f"the identifier field {found.find_column_name(key)!r} lies inside a struct: "
+                "keys are columns of the table itself"
+            )
+    return schema, tuple(found.identifier_field_ids)
+
+
+def iceberg_column_type(column: Column) -> IcebergType:
+    """Return what Iceberg calls the type of a column, with the ids of what lies inside."""
+    match column.type:
+        case Struct(columns):
+            return StructType(*(_field(inner) for inner in columns))
+        case List(element):
+            return ListType(element.id, iceberg_column_type(element), element_required=not element.nullable)
+        case Map(key, value):
+            return MapType(
+                key.id,
+                iceberg_column_type(key),
+                value.id,
+                iceberg_column_type(value),
+                value_required=not value.nullable,
+            )
+        case _:
+            return iceberg_plain_type(column)
+
+
+def name_mapping(schema: Schema) -> NameMapping:
+    """Return by which names the columns of files are found that do not keep the ids.
+
+    Only by those of today, as our engines find them: a name of the past may have
+    become that of another column.
+    """
+    return create_mapping_from_schema(iceberg_schema(schema))
+
+
+def _field(column: Column) -> NestedField:
+    return NestedField(
+        column.id, column.name, iceberg_column_type(column), required=not column.nullable, doc=column.comment
+    )
+
+
+def _check_shown(schema: Schema) -> None:
+    """Refuse ids and names that no Iceberg schema can have."""
+    if schema.last_column_id > FIELD_ID_MAX:
+        raise InvalidInputError(
+            f"the table has given out the column id {schema.last_column_id}, and Iceberg keeps those above "
+            f"{FIELD_ID_MAX} for itself: copy the rows into a new table to show them as Iceberg"
+        )
+    seen: set[str] = set()
+    for path, _ in schema.all_columns():
+        name = ".".join(path)
+        if name in seen:
+            raise InvalidInputError(
+                f"two columns are called {name!r} in Iceberg, which writes the parts of a path with a dot between "
+                "them: rename the one that has a dot in its name"
+            )
+        seen.add(name)
+
+
+def _can_identify(column: Column) -> bool:
+    return not column.nullable and not is_nested(column.type) and not isinstance(column.type, Float4 | Float8)
+
+
+def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True) -> Column:
+    if field.initial_default is not None or field.write_default is not None:
+        raise InvalidInputError(
+            f"column {path!r} has a default in Iceberg, which format version 2 does not know: leave it out, and set "
+            "one with SQL"
+        )
+    if not 0 <= field.field_id <= FIELD_ID_MAX:
+        raise InvalidInputError(f"column {path!r} has the Iceberg id {field.field_id}: ids go from 0 to {FIELD_ID_MAX}")
+    before = known.get(field.field_id)
+    if before is not None and not _is_shown_as(before, field.field_type):
+        before = None
+    return Column(
+        id=field.field_id,
+        name=field.name,
+        type=_type(field.field_type, known, path) if before is None or is_nested(before.type) else before.type,
+        nullable=not field.required,
+        # What lies inside a list or a map has no place for one in Iceberg.
+        comment=field.doc if is_named or before is None else before.comment,
+        default=None if before is None else before.default,
+        properties=type_properties(field.field_type) if before is None else before.properties,
+    )
+
+
+def _is_shown_as(column: Column, found: IcebergType) -> bool:
+    """Return whether a column is what was shown so; of a nested one it is asked at each column inside."""
+    shown = iceberg_column_type(column)
+    return type(shown) is type(found) if is_nested(column.type) else shown == found
+
+
+def _type(found: IcebergType, known: dict[int, Column], path: str) -> DataType:
+    match found:
+        case StructType():
+            fields = found.fields
+            return Struct(tuple(_column(field, known, f"{path}.{field.name}") for field in fields))
+        case ListType():
+            return List(_column(found.element_field, known, f"{path}.{ELEMENT_NAME}", is_named=False))
+        case MapType():
+            key = _column(found.key_field, known, f"{path}.{KEY_NAME}", is_named=False)
+            return Map(key, _column(found.value_field, known, f"{path}.{VALUE_NAME}", is_named=False))
+        case _:
+            return own_plain_type(found, f"column {path!r}")
