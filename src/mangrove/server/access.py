@@ -26,6 +26,7 @@ __all__ = [
     "Verdict",
     "has_bearer",
     "is_loopback",
+    "is_token",
     "judge",
     "proof_of",
     "session_of",
@@ -33,7 +34,10 @@ __all__ = [
 ]
 
 COOKIE: Final = "mangrove_session"
-_OPEN_PATHS: Final = frozenset({"/healthz"})
+_TOKENS: Final = "/iceberg/v1/oauth/tokens"
+"""Where a client of Iceberg's gives the token to be told it again; nothing changes there."""
+_OPEN_PATHS: Final = frozenset({"/healthz", _TOKENS})
+_CLIENTS_FOLDER: Final = "/iceberg/"
 _OPEN_FOLDERS: Final = ("/static/",)
 _FIELD: Final = "token"
 _READING: Final = frozenset({"GET", "HEAD"})
@@ -108,7 +112,11 @@ def is_loopback(host: str) -> bool:
 def judge(access: Access, asking: Asking) -> Verdict:
     """Return what to do with a request."""
     verdict = _judge_visitor(access, asking)
-    if verdict is not Verdict.ANSWER or not access.is_writable or asking.method in _READING:
+    if verdict is not Verdict.ANSWER:
+        return verdict
+    if _is_page_of_others(asking):
+        return Verdict.ELSEWHERE
+    if not access.is_writable or asking.method in _READING or asking.path == _TOKENS:
         return verdict
     if has_bearer(access, asking.authorization):
         return Verdict.ANSWER
@@ -118,6 +126,11 @@ def judge(access: Access, asking: Asking) -> Verdict:
 def has_bearer(access: Access, authorization: str | None) -> bool:
     """Return whether the header holds the token; no browser adds that header to a stranger's form."""
     return access.token is not None and _is_same(_bearer(authorization), access.token)
+
+
+def is_token(access: Access, text: str) -> bool:
+    """Return whether a text is the token; how long it takes says nothing about it."""
+    return access.token is not None and _is_same(text, access.token)
 
 
 def _judge_visitor(access: Access, asking: Asking) -> Verdict:
@@ -156,6 +169,11 @@ def without_token(path: str, query: str) -> str:
     kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
     step = "/" + path.lstrip("/\\")
     return f"{step}?{urlencode(kept)}" if kept else step
+
+
+def _is_page_of_others(asking: Asking) -> bool:
+    """Return whether a page of elsewhere asks what only programs ask: for some answers files are written."""
+    return asking.path.startswith(_CLIENTS_FOLDER) and asking.site in ("cross-site", "same-site")
 
 
 def _is_from_here(asking: Asking) -> bool:

@@ -1,5 +1,6 @@
-"""The ASGI application: the explorer, its health and its counts, behind the guard."""
+"""The ASGI application: the explorer, the Iceberg REST endpoint, health and counts, behind the guard."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
@@ -12,7 +13,9 @@ from starlette.types import ASGIApp
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import open_laid_out
-from mangrove.server.access import Access, has_bearer, proof_of
+from mangrove.rest.absent import absent_routes
+from mangrove.rest.refusals import is_iceberg, refused
+from mangrove.server.access import Access, has_bearer, is_token, proof_of
 from mangrove.server.guarding import Guarding
 from mangrove.server.metrics import RequestCounts, metrics_text
 from mangrove.storage.counting import CountingStore, Requests
@@ -23,7 +26,7 @@ __all__ = ["build_app"]
 
 
 def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """Return the application that shows a lakehouse; `others` are routes of other surfaces.
+    """Return the application that serves a lakehouse; `others` are routes of the caller's.
 
     Where the lakehouse lies on a counting store its requests are among the metrics.
     """
@@ -32,10 +35,21 @@ def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ())
         Route("/healthz", _health(lake)),
         Route("/metrics", _metrics(lake, counts)),
         *others,
+        *_iceberg(lake, access),
         *explorer_routes(lake, _changing(access)),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
     return Guarding(inner, access, counts)
+
+
+def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
+    """Return the routes for clients of Iceberg's; without the extra, those that say what to install."""
+    if importlib.util.find_spec("pyiceberg") is None:
+        return absent_routes()
+    from mangrove.rest.routes import iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
+
+    is_secret = None if access.token is None else lambda text: is_token(access, text)
+    return iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
 
 
 def _changing(access: Access) -> Changing | None:
@@ -74,6 +88,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "This page is only read: use GET.")}
     title, sentence = titles.get(error.status_code, ("Error", error.detail))
+    if is_iceberg(request.url.path):
+        asked = f"{request.method} {request.url.path[:200]}"
+        return refused(error.status_code, f"{asked} is not served here: /iceberg/v1/config tells what is.")
     answer = refusal(error.status_code, title, sentence, as_json=_wants_json(request))
     answer.headers.update(error.headers or {})
     return answer
@@ -81,6 +98,8 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 def _unexpected(request: Request, error: Exception) -> Response:
     sentence = f"Something went wrong here that should not ({type(error).__name__}); the server's log says more."
+    if is_iceberg(request.url.path):
+        return refused(500, sentence)
     return refusal(500, "Error", sentence, as_json=_wants_json(request))
 
 

@@ -8,6 +8,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mangrove.rest.refusals import is_iceberg, refused
 from mangrove.server.access import COOKIE, Access, Asking, Verdict, judge, session_of, without_token
 from mangrove.server.metrics import RequestCounts, page_of
 from mangrove.web.routes import refusal
@@ -94,6 +95,8 @@ _ELSEWHERE: Final = (
 
 
 def _said(asking: Asking, status: int, title: str, sentence: str) -> Response:
+    if is_iceberg(asking.path):
+        return refused(status, sentence)
     return refusal(status, title, sentence, as_json=asking.path.startswith("/api"))
 
 

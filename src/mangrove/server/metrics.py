@@ -40,10 +40,25 @@ def page_of(path: str) -> str:
     ('overview', 'tables', 'tree', 'other')
     """
     steps = path.strip("/").split("/")
+    if steps[0] == "iceberg":
+        return _iceberg_page(steps[1:])
     first = steps[1] if steps[0] == "api" and len(steps) > 1 else steps[0]
     if first in ("", "api"):
         return "overview"
     return first if first in _PAGES else "other"
+
+
+def _iceberg_page(steps: list[str]) -> str:
+    """Return what a client of Iceberg's asked for; a prefix may stand before it, and names behind."""
+    match steps[2:] if steps[2:3] == ["namespaces"] else steps[1:]:
+        case ["config"]:
+            return "iceberg-config"
+        case ["namespaces", _, ("tables" | "views") as kind, *_]:
+            return f"iceberg-{kind}"
+        case ["namespaces", *_]:
+            return "iceberg-namespaces"
+        case _:
+            return "iceberg-other"
 
 
 def metrics_text(answers: dict[tuple[str, int], int], storage: Requests, newest_version: int | None) -> str:

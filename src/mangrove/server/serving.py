@@ -36,7 +36,7 @@ def serve(
     Port 0 takes one that is free. Where it is writable, who has the token may roll back.
     """
     access = Access(host, token, is_writable)
-    lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))))
+    lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))), storage_options=storage_options)
     listening = _listening(host, port)
     config = uvicorn.Config(
         build_app(lake, access),

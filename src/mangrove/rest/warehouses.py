@@ -1,0 +1,74 @@
+"""Which state of the lakehouse a client works on: the newest, or a past one that its `warehouse` names.
+
+A client asks for its configuration once, and is told a prefix that it puts into
+every address from then on. The newest state has none. A past one is told by its
+version, also where a time or the name of an export was given, so that a client
+sees one version however long it stays.
+"""
+
+import re
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.past import PastLakehouse
+from mangrove.metastore import Snapshot
+
+__all__ = ["prefix_of", "seen_at", "version_of_prefix", "version_of_warehouse"]
+
+_PREFIX: Final = re.compile(r"version-(0|[1-9][0-9]{0,17})")
+_WAREHOUSE_CHARACTERS_MAX: Final = 1_000
+
+
+def version_of_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
+    """Return the version that a client's `warehouse` names, or None for whichever is newest.
+
+    The lakehouse's own address means the newest too: many clients must give some warehouse.
+    """
+    text = (warehouse or "").strip()
+    if not text or text.rstrip("/") == lake.uri.rstrip("/"):
+        return None
+    if len(text) > _WAREHOUSE_CHARACTERS_MAX:
+        raise InvalidInputError(f"the warehouse has {len(text)} characters: {_WAREHOUSE_CHARACTERS_MAX} are allowed")
+    return lake.snapshot_at(text).version
+
+
+def prefix_of(version: int) -> str:
+    """Return what stands in the addresses of a past state.
+
+    >>> prefix_of(41)
+    'version-41'
+    """
+    return f"version-{version}"
+
+
+def version_of_prefix(prefix: str) -> int:
+    """Return the version of a prefix.
+
+    >>> version_of_prefix("version-41")
+    41
+    """
+    match = _PREFIX.fullmatch(prefix)
+    if match is None:
+        raise InvalidInputError(
+            f"there is no catalog {prefix[:40]!r} here: let the client ask for its configuration, "
+            "with a version, a time or the name of an export as its warehouse"
+        )
+    return int(match[1])
+
+
+def seen_at(lake: Lakehouse, version: int | None) -> PastLakehouse:
+    """Return the lakehouse as of a version, or as it is now: in one version, so that no answer mixes two.
+
+    A version that was forgotten is no table that is not there: clients would go on as if they might make it.
+    """
+    return PastLakehouse(_snapshot(lake, version), lake.clients, lake.engines)
+
+
+def _snapshot(lake: Lakehouse, version: int | None) -> Snapshot:
+    if version is None:
+        return lake.metastore.latest()
+    try:
+        return lake.metastore.at_version(version)
+    except NotFoundError as error:
+        raise InvalidInputError(f"{error}; the client that asked for it must be opened anew") from error

@@ -1,0 +1,134 @@
+"""PyIceberg as a client: it finds namespaces, tables and views, at the newest version and at past ones."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    NoSuchNamespaceError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+from tests.rest.conftest import TOKEN, counted, served
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.server.access import Access
+
+Opening = Callable[..., RestCatalog]
+
+
+def test_namespaces_are_listed_with_their_properties(catalog: RestCatalog) -> None:
+    assert catalog.list_namespaces() == [("a.b",), ("sales",)]
+    assert catalog.load_namespace_properties("sales") == {"owner": "ana", "comment": "What was sold"}
+    assert catalog.load_namespace_properties(("a.b",)) == {}
+    assert catalog.namespace_exists("sales")
+
+
+def test_there_is_nothing_below_a_namespace(catalog: RestCatalog) -> None:
+    assert catalog.list_namespaces("sales") == []
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.list_namespaces("nowhere")
+
+
+@pytest.mark.parametrize("name", ["nowhere", ("sales", "orders"), ("two words",), ("a|b",), ("x" * 200,)])
+def test_a_namespace_that_is_not_there_or_cannot_be_is_not_found(catalog: RestCatalog, name: tuple[str, ...]) -> None:
+    assert not catalog.namespace_exists(name)
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.load_namespace_properties(name)
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.list_tables(name)
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.list_views(name)
+
+
+def test_tables_are_listed_whose_rows_the_lakehouse_keeps(catalog: RestCatalog) -> None:
+    assert catalog.list_tables("sales") == [("sales", "orders")]
+    assert catalog.list_tables(("a.b",)) == []
+    assert catalog.table_exists("sales.orders")
+    assert not catalog.table_exists("sales.outside")
+    assert not catalog.table_exists("sales.daily")
+    assert not catalog.table_exists("sales.nothing")
+    assert not catalog.table_exists("nowhere.nothing")
+
+
+def test_views_are_listed(catalog: RestCatalog) -> None:
+    assert catalog.list_views("sales") == [("sales", "daily")]
+    assert catalog.view_exists("sales.daily")
+    assert not catalog.view_exists("sales.orders")
+
+
+def test_a_list_comes_in_pages_where_the_client_wants_them(lake: Lakehouse, catalog_of: Opening) -> None:
+    for number in range(7):
+        lake.create_table(f"sales.t{number}", "id int")
+    with served(counted(lake)) as address:
+        catalog = catalog_of(address, **{"rest-page-size": "3"})
+        assert catalog.list_tables("sales") == [("sales", "orders"), *(("sales", f"t{n}") for n in range(7))]
+        assert catalog.list_namespaces() == [("a.b",), ("sales",)]
+
+
+def test_two_versions_are_read_side_by_side(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+    before = lake.version
+    lake.create_table("sales.later", "id int")
+    newest, past = catalog_of(address), catalog_of(address, warehouse=str(before))
+    at_a_time = catalog_of(address, warehouse=lake.at(before).created_at.isoformat())
+    assert newest.list_tables("sales") == [("sales", "later"), ("sales", "orders")]
+    assert past.list_tables("sales") == at_a_time.list_tables("sales") == [("sales", "orders")]
+    lake.drop_table("sales.orders")
+    assert newest.list_tables("sales") == [("sales", "later")]
+    assert past.list_tables("sales") == [("sales", "orders")]
+
+
+def test_an_export_is_a_warehouse(lake: Lakehouse, tmp_path: object, address: str, catalog_of: Opening) -> None:
+    lake.export(f"{tmp_path}/copy", name="year-end", mode="minimal")
+    lake.drop_table("sales.orders")
+    assert catalog_of(address, warehouse="year-end").list_tables("sales") == [("sales", "orders")]
+
+
+def test_the_address_of_the_lakehouse_is_a_warehouse_too(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+    for warehouse in (lake.uri, lake.uri.rstrip("/")):
+        assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
+
+
+@pytest.mark.parametrize("warehouse", ["99", "no-such-export", "2000-01-01", "s3://elsewhere/lake"])
+def test_a_warehouse_that_is_not_there_is_refused(address: str, catalog_of: Opening, warehouse: str) -> None:
+    with pytest.raises(RESTError, match="NoSuchWarehouseException"):
+        catalog_of(address, warehouse=warehouse)
+
+
+def test_a_warehouse_that_nobody_can_mean_is_refused(address: str, catalog_of: Opening) -> None:
+    with pytest.raises(BadRequestError, match="is no time"):
+        catalog_of(address, warehouse="2026-99-99")
+
+
+@pytest.fixture
+def guarded(lake: Lakehouse) -> Iterator[str]:
+    with served(counted(lake), Access("127.0.0.1", TOKEN)) as found:
+        yield found
+
+
+def test_a_client_shows_the_token(guarded: str, catalog_of: Opening) -> None:
+    assert catalog_of(guarded, token=TOKEN).list_namespaces() == [("a.b",), ("sales",)]
+    for wrong in ({}, {"token": "wrong"}):
+        with pytest.raises(UnauthorizedError, match="NotAuthorizedException"):
+            catalog_of(guarded, **wrong)
+
+
+@pytest.mark.parametrize("credential", [TOKEN, f"somebody:{TOKEN}"])
+def test_a_client_whose_secret_is_the_token_is_told_it(guarded: str, catalog_of: Opening, credential: str) -> None:
+    endpoint = f"{guarded}/v1/oauth/tokens"
+    catalog = catalog_of(guarded, credential=credential, **{"oauth2-server-uri": endpoint})
+    assert catalog.list_tables("sales") == [("sales", "orders")]
+    with pytest.raises(OAuthError, match="invalid_client"):
+        catalog_of(guarded, credential="somebody:wrong", **{"oauth2-server-uri": endpoint})
+
+
+def test_a_credential_does_no_harm_where_none_is_needed(address: str, catalog_of: Opening) -> None:
+    catalog = catalog_of(address, credential="a:b", **{"oauth2-server-uri": f"{address}/v1/oauth/tokens"})
+    assert catalog.namespace_exists("sales")
+
+
+def test_a_client_of_a_read_only_server_is_told_what_it_cannot_do(catalog: RestCatalog) -> None:
+    with pytest.raises(RuntimeError, match="does not support endpoint"):
+        catalog.create_namespace("more")
