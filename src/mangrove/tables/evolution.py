@@ -25,6 +25,7 @@ from mangrove.tables.defaults import check_default
 
 __all__ = [
     "evolved",
+    "holds_all",
     "with_column_added",
     "with_column_dropped",
     "with_column_moved",
@@ -88,7 +89,7 @@ def with_column_widened(version: TableVersion, path: Sequence[str], type_words: 
     wanted = parse_type(type_words)
 
     def widen(column: Column) -> Column:
-        if not _holds_all(wanted, column.type):
+        if not holds_all(wanted, column.type):
             raise InvalidInputError(
                 f"column {'.'.join(path)!r} is {type_text(column.type)}, and {type_text(wanted)} is not wider: "
                 "integers and floats grow in bytes, decimals in digits before the point, varchar in length"
@@ -159,12 +160,13 @@ def evolved(version: TableVersion, given: Mapping[str, DataType | None]) -> Tabl
             continue
         if column is None:
             version = with_column_added(version, (name,), type_text(data_type))
-        elif _holds_all(data_type, column.type) and data_type != column.type:
+        elif holds_all(data_type, column.type) and data_type != column.type:
             version = with_column_widened(version, (column.name,), type_text(data_type))
     return version
 
 
-def _holds_all(wanted: DataType, old: DataType) -> bool:
+def holds_all(wanted: DataType, old: DataType) -> bool:
+    """Return whether a column can become of the plain type `wanted` without touching its values."""
     match old, wanted:
         case (Int2(), Int2() | Int4() | Int8()) | (Int4(), Int4() | Int8()) | (Int8(), Int8()):
             return True

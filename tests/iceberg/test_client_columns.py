@@ -1,0 +1,156 @@
+"""Columns that an Iceberg client gives a table become ours by our own rules."""
+
+from collections.abc import Sequence
+
+import pytest
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.types import (
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.evolving import with_columns_of
+from mangrove.iceberg.schemas import iceberg_schema
+from mangrove.model.objects import TableVersion
+from mangrove.model.schemes import parse_partition_scheme, parse_sort_scheme
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.types import Int8, Varchar
+from mangrove.tables.constraints import with_check
+
+SCHEMA = parse_schema(
+    "id bigint not null, n int, t varchar(5), d decimal(5, 2), place struct<city: string, zip: int>, day date"
+)
+VERSION = TableVersion(
+    1,
+    SCHEMA,
+    keys=(1,),
+    partition_scheme=parse_partition_scheme(["day"], SCHEMA),
+    sort_scheme=parse_sort_scheme(["n"], SCHEMA),
+)
+
+
+def shown_fields() -> dict[str, NestedField]:
+    return {field.name: field for field in iceberg_schema(SCHEMA, VERSION.keys).fields}
+
+
+def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,)) -> TableVersion:
+    return with_columns_of(VERSION, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
+
+
+def with_field(changed_name: str, **other: object) -> list[NestedField]:
+    return [
+        NestedField(**{
+            "field_id": field.field_id, "name": field.name, "type": field.field_type, "required": field.required,
+            **(other if field.name == changed_name else {}),
+        })
+        for field in shown_fields().values()
+    ]  # fmt: skip
+
+
+def test_the_same_columns_change_nothing() -> None:
+    assert changed(list(shown_fields().values())) is VERSION
+
+
+def test_columns_are_added_renamed_reordered_and_dropped_by_their_ids() -> None:
+    fields = shown_fields()
+    t = fields["t"]
+    found = changed(
+        [
+            fields["day"],
+            NestedField(t.field_id, "text", t.field_type, required=False),
+            fields["id"],
+            fields["n"],
+            NestedField(9, "more", LongType(), required=False),
+        ]
+    )
+    assert found.schema is not None
+    assert found.schema.names == ("day", "text", "id", "n", "more")
+    assert found.schema.column("text").type == Varchar(5)
+    assert found.schema.last_column_id == 9
+    assert (found.schema.schema_id, found.earlier_schemas) == (SCHEMA.schema_id + 1, (SCHEMA,))
+
+
+def test_a_type_grows_where_no_value_is_touched() -> None:
+    found = changed(with_field("n", type=LongType())).schema
+    assert found is not None
+    assert found.column("n").type == Int8()
+
+
+def test_a_new_struct_may_have_required_columns_inside() -> None:
+    inner = StructType(NestedField(10, "inner", LongType(), required=True))
+    found = changed([*shown_fields().values(), NestedField(9, "s", inner, required=False)]).schema
+    assert found is not None
+    assert not found.column("s", "inner").nullable
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "told"),
+    [
+        ("id", IntegerType(), "does not hold all"),
+        ("n", StringType(), "does not hold all"),
+        ("d", DecimalType(4, 2), "does not hold all"),
+        ("place", LongType(), "cannot become"),
+    ],
+)
+def test_a_type_that_does_not_hold_all_values_is_refused(name: str, wanted: IcebergType, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        changed(with_field(name, type=wanted))
+
+
+@pytest.mark.parametrize(("name", "use"), [("id", "a key"), ("day", "partitioned by"), ("n", "sorted by")])
+def test_a_column_that_is_needed_is_not_dropped(name: str, use: str) -> None:
+    left = [field for field in shown_fields().values() if field.name != name]
+    with pytest.raises(InvalidInputError, match="identifier fields" if name == "id" else use):
+        changed(left, [1] if name != "id" else [])
+
+
+def test_keys_stay_as_they_are() -> None:
+    with pytest.raises(InvalidInputError, match="identifier fields are the table's keys"):
+        changed(list(shown_fields().values()), [])
+
+
+def test_a_key_does_not_become_optional() -> None:
+    with pytest.raises(InvalidInputError, match="identifier"):
+        changed(with_field("id", required=False), [])
+
+
+def test_a_column_does_not_become_required() -> None:
+    with pytest.raises(InvalidInputError, match="make it required with SQL"):
+        changed(with_field("t", required=True))
+
+
+def test_an_added_column_is_optional() -> None:
+    with pytest.raises(InvalidInputError, match="make it optional"):
+        changed([*shown_fields().values(), NestedField(9, "more", LongType(), required=True)])
+
+
+def test_an_id_is_never_given_twice() -> None:
+    fields = [field for field in shown_fields().values() if field.name != "t"]
+    dropped = changed(fields)
+    t = shown_fields()["t"]
+    again = IcebergSchema(*fields, t, schema_id=8, identifier_field_ids=[1])
+    with pytest.raises(InvalidInputError, match="were given before"):
+        with_columns_of(dropped, again)
+
+
+def test_a_column_is_not_moved_out_of_its_struct() -> None:
+    fields = shown_fields()
+    place = fields["place"]
+    assert isinstance(place.field_type, StructType)
+    city, code = place.field_type.fields
+    moved = [field for field in fields.values() if field.name != "place"]
+    with pytest.raises(InvalidInputError, match="into or out of a struct"):
+        changed([*moved, NestedField(place.field_id, "place", StructType(code), required=False), city])
+
+
+def test_a_column_that_a_check_names_keeps_its_name() -> None:
+    checked = with_check(VERSION, "small", "n < 10")
+    renamed = IcebergSchema(*with_field("n", name="number"), schema_id=7, identifier_field_ids=[1])
+    with pytest.raises(InvalidInputError, match="small"):
+        with_columns_of(checked, renamed)

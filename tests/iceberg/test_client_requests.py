@@ -1,0 +1,198 @@
+"""What an Iceberg client asks for: requirements against what is shown, and updates as what is to differ."""
+
+from typing import Any
+
+import pytest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.types import LongType, NestedField, StringType
+
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.iceberg.wanted import check_requirements, new_metadata, parsed_request, wanted
+
+UUID_OF_TABLE = "0f2f7c70-0000-4000-8000-000000000001"
+SHOWN = TableMetadataV2(
+    location="file:///lake/data/t1",
+    table_uuid=UUID_OF_TABLE,
+    last_updated_ms=1,
+    last_column_id=2,
+    schemas=[IcebergSchema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))],
+    current_schema_id=0,
+    partition_specs=[PartitionSpec(spec_id=0)],
+    default_spec_id=0,
+    last_partition_id=999,
+    properties={"owner": "ana", "old": "yes"},
+    current_snapshot_id=7,
+    snapshots=[
+        {
+            "snapshot-id": 7,
+            "sequence-number": 3,
+            "timestamp-ms": 1,
+            "manifest-list": "file:///lake/data/t1/metadata/a.avro",
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+        }
+    ],
+    refs={"main": {"snapshot-id": 7, "type": "branch"}},
+    sort_orders=[{"order-id": 0, "fields": []}],
+    default_sort_order_id=0,
+    last_sequence_number=3,
+)
+
+
+def added_snapshot(snapshot_id: int, parent: int | None = 7, sequence_number: int = 4) -> dict[str, Any]:
+    return {
+        "action": "add-snapshot",
+        "snapshot": {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent,
+            "sequence-number": sequence_number,
+            "timestamp-ms": 2,
+            "manifest-list": f"file:///lake/data/t1/metadata/{snapshot_id}.avro",
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+        },
+    }
+
+
+def main_at(snapshot_id: int, name: str = "main", kind: str = "branch") -> dict[str, Any]:
+    return {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": snapshot_id}
+
+
+def asked(*updates: dict[str, Any], requirements: tuple[dict[str, Any], ...] = ()) -> Any:
+    return parsed_request({"requirements": list(requirements), "updates": list(updates)})
+
+
+def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
+    request = asked(
+        added_snapshot(8),
+        main_at(8),
+        requirements=({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 7},),
+    )
+    check_requirements(request, SHOWN)
+    found = wanted(SHOWN, request.updates)
+    assert found.snapshot is not None
+    assert (found.snapshot.snapshot_id, found.schema, found.spec, found.sort_order) == (8, None, None, None)
+    assert (request.snapshot_ids, request.creates) == ((8,), False)
+
+
+def test_of_several_snapshots_the_last_is_wanted() -> None:
+    request = asked(added_snapshot(8), main_at(8), added_snapshot(9, 8, 5), main_at(9))
+    check_requirements(request, SHOWN)
+    found = wanted(SHOWN, request.updates).snapshot
+    assert found is not None
+    assert found.snapshot_id == 9
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 6},
+        {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None},
+        {"type": "assert-table-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"},
+        {"type": "assert-current-schema-id", "current-schema-id": 1},
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 1},
+        {"type": "assert-default-spec-id", "default-spec-id": 4},
+        {"type": "assert-create"},
+    ],
+)
+def test_what_was_asked_of_another_state_is_a_conflict(requirement: dict[str, Any]) -> None:
+    with pytest.raises(ConflictError, match="load the table again"):
+        check_requirements(asked(requirements=(requirement,)), SHOWN)
+
+
+def test_a_snapshot_that_follows_another_is_a_conflict_also_where_nothing_is_required() -> None:
+    with pytest.raises(ConflictError, match="follows 6, and the table is at 7"):
+        check_requirements(asked(added_snapshot(8, 6), main_at(8)), SHOWN)
+
+
+def test_columns_and_properties_differ_as_the_updates_say() -> None:
+    schema = IcebergSchema(*SHOWN.schema().fields, NestedField(3, "more", LongType()), schema_id=1)
+    request = asked(
+        {"action": "add-schema", "schema": schema.model_dump(mode="json", by_alias=True), "last-column-id": 3},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "set-properties", "updates": {"owner": "bo", "new": "1"}},
+        {"action": "remove-properties", "removals": ["old", "never-there"]},
+    )
+    found = wanted(SHOWN, request.updates)
+    assert found.schema is not None
+    assert found.schema.column_names == ["id", "name", "more"]
+    assert (found.put, found.removed, found.snapshot) == ({"owner": "bo", "new": "1"}, ("old",), None)
+
+
+def test_updates_that_change_nothing_want_nothing() -> None:
+    request = asked(
+        {"action": "set-properties", "updates": {"owner": "ana"}},
+        {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
+        {"action": "set-location", "location": "file:///lake/data/t1/"},
+        {"action": "upgrade-format-version", "format-version": 2},
+    )
+    assert wanted(SHOWN, request.updates) == wanted(SHOWN, ())
+
+
+@pytest.mark.parametrize(
+    ("updates", "told"),
+    [
+        ([added_snapshot(8), main_at(8, "audit")], "the branch main alone"),
+        ([added_snapshot(8), main_at(8, "main", "tag")], "the branch main alone"),
+        ([added_snapshot(8)], "no branch set to it"),
+        ([main_at(7)], "which the commit does not add"),
+        ([{"action": "remove-snapshot-ref", "ref-name": "main"}], "cannot be removed"),
+        ([{"action": "remove-snapshots", "snapshot-ids": [7]}], "mangrove expire"),
+        ([{"action": "set-location", "location": "s3://elsewhere/t"}], "stays there"),
+        ([{"action": "assign-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"}], "never changes"),
+        ([{"action": "upgrade-format-version", "format-version": 3}], "format version 2"),
+        ([{"action": "remove-schemas", "schema-ids": [4]}], "has no place here"),
+        ([added_snapshot(8, 7, 2), main_at(8)], "do not fit together"),
+        ([{"action": "set-current-schema", "schema-id": 9}], "do not fit together"),
+    ],
+)
+def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any]], told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        wanted(SHOWN, asked(*updates).updates)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"requirements": [{"type": "assert-nothing-known"}]},
+        {"updates": [{"action": "do-something-else"}]},
+        {"updates": "all"},
+        {"updates": [{"action": "add-snapshot", "snapshot": {"snapshot-id": "one"}}]},
+    ],
+)
+def test_a_request_that_is_none_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        parsed_request(document)
+
+
+def test_what_begins_a_table_is_told_by_its_updates() -> None:
+    schema = SHOWN.schema().model_dump(mode="json", by_alias=True)
+    request = asked(
+        {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": schema, "last-column-id": 2},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": "file:///lake/data/t1"},
+        {"action": "set-properties", "updates": {"owner": "ana"}},
+        requirements=({"type": "assert-create"},),
+    )
+    check_requirements(request, None)
+    assert request.creates
+    found = new_metadata(request.updates)
+    assert (found.schema(), found.properties, found.current_snapshot_id) == (SHOWN.schema(), {"owner": "ana"}, None)
+
+
+def test_who_asks_for_a_state_of_a_table_that_is_not_there_is_told_of_a_conflict() -> None:
+    with pytest.raises(ConflictError):
+        check_requirements(asked(requirements=({"type": "assert-current-schema-id", "current-schema-id": 0},)), None)
+
+
+def test_a_table_whose_updates_lack_its_columns_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="do not fit together"):
+        new_metadata(asked({"action": "set-properties", "updates": {"owner": "ana"}}).updates)
