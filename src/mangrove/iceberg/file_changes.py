@@ -1,0 +1,83 @@
+"""Which files a client's snapshot has that the one before it had not, and which are gone.
+
+What an entry says of itself (added, existing, deleted) is about the snapshot that wrote
+it. A commit may hold several snapshots, and manifests may be merged, so only what is
+alive before and after counts. Manifests that both snapshots list are not read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+
+from mangrove.errors import InvalidInputError
+
+__all__ = ["FileChanges", "ListedFile", "file_changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as a manifest lists it."""
+
+    file: DataFile
+    spec_id: int
+    """By which partition spec its partition values are meant."""
+
+    @property
+    def address(self) -> str:
+        """Where it lies."""
+        return self.file.file_path
+
+    @property
+    def content(self) -> DataFileContent:
+        """What its rows are."""
+        return self.file.content
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """The files by which two snapshots differ."""
+
+    added: tuple[ListedFile, ...] = ()
+    removed: tuple[ListedFile, ...] = ()
+
+    def of(self, content: DataFileContent) -> "FileChanges":
+        """Return those of one kind."""
+        return FileChanges(
+            tuple(file for file in self.added if file.content is content),
+            tuple(file for file in self.removed if file.content is content),
+        )
+
+
+def file_changes(
+    before: Sequence[ManifestFile],
+    after: Sequence[ManifestFile],
+    entries_of: Callable[[ManifestFile], Iterable[ManifestEntry]],
+) -> FileChanges:
+    """Return what differs between the snapshots that list these manifests."""
+    shared = {manifest.manifest_path for manifest in before} & {manifest.manifest_path for manifest in after}
+    was = _alive(before, shared, entries_of)
+    now = _alive(after, shared, entries_of)
+    return FileChanges(
+        tuple(file for address, file in now.items() if address not in was),
+        tuple(file for address, file in was.items() if address not in now),
+    )
+
+
+def _alive(
+    manifests: Sequence[ManifestFile], shared: set[str], entries_of: Callable[[ManifestFile], Iterable[ManifestEntry]]
+) -> Mapping[str, ListedFile]:
+    found: dict[str, ListedFile] = {}
+    for manifest in manifests:
+        if manifest.manifest_path in shared:
+            continue
+        for entry in entries_of(manifest):
+            if entry.status is ManifestEntryStatus.DELETED:
+                continue
+            listed = ListedFile(entry.data_file, manifest.partition_spec_id)
+            if listed.address in found:
+                raise InvalidInputError(
+                    f"{listed.address} is listed twice, as by {manifest.manifest_path}: its rows would count twice"
+                )
+            found[listed.address] = listed
+    return found

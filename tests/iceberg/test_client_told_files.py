@@ -1,0 +1,203 @@
+"""The deltas of an Iceberg client's commit mean the rows that Iceberg means, whatever of ours stood before them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mangrove.iceberg.told_files import Placed, Standing, Told, planned_write, standing_files
+from mangrove.model.manifests import DataFile, FileKind
+from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.values import Value
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.writing import PlannedWrite, compacted, planned, upserted
+
+SCHEMA = parse_schema("id bigint not null, p int not null")
+KEYS = (1, 2)
+Row = tuple[int, int]
+Values = tuple[Value | None, ...]
+
+
+@dataclass
+class Written:
+    """What lies in the files of a made-up store."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    keys: dict[str, set[Row]] = field(default_factory=dict)
+    positions: dict[str, set[int]] = field(default_factory=dict)
+
+    def _name(self) -> str:
+        return f"data/t/{len(self.rows) + len(self.keys) + len(self.positions)}.parquet"
+
+    def data(self, rows: list[Row]) -> DataFile:
+        self.rows[name := self._name()] = rows
+        return DataFile(name, 1, len(rows))
+
+    def key_file(self, rows: Iterable[Row]) -> DataFile:
+        self.keys[name := self._name()] = set(rows)
+        return DataFile(name, 1, len(self.keys[name]), kind=FileKind.KEY_DELETES, key_ids=KEYS)
+
+    def position_file(self, location: str, numbers: Iterable[int]) -> DataFile:
+        self.positions[name := self._name()] = set(numbers)
+        count = len(self.positions[name])
+        return DataFile(name, 1, count, kind=FileKind.POSITION_DELETES, applies_to=location)
+
+
+def visible(state: TableState, written: Written) -> Counter[Row]:
+    """Return the rows that a scan sees."""
+    seen: Counter[Row] = Counter()
+    for scan in plan_scan(state).scans:
+        hidden = {number for one in scan.position_deletes for number in written.positions[one.location]}
+        keys = {key for one in scan.hidden_by for key in _keys_of(one.file, written)}
+        for number, row in enumerate(written.rows[scan.file.location]):
+            if number not in hidden and row not in keys:
+                seen[row] += 1
+    return seen
+
+
+def _keys_of(file: DataFile, written: Written) -> Iterable[Row]:
+    return written.keys[file.location] if file.kind is FileKind.KEY_DELETES else written.rows[file.location]
+
+
+def after(state: TableState, write: PlannedWrite) -> TableState:
+    """Return the state with the deltas of a write at the ends of their logs."""
+    logs = {log.values: log for log in state.logs}
+    for one in write.deltas:
+        log = logs.get(one.log_values, Log(one.log_values))
+        kept = () if _replaces_all(one.delta) else log.deltas
+        delta = replace(one.delta, position=log.last_position + 1)
+        logs[one.log_values] = Log(one.log_values, (*kept, delta))
+    return replace(state, logs=tuple(logs.values()))
+
+
+def _replaces_all(delta: Delta) -> bool:
+    return delta.type is DeltaType.REPLACE and not delta.replaced_locations and delta.replaces_through is None
+
+
+def table(scheme: PartitionScheme = UNPARTITIONED) -> TableState:
+    version = TableVersion(1, SCHEMA, keys=KEYS, partition_scheme=scheme)
+    return TableState("s.t", "t", version, scheme)
+
+
+def placed_in(state: TableState, row: Row) -> Values:
+    return (row[1],) if state.log_scheme.fields else ()
+
+
+def files_of(state: TableState, rows: Iterable[Row]) -> list[tuple[Values, list[Row]]]:
+    by_values: dict[Values, list[Row]] = {}
+    for row in rows:
+        by_values.setdefault(placed_in(state, row), []).append(row)
+    return list(by_values.items())
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=5)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(data: st.DataObject) -> None:
+    written = Written()
+    scheme = data.draw(st.sampled_from([UNPARTITIONED, parse_partition_scheme(["p"], SCHEMA)]))
+    state = table(scheme)
+    model: dict[str, dict[int, Row]] = {}
+    """The rows that a client sees in each file, by their numbers."""
+    for _ in range(data.draw(st.integers(1, 5))):
+        rows = data.draw(ROWS)
+        if data.draw(st.booleans(), label="an upsert of ours"):
+            distinct = list(dict.fromkeys(rows))
+            new = [(values, written.data(part)) for values, part in files_of(state, distinct)]
+            _hide(model, distinct)
+            write = planned({values: upserted([file], KEYS) for values, file in new})
+        else:
+            gone = data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set()
+            new = [(values, written.data(part)) for values, part in files_of(state, rows)]
+            for location in gone:
+                del model[location]
+            deleted = data.draw(ROWS) if data.draw(st.booleans(), label="by keys") else []
+            _hide(model, deleted)
+            write = planned_write(state, _told(data, state, written, model, new, deleted, gone), {"by": "client"})
+            assert all(one.delta.properties == {"by": "client"} for one in write.deltas)
+        # Row numbers that hide rows of a new file were taken from the model in advance.
+        for _, file in new:
+            hidden = {
+                number
+                for one in written.positions
+                for number in written.positions[one]
+                if _applies_to(write, one) == file.location
+            }
+            here = enumerate(written.rows[file.location])
+            model[file.location] = {number: row for number, row in here if number not in hidden}
+        state = after(state, write)
+        assert visible(state, written) == Counter(row for file in model.values() for row in file.values())
+
+
+def _applies_to(write: PlannedWrite, location: str) -> str | None:
+    entries = (entry for one in write.deltas for entry in one.delta.manifest.entries)
+    return next((entry.applies_to for entry in entries if entry.location == location), None)
+
+
+def _hide(model: dict[str, dict[int, Row]], keys: Iterable[Row]) -> None:
+    wanted = set(keys)
+    for file in model.values():
+        for number in [number for number, row in file.items() if row in wanted]:
+            del file[number]
+
+
+def _told(
+    data: st.DataObject,
+    state: TableState,
+    written: Written,
+    model: dict[str, dict[int, Row]],
+    new: list[Placed],
+    deleted: list[Row],
+    gone: set[str],
+) -> Told:
+    standing = standing_files(state)
+    leaving = [standing[location] for location in gone]
+    hiding = {
+        one.live.file.location: written.position_file(one.live.file.location, range(one.live.file.row_count))
+        for one in leaving
+        if one.live.hides
+    }
+    for location in data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set():
+        numbers = data.draw(st.sets(st.integers(0, len(written.rows[location]) - 1)), label="by their numbers")
+        hiding[location] = written.position_file(location, numbers)
+        for number in numbers:
+            model[location].pop(number, None)
+    for _, file in new:
+        if data.draw(st.booleans(), label="rows of a new file too"):
+            hiding[file.location] = written.position_file(file.location, {0})
+    keys = [(values, written.key_file(part)) for values, part in files_of(state, deleted)]
+    return Told(new, keys, leaving, hiding)
+
+
+def test_new_files_alone_are_an_append() -> None:
+    write = planned_write(table(), Told([((), DataFile("a.parquet", 1, 1))]), {})
+    assert [one.delta.type for one in write.deltas] == [DeltaType.APPEND]
+
+
+def test_a_log_whose_files_all_go_is_replaced_as_a_whole() -> None:
+    first = planned_write(table(), Told([((), DataFile("a.parquet", 1, 1))]), {})
+    state = after(table(), first)
+    write = planned_write(state, Told([((), DataFile("b.parquet", 1, 1))], gone=[*standing_files(state).values()]), {})
+    (only,) = write.deltas
+    assert (only.delta.type, only.delta.replaced_locations) == (DeltaType.REPLACE, ())
+
+
+def test_a_commit_that_changes_no_file_has_no_deltas() -> None:
+    assert planned_write(table(), Told(), {}).deltas == ()
+
+
+def test_files_that_a_compaction_wrote_can_go() -> None:
+    files = [DataFile("a.parquet", 1, 1), DataFile("b.parquet", 1, 1)]
+    state = after(table(), planned({(): compacted(files, 3)}))
+    gone = standing_files(state)["a.parquet"]
+    assert isinstance(gone, Standing)
+    assert not gone.live.hides
+    write = planned_write(state, Told(gone=[gone]), {})
+    assert set(standing_files(after(state, write))) == {"b.parquet"}
