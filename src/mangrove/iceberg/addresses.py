@@ -1,0 +1,52 @@
+"""The addresses by which Iceberg's engines open files: whole, with a scheme, and without escapes.
+
+Iceberg takes an address as it is written: a space stands for itself, and a `%20`
+would be looked for under that very name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mangrove.errors import InvalidInputError
+from mangrove.maintenance.layered import LayeredStore
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root
+
+__all__ = ["Addresses", "root_address"]
+
+
+def root_address(uri: str) -> str:
+    """Return the root of a lakehouse as Iceberg's engines spell it, ending in `/`.
+
+    >>> root_address("file:///data/my%20lake/")
+    'file:///data/my lake/'
+    """
+    root = parse_root(uri)
+    if any(character in root.path for character in "?#"):
+        raise InvalidInputError(
+            f"the lakehouse lies in {root.path!r}, and Iceberg's readers take what follows a '?' or '#' for no part of "
+            "the name: move it to a folder without them"
+        )
+    return f"{root.scheme}://{root.authority}/{root.path.removeprefix('/')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the files of one lakehouse lie."""
+
+    store: Store
+
+    def of(self, path: str) -> str:
+        """Return the address of a file that is written here."""
+        return root_address(self.store.uri) + path
+
+    def of_all(self, locations: Sequence[str]) -> list[str]:
+        """Return the addresses of data files: a URI is one already, and a copy may lack what its source has."""
+        below = [location for location in locations if "://" not in location]
+        if isinstance(self.store, LayeredStore) and below:
+            roots = self.store.roots_of(below)
+        else:
+            roots = [self.store.uri] * len(below)
+        spelled = {uri: root_address(uri) for uri in dict.fromkeys(roots)}
+        found = {path: spelled[uri] + path for path, uri in zip(below, roots, strict=True)}
+        return [found.get(location, location) for location in locations]

@@ -1,0 +1,76 @@
+"""Which files show the rows of a state, and to which of Iceberg's partitions each belongs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.typedef import Record
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.schemes import ShownScheme, shown_schemes
+from mangrove.iceberg.values import has_record, partition_record
+from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile
+from mangrove.model.schemes import PartitionScheme
+from mangrove.model.values import Value
+from mangrove.tables.scan_plan import FileScan
+from mangrove.tables.shown_names import file_words
+from mangrove.tables.table_state import TableState
+
+__all__ = ["PlacedFile", "placed_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFile:
+    """A file of rows, with what Iceberg is told about where it belongs."""
+
+    scan: FileScan
+    address: str
+    shown: ShownScheme
+    values: tuple[Value | None, ...]
+    """One for each field of the scheme."""
+    record: Record
+    """The same as Iceberg holds them."""
+
+    @property
+    def words(self) -> str:
+        """What tells the file, and all that is said of it, from others."""
+        return f"{file_words(self.scan.file, self.scan.position)} {self.address} {self.values!r}"
+
+
+def placed_files(state: TableState, addresses: Sequence[str], scans: Sequence[FileScan]) -> list[PlacedFile]:
+    """Return the files of rows of a state, those of one of Iceberg's specs together, else in their order."""
+    schemes = shown_schemes(state.version)
+    records: dict[tuple[int, tuple[Value | None, ...]], Record] = {}
+    found: list[PlacedFile] = []
+    for scan, address in zip(scans, addresses, strict=True):
+        _check_readable(state.name, scan.file)
+        shown, values = _place(state, scan, schemes)
+        key = shown.spec.spec_id, values
+        if key not in records:
+            records[key] = partition_record(values, shown.scheme, state.schema)
+        found.append(PlacedFile(scan, address, shown, values, records[key]))
+    return sorted(found, key=lambda placed: placed.shown.spec.spec_id)
+
+
+def _place(
+    state: TableState, scan: FileScan, schemes: Sequence[ShownScheme]
+) -> tuple[ShownScheme, tuple[Value | None, ...]]:
+    """Return by what a file is divided; a file of which nobody can say it belongs to the spec without fields."""
+    if state.log_scheme.fields:
+        scheme: PartitionScheme | None = state.log_scheme
+        values: tuple[Value | None, ...] | None = scan.log_values
+    else:
+        scheme, values = state.file_scheme, scan.file.partition_values
+    for shown in schemes[1:]:
+        if shown.scheme != scheme or values is None or len(values) != len(shown.scheme.fields):
+            continue
+        if has_record(values, shown.scheme, state.schema):
+            return shown, values
+    return schemes[0], ()
+
+
+def _check_readable(table: str, file: DataFile) -> None:
+    if file.content_type != PARQUET or file.content_encoding != IDENTITY_ENCODING:
+        raise InvalidInputError(
+            f"{table} holds {file.location}, which is {file.content_type} ({file.content_encoding}): only plain "
+            "Parquet files are shown to Iceberg; write its rows again with a compaction"
+        )

@@ -1,0 +1,147 @@
+"""Showing a state of a table to Iceberg's engines: writing the files that are missing, the metadata last.
+
+Whoever opens the metadata file finds all that it leads to. A showing that dies leaves
+files that the next one finds in its listing and uses.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+from pyiceberg.table.metadata import TableMetadataV2
+
+from mangrove.errors import FormatError, NotFoundError
+from mangrove.iceberg.addresses import Addresses
+from mangrove.iceberg.hidden import found_hidden, hidden_digest, known_hidden
+from mangrove.iceberg.manifests import manifest_list_bytes
+from mangrove.iceberg.metadata import ShownSnapshot, metadata_of, sequence_number_of
+from mangrove.iceberg.placing import PlacedFile, placed_files
+from mangrove.iceberg.planned_manifests import PlannedManifest, ToldFile, planned_manifests
+from mangrove.model.manifests import DataFile
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.shown_names import ShownName, shown_folder, shown_name
+from mangrove.tables.table_state import TableState
+
+__all__ = ["Shown", "show"]
+
+_TOGETHER_MAX: Final = 64
+_TOGETHER_BYTES: Final = 32 * 1024 * 1024
+"""How many files, and from how many bytes on, are written with one call of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A state as Iceberg's engines find it."""
+
+    metadata: TableMetadataV2
+    metadata_address: str
+    location: str
+    """The folder of the table, without a slash at its end."""
+
+
+def show(store: Store, state: TableState, at_millis: int) -> Shown:
+    """Write what is missing to show a state, and return what an engine opens.
+
+    `at_millis` is when the version was committed that is read. It is told by whoever shows a
+    state first: it is no part of the state, which many versions may share.
+    """
+    addresses = Addresses(store)
+    name = shown_name(state, store.uri)
+    location = addresses.of(f"data/{state.table_id}")
+    metadata = _known(store, name)
+    if metadata is None:
+        snapshot = None if name.snapshot_id is None else _shown_snapshot(store, state, name, name.snapshot_id)
+        metadata = metadata_of(state, location, snapshot, at_millis)
+        store.put(name.metadata_path, metadata.model_dump_json().encode())
+    return Shown(metadata, addresses.of(name.metadata_path), location)
+
+
+def _known(store: Store, name: ShownName) -> TableMetadataV2 | None:
+    """Return the metadata if the state has been shown."""
+    try:
+        data = store.read(name.metadata_path)
+    except NotFoundError:
+        return None
+    try:
+        return TableMetadataV2.model_validate_json(data)
+    except ValidationError as error:
+        raise FormatError(
+            f"{name.metadata_path} is damaged ({error.error_count()} faults): delete it, and it is written again"
+        ) from error
+
+
+def _shown_snapshot(store: Store, state: TableState, name: ShownName, snapshot_id: int) -> ShownSnapshot:
+    """Write all files of a snapshot that are missing; a listing says which those are."""
+    listed = store.list(shown_folder(state.table_id))
+    there = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+    addresses = Addresses(store)
+    scans = plan_scan(state).scans
+    placed = placed_files(state, addresses.of_all([scan.file.location for scan in scans]), scans)
+    rows = [ToldFile(one.scan.file, one.address, one, one.words) for one in placed]
+    hidden = _hidden_files(store, state, placed, there)
+    root = addresses.of("")
+    hiding = [ToldFile(file, root + file.location, one, file.location) for one, file in hidden if file.row_count]
+    manifests = [*planned_manifests(state, rows, root), *planned_manifests(state, hiding, root)]
+    sizes = _write_missing(store, manifests, there)
+    records = [manifest.record(sizes[manifest.path]) for manifest in manifests]
+    parts = [name.list_path, *(manifest.path for manifest in manifests), *(file.location for _, file in hidden)]
+    encoded = manifest_list_bytes(records, snapshot_id, sequence_number_of(state), name.digest)
+    store.put_many({name.list_path: encoded, name.parts_path: "\n".join(parts).encode()})
+    return ShownSnapshot(snapshot_id, root + name.list_path, _counts(rows, hiding))
+
+
+def _hidden_files(
+    store: Store, state: TableState, placed: Sequence[PlacedFile], there: Mapping[str, int]
+) -> list[tuple[PlacedFile, DataFile]]:
+    """Return each file of which rows may be hidden, with the file that says which; write those that are missing."""
+    touched = {hidden_digest(one): one for one in placed if not one.scan.is_whole}
+    known = known_hidden(state.table_id, there)
+    unknown = [one for digest, one in touched.items() if digest not in known]
+
+    def written() -> Iterator[tuple[str, bytes]]:
+        for digest, file, data in found_hidden(store, state, unknown):
+            known[digest] = file
+            yield file.location, data
+
+    _write_all(store, written())
+    return [(one, known[digest]) for digest, one in touched.items()]
+
+
+def _write_missing(store: Store, manifests: Sequence[PlannedManifest], there: Mapping[str, int]) -> dict[str, int]:
+    """Write the manifests that are not there; return the sizes of all."""
+    sizes = dict(there)
+
+    def written() -> Iterator[tuple[str, bytes]]:
+        for manifest in manifests:
+            if manifest.path not in there:
+                data = manifest.encoded()
+                sizes[manifest.path] = len(data)
+                yield manifest.path, data
+
+    _write_all(store, written())
+    return sizes
+
+
+def _write_all(store: Store, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files, many with one call, and not more than the memory holds."""
+    waiting: dict[str, bytes] = {}
+    for path, data in files:
+        waiting[path] = data
+        if len(waiting) == _TOGETHER_MAX or sum(map(len, waiting.values())) >= _TOGETHER_BYTES:
+            store.put_many(waiting)
+            waiting = {}
+    if waiting:
+        store.put_many(waiting)
+
+
+def _counts(rows: Sequence[ToldFile], hiding: Sequence[ToldFile]) -> dict[str, int]:
+    return {
+        "total-data-files": len(rows),
+        "total-delete-files": len(hiding),
+        "total-records": sum(one.file.row_count for one in rows),
+        "total-files-size": sum(one.file.size_bytes for one in [*rows, *hiding]),
+        "total-position-deletes": sum(one.file.row_count for one in hiding),
+        "total-equality-deletes": 0,
+    }
