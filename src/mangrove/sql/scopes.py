@@ -26,6 +26,7 @@ __all__ = [
     "has_only",
     "is_plain_clause",
     "parts_of",
+    "plain_type",
     "renamed",
 ]
 
@@ -179,8 +180,13 @@ class Scope:
 class Scopes:
     """The scopes of the SELECTs of one text, made when they are asked for."""
 
-    def __init__(self, columns_of: Callable[[exp.Table], Columns | None]) -> None:
+    def __init__(
+        self,
+        columns_of: Callable[[exp.Table], Columns | None],
+        type_of: Callable[[Scope, Any], DataType | None] | None = None,
+    ) -> None:
         self._columns_of = columns_of
+        self._type_of = type_of or plain_type
         self._scopes: dict[int, Scope] = {}
         self._outputs: dict[int, tuple[Output, ...] | None] = {}
 
@@ -251,10 +257,10 @@ class Scopes:
                 found += starred
             elif isinstance(item, exp.Alias) or (isinstance(item, exp.Column) and item.name):
                 node = item.this if isinstance(item, exp.Alias) else item
-                found.append(Output(item.alias_or_name.casefold(), _type_of(scope, node), node))
+                found.append(Output(item.alias_or_name.casefold(), self._type_of(scope, node), node))
             elif isinstance(item, _ONE_COLUMN):
                 # Spark finds a name for it; only its place matters here.
-                found.append(Output(f"\0{len(found)}", _type_of(scope, item), item))
+                found.append(Output(f"\0{len(found)}", self._type_of(scope, item), item))
             else:
                 return None  # It may give several columns.
         return tuple(found)
@@ -280,10 +286,11 @@ def _is_known_join(source: Source) -> bool:
     return not (source.merged and join.side in ("RIGHT", "FULL"))
 
 
-def _type_of(scope: Scope, node: Any) -> DataType | None:
+def plain_type(scope: Scope, node: Any) -> DataType | None:
+    """Return the type of a name or a literal, or one that compares in the same way."""
     match node:
         case exp.Paren():
-            return _type_of(scope, node.this)
+            return plain_type(scope, node.this)
         case exp.Column():
             return scope.type_at(scope.meant(node, scope.seen_by_where))
         case exp.Literal() if node.is_string:
