@@ -1,0 +1,232 @@
+"""The files of a table as Iceberg's manifests tell of them, and files of Iceberg's clients as ours.
+
+What is told of a column must be true in the order of every engine that reads it:
+
+    NaN among the values            no upper bound: Spark and DuckDB take NaN for the greatest number
+    nothing but NaN                 not told, since Iceberg skips such a file for all that NaN is greater than
+    nulls or NaN were not counted   no bounds: Iceberg takes all rows for bounded, and deletes the file for some
+    UUIDs                           no bounds: some engines compare their halves as numbers with a sign
+
+What is not told costs a reader a look into the file, and never a row.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.typedef import Record
+from pyiceberg.types import UUIDType
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.types import iceberg_plain_type
+from mangrove.iceberg.values import bound_bytes, own_bound
+from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile, FileKind
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column, Float4, Float8, is_nested
+from mangrove.model.values import Value, lower_bound, upper_bound
+
+__all__ = ["DELETED_PATH_ID", "DELETED_ROW_ID", "deleted_from", "iceberg_data_file", "own_data_file"]
+
+T = TypeVar("T")
+
+DELETED_PATH_ID: Final = 2**31 - 102
+"""Iceberg's id of the column of position deletes that names the file."""
+DELETED_ROW_ID: Final = 2**31 - 103
+"""Iceberg's id of the column of position deletes that counts the rows of that file from 0."""
+
+_CONTENTS: Final = {
+    FileKind.DATA: DataFileContent.DATA,
+    FileKind.POSITION_DELETES: DataFileContent.POSITION_DELETES,
+    FileKind.KEY_DELETES: DataFileContent.EQUALITY_DELETES,
+}
+_KINDS: Final = {content: kind for kind, content in _CONTENTS.items()}
+_CONTENT_TYPES: Final = {
+    FileFormat.PARQUET: PARQUET,
+    FileFormat.AVRO: "application/avro",
+    FileFormat.ORC: "application/orc",
+}
+
+
+def iceberg_data_file(
+    file: DataFile,
+    address: str,
+    record: Record,
+    schema: Schema,
+    spec_id: int,
+    *,
+    sort_order_id: int | None = None,
+    deleted_from: str | None = None,
+) -> IcebergFile:
+    """Return what a manifest says of a file that lies at `address`, in the partition that `record` tells.
+
+    `deleted_from` is the address of the one file whose rows position deletes are about.
+    """
+    is_by_position = file.kind is FileKind.POSITION_DELETES
+    told = _told_deletes(file, deleted_from) if is_by_position else _told(file, schema)
+    found = IcebergFile.from_args(
+        content=_CONTENTS[file.kind],
+        file_path=address,
+        file_format=FileFormat.PARQUET,
+        partition=record,
+        record_count=file.row_count,
+        file_size_in_bytes=file.size_bytes,
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=list(file.key_ids) if file.kind is FileKind.KEY_DELETES else None,
+        sort_order_id=sort_order_id,
+        **told,
+    )
+    found.spec_id = spec_id
+    return found
+
+
+def own_data_file(
+    found: IcebergFile,
+    location: str,
+    schema: Schema,
+    *,
+    partition_values: tuple[Value | None, ...] | None = None,
+    sort_scheme_id: str | None = None,
+    applies_to: str | None = None,
+) -> DataFile:
+    """Return a file of an Iceberg client as ours, with what it says of the columns that `schema` has.
+
+    `location` and `applies_to` are ours for the file and for `deleted_from` it.
+    """
+    if found.key_metadata is not None:
+        raise InvalidInputError(f"{found.file_path} is encrypted, and its key is not known here: write it plainly")
+    kind = _KINDS[found.content]
+    key_ids = tuple(found.equality_ids or ()) if kind is FileKind.KEY_DELETES else ()
+    if kind is FileKind.KEY_DELETES:
+        _check_keys(found, key_ids, schema)
+    return DataFile(
+        location=location,
+        size_bytes=found.file_size_in_bytes,
+        row_count=found.record_count,
+        kind=kind,
+        content_type=_CONTENT_TYPES.get(FileFormat(found.file_format), f"application/{found.file_format}".lower()),
+        schema_id=schema.schema_id,
+        partition_values=partition_values,
+        sort_scheme_id=sort_scheme_id,
+        applies_to=applies_to if kind is FileKind.POSITION_DELETES else None,
+        key_ids=key_ids,
+        statistics=() if kind is FileKind.POSITION_DELETES else _own_statistics(found, schema),
+    )
+
+
+def deleted_from(found: IcebergFile) -> str | None:
+    """Return the address of the one file whose rows position deletes are about, or None where each row names it."""
+    low = (found.lower_bounds or {}).get(DELETED_PATH_ID)
+    if found.content is not DataFileContent.POSITION_DELETES or not low:
+        return None
+    if low != (found.upper_bounds or {}).get(DELETED_PATH_ID):
+        return None
+    try:
+        return low.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _told(file: DataFile, schema: Schema) -> dict[str, Mapping[int, Any]]:
+    """Return counts and bounds by the names that Iceberg has for them; a column that is gone is not told of."""
+    columns = _columns_of(schema) if file.statistics else {}
+    known = [one for one in file.statistics if one.column_id in columns]
+    return {
+        "column_sizes": _told_of((one.column_id, one.size_bytes) for one in known),
+        "value_counts": _told_of((one.column_id, one.value_count) for one in known),
+        "null_value_counts": _told_of((one.column_id, one.null_count) for one in known),
+        "nan_value_counts": _told_of((one.column_id, one.nan_count) for one in known if not _is_only_nan(one)),
+        "lower_bounds": _told_of((one.column_id, _lower(one, columns[one.column_id])) for one in known),
+        "upper_bounds": _told_of((one.column_id, _upper(one, columns[one.column_id])) for one in known),
+    }
+
+
+def _told_of(facts: Iterable[tuple[int, T | None]]) -> dict[int, T]:
+    return {column_id: fact for column_id, fact in facts if fact is not None}
+
+
+def _is_only_nan(known: ColumnStatistics) -> bool:
+    return known.nan_count is not None and known.nan_count == known.value_count
+
+
+def _told_deletes(file: DataFile, address: str | None) -> dict[str, Mapping[int, Any]]:
+    """Return what is told of position deletes: engines know by two bounds that they are about one file alone."""
+    bounds = {} if address is None else {DELETED_PATH_ID: address.encode()}
+    counts = {DELETED_PATH_ID: file.row_count, DELETED_ROW_ID: file.row_count}
+    return {
+        "column_sizes": {},
+        "value_counts": counts,
+        "null_value_counts": dict.fromkeys(counts, 0),
+        "nan_value_counts": {},
+        "lower_bounds": bounds,
+        "upper_bounds": bounds,
+    }
+
+
+def _lower(known: ColumnStatistics, column: Column) -> bytes | None:
+    if known.minimum is None or not _is_told(known, column):
+        return None
+    return bound_bytes(known.minimum, column.type)
+
+
+def _upper(known: ColumnStatistics, column: Column) -> bytes | None:
+    # What is not a number has been counted where bounds of numbers are told at all.
+    if known.maximum is None or known.nan_count or not _is_told(known, column):
+        return None
+    return bound_bytes(known.maximum, column.type, is_upper=True)
+
+
+def _is_told(known: ColumnStatistics, column: Column) -> bool:
+    is_float = isinstance(column.type, Float4 | Float8)
+    is_counted = known.null_count is not None and (known.nan_count is not None or not is_float)
+    return is_counted and _is_bounded(column)
+
+
+def _own_statistics(found: IcebergFile, schema: Schema) -> tuple[ColumnStatistics, ...]:
+    by_name = (found.value_counts, found.null_value_counts, found.nan_value_counts, found.column_sizes)
+    values, nulls, not_numbers, sizes = (counts or {} for counts in by_name)
+    lower, upper = found.lower_bounds or {}, found.upper_bounds or {}
+    columns = _columns_of(schema)
+    ids = {*values, *nulls, *not_numbers, *sizes, *lower, *upper}
+    statistics: list[ColumnStatistics] = []
+    for column_id in sorted(ids & columns.keys()):
+        low = _own_bound(found, columns[column_id], lower.get(column_id))
+        high = _own_bound(found, columns[column_id], upper.get(column_id))
+        try:
+            known = ColumnStatistics(
+                column_id,
+                null_count=nulls.get(column_id),
+                nan_count=not_numbers.get(column_id),
+                value_count=values.get(column_id),
+                size_bytes=sizes.get(column_id),
+                minimum=None if low is None else lower_bound(low),
+                maximum=None if high is None else upper_bound(high),
+            )
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{found.file_path} has statistics that cannot be: {error}; write them again"
+            ) from error
+        statistics.append(known)
+    return tuple(statistics)
+
+
+def _own_bound(found: IcebergFile, column: Column, data: bytes | None) -> Value | None:
+    return None if data is None or not _is_bounded(column) else own_bound(data, column.type, found.file_path)
+
+
+def _is_bounded(column: Column) -> bool:
+    return not is_nested(column.type) and not isinstance(iceberg_plain_type(column), UUIDType)
+
+
+def _check_keys(found: IcebergFile, key_ids: tuple[int, ...], schema: Schema) -> None:
+    outer = {column.id for column in schema.columns}
+    if not key_ids or len(set(key_ids)) != len(key_ids) or not outer.issuperset(key_ids):
+        raise InvalidInputError(
+            f"{found.file_path} deletes rows by the columns with the ids {list(key_ids)}: they are columns of the "
+            "table itself, each once"
+        )
+
+
+def _columns_of(schema: Schema) -> dict[int, Column]:
+    return {column.id: column for _, column in schema.all_columns()}

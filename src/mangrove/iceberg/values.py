@@ -1,0 +1,232 @@
+"""Bounds of columns and values of partitions in the forms in which Iceberg keeps them, and back.
+
+A bound is bytes: Iceberg's single-value serialization. A partition value is what
+PyIceberg's Avro reader and writer take: days and microseconds as numbers, a decimal
+with as many digits after the point as its type says.
+
+A bound that Iceberg would read otherwise is not told at all. No bound is always
+right, and costs a reader no more than a look into the file.
+"""
+
+import datetime
+import decimal
+import math
+import struct
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyiceberg import conversions
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.iceberg.types import iceberg_plain_type
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import PartitionScheme
+from mangrove.model.sql_text import type_text
+from mangrove.model.types import (
+    Boolean,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float4,
+    Float8,
+    Int2,
+    Int4,
+    Int8,
+    Time,
+    Timestamp,
+    TimestampTz,
+    TimeTz,
+    is_nested,
+)
+from mangrove.model.values import (
+    Value,
+    date_of_days,
+    days_of,
+    fits_type,
+    micros_of_datetime,
+    micros_of_time,
+    time_of_micros,
+    timestamp_of_micros,
+    timestamp_tz_of_micros,
+)
+
+__all__ = [
+    "bound_bytes",
+    "has_record",
+    "iceberg_value",
+    "own_bound",
+    "own_partition_values",
+    "own_value",
+    "partition_record",
+]
+
+_BITS: Final[dict[type, int]] = {Int2: 32, Int4: 32, Int8: 64}
+"""Those of the type that is shown."""
+_BOUND_SIZES: Final[dict[type, tuple[int, ...]]] = {
+    Boolean: (1,),
+    Int2: (4,),
+    Int4: (4,),
+    # Of a column that was widened, files may still have what was written before.
+    Int8: (4, 8),
+    Float4: (4,),
+    Float8: (4, 8),
+    Date: (4,),
+    Time: (8,),
+    TimeTz: (8,),
+    Timestamp: (8,),
+    TimestampTz: (8,),
+}
+_EXACT: Final = decimal.Context(prec=100)
+
+
+def bound_bytes(value: Value, data_type: DataType, *, is_upper: bool = False) -> bytes | None:
+    """Return a bound as Iceberg keeps it, or None where it has no form there that still bounds."""
+    if is_nested(data_type):
+        return None
+    if isinstance(data_type, Float4 | Float8) and value == 0.0:
+        # Iceberg orders -0.0 before 0.0, and we take them for one.
+        value = 0.0 if is_upper else -0.0
+    try:
+        held = iceberg_value(value, data_type, is_bound=True)
+    except InvalidInputError:
+        return None
+    return conversions.to_bytes(iceberg_plain_type(Column(0, "bound", data_type)), held)
+
+
+def own_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
+    """Return a bound from Iceberg's bytes; None for one that no value here can be, which then bounds nothing."""
+    if is_nested(data_type):
+        return None
+    sizes = _BOUND_SIZES.get(type(data_type))
+    if sizes is not None and len(data) not in sizes:
+        raise InvalidInputError(
+            f"{where} has the bound {data.hex()} for a column of type {type_text(data_type)}, whose bounds have "
+            f"{' or '.join(map(str, sizes))} bytes: write the file's statistics again"
+        )
+    if isinstance(data_type, Decimal) and not data:
+        raise InvalidInputError(f"{where} has an empty bound for a decimal: write the file's statistics again")
+    try:
+        held: Any = conversions.from_bytes(iceberg_plain_type(Column(0, "bound", data_type)), data)
+    except UnicodeDecodeError:
+        # Cut in the midst of a character by a writer that counts bytes.
+        return None
+    return own_value(held, data_type)
+
+
+def iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) -> Any:
+    """Return a value as PyIceberg's Avro writer and Iceberg's bounds take it; refuse one that the type cannot hold.
+
+    A bound of bytes may be shorter than they are.
+    """
+    if not fits_type(value, data_type) or not _is_held(value, data_type, is_bound=is_bound):
+        raise InvalidInputError(f"{value!r} is no value of a column of type {type_text(data_type)}")
+    if isinstance(value, datetime.datetime):
+        return micros_of_datetime(value)
+    if isinstance(value, datetime.date):
+        return days_of(value)
+    if isinstance(value, datetime.time):
+        return micros_of_time(value)
+    if isinstance(value, decimal.Decimal) and isinstance(data_type, Decimal):
+        return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=_EXACT)
+    return value
+
+
+def own_value(held: Any, data_type: DataType) -> Value | None:
+    """Return a value from what PyIceberg reads, or None for one that no column can hold: NaN, a year after 9999."""
+    try:
+        match data_type:
+            case Date():
+                return date_of_days(held)
+            case Timestamp():
+                return timestamp_of_micros(held)
+            case TimestampTz():
+                return timestamp_tz_of_micros(held)
+            case Time():
+                return time_of_micros(held)
+            case TimeTz():
+                return time_of_micros(held, datetime.UTC)
+            case Float4() | Float8():
+                return None if math.isnan(held) else float(held)
+            case _:
+                own: Value = held.bytes if isinstance(held, uuid.UUID) else held
+                return own
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def has_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
+    """Return whether a manifest can hold the values of a partition.
+
+    Truncating the smallest number of a type goes below it: Iceberg has no form for
+    that, so files with such a value belong to the spec without fields.
+    """
+    held = zip(values, scheme.result_types(schema), strict=True)
+    return all(value is None or _is_partition_value(value, data_type) for value, data_type in held)
+
+
+def partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> Record:
+    """Return the values of a partition as a manifest holds them."""
+    types = scheme.result_types(schema)
+    if len(values) != len(types):
+        raise FormatError(
+            f"a partition has {len(values)} values, and its scheme has {len(types)} fields: run `mangrove check`"
+        )
+    held = zip(values, types, strict=True)
+    return Record(*(None if value is None else iceberg_value(value, data_type) for value, data_type in held))
+
+
+def own_partition_values(
+    record: Sequence[Any] | Record, spec: PartitionSpec, scheme: PartitionScheme, schema: Schema, where: str
+) -> tuple[Value | None, ...]:
+    """Return the partition values that a manifest holds for a file, in the order of `scheme`'s fields.
+
+    `scheme` is what `own_scheme` says of `spec`: the same fields without those that are void.
+    """
+    held = [record[place] for place, field in enumerate(spec.fields) if not isinstance(field.transform, VoidTransform)]
+    found: list[Value | None] = []
+    for one, field, data_type in zip(held, scheme.fields, scheme.result_types(schema), strict=True):
+        value = None if one is None else own_value(one, data_type)
+        if one is not None and (value is None or not _is_partition_value(value, data_type)):
+            raise InvalidInputError(
+                f"{where} has the value {one!r} in the partition field {field.name!r}, where no row can have one of "
+                f"type {type_text(data_type)} like it"
+            )
+        found.append(value)
+    return tuple(found)
+
+
+def _is_partition_value(value: Value, data_type: DataType) -> bool:
+    return fits_type(value, data_type) and _is_held(value, data_type, is_bound=False)
+
+
+def _is_held(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
+    """Return whether a value of the right kind is also of the right size."""
+    match data_type:
+        case Int2() | Int4() | Int8():
+            assert isinstance(value, int)
+            end = 1 << (_BITS[type(data_type)] - 1)
+            return -end <= value < end
+        case Decimal(precision, scale):
+            assert isinstance(value, decimal.Decimal)
+            unscaled = value.scaleb(scale, _EXACT)
+            return bool(unscaled == unscaled.to_integral_value()) and abs(unscaled) < 10**precision
+        case Float4():
+            return _is_float4(value)
+        case Fixed(length):
+            assert isinstance(value, bytes)
+            return is_bound or len(value) == length
+        case _:
+            return True
+
+
+def _is_float4(value: Value) -> bool:
+    try:
+        return bool(struct.unpack("<f", struct.pack("<f", value))[0] == value)
+    except OverflowError:
+        return False

@@ -1,0 +1,281 @@
+"""Partition specs and sort orders to Iceberg and back, and partition values as PyIceberg computes them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg import partitioning
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    IdentityTransform,
+    UnknownTransform,
+    VoidTransform,
+)
+from pyiceberg.typedef import Record
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.iceberg.schemas import iceberg_schema
+from mangrove.iceberg.schemes import (
+    iceberg_sort_order,
+    iceberg_spec,
+    own_scheme,
+    own_sort_scheme,
+    shown_orders,
+    shown_schemes,
+)
+from mangrove.iceberg.values import has_record, own_partition_values, partition_record
+from mangrove.model.objects import TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.schemes import (
+    UNPARTITIONED,
+    Direction,
+    Nulls,
+    PartitionField,
+    PartitionScheme,
+    SortField,
+    SortScheme,
+    parse_partition_scheme,
+    parse_sort_scheme,
+)
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.transforms import (
+    Bucket,
+    Days,
+    Hours,
+    Identity,
+    Months,
+    Transform,
+    Truncate,
+    Years,
+    apply,
+    result_type,
+)
+from mangrove.model.types import Column
+from mangrove.model.values import Value
+from mangrove.testing.column_strategies import values
+
+COLUMNS = parse_schema(
+    "a boolean, b smallint, c int, d bigint, e decimal(9, 2), f float, g double, h char(3), i varchar(7), j string, "
+    "k date, l time, m timetz, n timestamp_ntz, o timestamp, p fixed(5), q binary, s struct<x: int>, t array<int>"
+)
+SCHEME = parse_partition_scheme(["days(o)", "bucket(16, d)", "j", "truncate(4, e)", "s.x"], COLUMNS)
+
+
+def through_json(spec: PartitionSpec) -> PartitionSpec:
+    return PartitionSpec.model_validate_json(spec.model_dump_json())
+
+
+def fits(transform: Transform, column: Column) -> bool:
+    try:
+        result_type(transform, column.type)
+    except InvalidInputError:
+        return False
+    return True
+
+
+@st.composite
+def transformed_columns(draw: st.DrawFn) -> tuple[Column, Transform]:
+    kinds = st.one_of(
+        st.sampled_from([Identity(), Years(), Months(), Days(), Hours()]),
+        st.builds(Bucket, st.integers(1, 2**31 - 1)),
+        st.builds(Truncate, st.integers(1, 2**31 - 1)),
+    )
+    transform = draw(kinds)
+    column = draw(st.sampled_from([column for column in COLUMNS.columns if fits(transform, column)]))
+    return column, transform
+
+
+@st.composite
+def transformed_values(draw: st.DrawFn) -> tuple[Column, Transform, Value | None]:
+    column, transform = draw(transformed_columns())
+    if column.name == "e":
+        number = st.decimals(-9_999_999, 9_999_999, places=2)
+        return column, transform, draw(number)
+    if column.name == "p":
+        return column, transform, draw(st.binary(min_size=5, max_size=5))
+    return column, transform, draw(st.none() | values(column.type))
+
+
+def scheme_of(column: Column, transform: Transform) -> PartitionScheme:
+    return PartitionScheme((PartitionField(column.id, transform, "field"),))
+
+
+@given(transformed_values())
+def test_partition_values_are_those_that_pyiceberg_computes(case: tuple[Column, Transform, Value | None]) -> None:
+    column, transform, value = case
+    scheme = scheme_of(column, transform)
+    ours = apply(transform, column.type, value)
+    if not has_record([ours], scheme, COLUMNS):
+        return  # cut below the smallest number of the type
+    source = iceberg_schema(COLUMNS).find_type(column.id)
+    theirs = iceberg_spec(scheme, 1).fields[0].transform.transform(source)
+    held = value if value is None else partition_record([value], scheme_of(column, Identity()), COLUMNS)[0]
+    assert partition_record([ours], scheme, COLUMNS)[0] == theirs(held)
+
+
+@given(transformed_values())
+def test_partition_values_come_back_from_a_manifest_the_same(case: tuple[Column, Transform, Value | None]) -> None:
+    column, transform, value = case
+    scheme = scheme_of(column, transform)
+    ours = apply(transform, column.type, value)
+    if has_record([ours], scheme, COLUMNS):
+        record = partition_record([ours], scheme, COLUMNS)
+        assert own_partition_values(record, iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (ours,)
+
+
+@given(transformed_columns())
+def test_every_transform_fits_in_iceberg_where_it_fits_here(case: tuple[Column, Transform]) -> None:
+    column, transform = case
+    scheme = scheme_of(column, transform)
+    spec = through_json(iceberg_spec(scheme, 3, COLUMNS))
+    spec.check_compatible(iceberg_schema(COLUMNS))
+    assert (spec.spec_id, own_scheme(spec, COLUMNS)) == (3, scheme)
+
+
+def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
+    scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
+    assert has_record([-10], scheme, COLUMNS)
+    assert not has_record([-(2**31) - 2], scheme, COLUMNS)
+    with pytest.raises(InvalidInputError, match="is no value of a column of type int"):
+        partition_record([-(2**31) - 2], scheme, COLUMNS)
+
+
+def test_values_that_do_not_fit_the_scheme_are_refused() -> None:
+    with pytest.raises(FormatError, match="2 values, and its scheme has 1 fields"):
+        partition_record([1, 2], scheme_of(COLUMNS.column("c"), Identity()), COLUMNS)
+
+
+@pytest.mark.parametrize(("column", "held"), [("g", float("nan")), ("o", 2**62), ("k", "x"), ("c", 2**40), ("j", 7)])
+def test_a_partition_value_that_no_row_can_have_is_refused(column: str, held: object) -> None:
+    scheme = scheme_of(COLUMNS.column(column), Identity())
+    with pytest.raises(InvalidInputError, match=r"a file has the value .* in the partition field 'field'"):
+        own_partition_values(Record(held), iceberg_spec(scheme, 1), scheme, COLUMNS, "a file")
+
+
+def test_fields_are_numbered_from_1000() -> None:
+    assert [field.field_id for field in iceberg_spec(SCHEME, 1).fields] == [1000, 1001, 1002, 1003, 1004]
+
+
+def test_a_field_is_renamed_where_a_column_that_it_is_not_has_its_name() -> None:
+    columns = parse_schema("o timestamp, o_days int, o_days_days int, region string")
+    scheme = parse_partition_scheme(["days(o)", "region"], columns)
+    spec = iceberg_spec(scheme, 1, columns)
+    assert [field.name for field in spec.fields] == ["o_days_days_days", "region"]
+    for field in spec.fields:
+        partitioning.validate_partition_name(
+            field.name, field.transform, field.source_id, iceberg_schema(columns), set()
+        )
+    assert own_scheme(spec, columns, known=[scheme]) is scheme
+
+
+def test_a_renamed_field_takes_no_name_of_another_field() -> None:
+    columns = parse_schema("a int, b int")
+    fields = (PartitionField(1, Bucket(2), "b"), PartitionField(2, Bucket(2), "b_bucket"))
+    spec = iceberg_spec(PartitionScheme(fields), 1, columns)
+    assert [field.name for field in spec.fields] == ["b_bucket_bucket", "b_bucket"]
+
+
+def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
+    spec = PartitionSpec(
+        partitioning.PartitionField(3, 1000, VoidTransform(), "gone"),
+        partitioning.PartitionField(4, 1001, BucketTransform(8), "d_bucket"),
+    )
+    scheme = own_scheme(spec, COLUMNS, "7")
+    assert scheme == PartitionScheme((PartitionField(4, Bucket(8), "d_bucket"),), "7")
+    assert own_partition_values(Record(None, 5), spec, scheme, COLUMNS, "a file") == (5,)
+
+
+def test_a_transform_that_is_not_known_is_refused() -> None:
+    spec = PartitionSpec(partitioning.PartitionField(3, 1000, UnknownTransform("zorder"), "z"))
+    with pytest.raises(InvalidInputError, match=r"'z' has the Iceberg transform .* which is not known here"):
+        own_scheme(spec, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [(99, "the table does not have"), (21, "lies in a list or a map"), (1, "does not fit")]
+)
+def test_fields_of_columns_that_cannot_divide_rows_are_refused(source: int, words: str) -> None:
+    spec = PartitionSpec(partitioning.PartitionField(source, 1000, DayTransform(), "z"))
+    with pytest.raises(InvalidInputError, match=words):
+        own_scheme(spec, COLUMNS)
+
+
+def version_with(*schemes: PartitionScheme, schema: Schema = COLUMNS) -> TableVersion:
+    return TableVersion(1, schema, partition_scheme=schemes[-1], earlier_partition_schemes=schemes[:-1])
+
+
+def test_schemes_over_a_tables_life_are_numbered_by_age_and_spec_0_has_no_fields() -> None:
+    first = parse_partition_scheme(["days(o)", "j"], COLUMNS, "first")
+    second = parse_partition_scheme(["j", "bucket(4, d)"], COLUMNS, "second")
+    none = replace(UNPARTITIONED, id="none")
+    shown = shown_schemes(version_with(first, none, second))
+    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("first", 1), ("second", 2)]
+    assert [[field.field_id for field in one.spec.fields] for one in shown] == [[], [1000, 1001], [1001, 1002]]
+
+
+def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> None:
+    first = parse_partition_scheme(["days(o)"], COLUMNS, "first")
+    second = parse_partition_scheme(["j"], COLUMNS, "second")
+    left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
+    shown = shown_schemes(version_with(first, second, schema=left))
+    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("second", 2)]
+    assert shown[1].spec.fields[0].field_id == 1001
+
+
+def test_two_fields_of_one_scheme_that_are_the_same_are_refused() -> None:
+    fields = (PartitionField(4, Identity(), "x"), PartitionField(4, Identity(), "y"))
+    with pytest.raises(InvalidInputError, match="two are the same"):
+        shown_schemes(version_with(PartitionScheme(fields)))
+
+
+def test_a_table_without_a_schema_has_nothing_to_show() -> None:
+    with pytest.raises(InvalidInputError, match="has no schema"):
+        shown_schemes(TableVersion(1, None))
+
+
+@given(
+    st.lists(
+        st.tuples(transformed_columns(), st.sampled_from(Direction), st.sampled_from(Nulls)), min_size=1, max_size=3
+    )
+)
+def test_sort_orders_come_back_the_same(cases: list[tuple[tuple[Column, Transform], Direction, Nulls]]) -> None:
+    fields = tuple(SortField(column.id, order, nulls, transform) for (column, transform), order, nulls in cases)
+    scheme = SortScheme(fields)
+    order = SortOrder.model_validate_json(iceberg_sort_order(scheme, 4, COLUMNS).model_dump_json())
+    order.check_compatible(iceberg_schema(COLUMNS))
+    assert (order.order_id, own_sort_scheme(order, COLUMNS)) == (4, scheme)
+
+
+def test_no_order_is_iceberg_order_0() -> None:
+    assert iceberg_sort_order(SortScheme(), 5) == UNSORTED_SORT_ORDER
+    assert own_sort_scheme(UNSORTED_SORT_ORDER, COLUMNS) == SortScheme()
+
+
+def test_a_sort_scheme_that_is_known_keeps_its_id_and_name() -> None:
+    known = replace(parse_sort_scheme(["o desc"], COLUMNS, "mine"), name="newest first")
+    assert own_sort_scheme(iceberg_sort_order(known, 1), COLUMNS, known=[SortScheme(), known]) is known
+
+
+def test_orders_over_a_tables_life_are_numbered_by_age() -> None:
+    first = parse_sort_scheme(["o"], COLUMNS, "first")
+    second = parse_sort_scheme(["j"], COLUMNS, "second")
+    version = TableVersion(1, COLUMNS, sort_scheme=second, earlier_sort_schemes=(first, SortScheme()))
+    assert [(one.scheme.id, one.order.order_id) for one in shown_orders(version)] == [
+        ("0", 0),
+        ("first", 1),
+        ("second", 2),
+    ]
+    left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
+    assert [one.order.order_id for one in shown_orders(replace(version, schema=left))] == [0, 2]
+
+
+def test_identity_of_a_column_may_have_the_columns_own_name() -> None:
+    spec = iceberg_spec(parse_partition_scheme(["j", "s.x"], COLUMNS), 1, COLUMNS)
+    assert [(field.name, field.transform) for field in spec.fields] == [
+        ("j", IdentityTransform()),
+        ("s.x", IdentityTransform()),
+    ]
