@@ -197,3 +197,14 @@ def test_a_folder_that_cannot_be_meant_changes_nothing(
     assert done.code in (1, 2)
     assert told in done.err
     assert mangrove.open(orders).version == before
+
+
+def test_times_outside_the_years_of_the_calendar_are_read_as_text(lake: str, run: Any) -> None:
+    days = pa.array([0, 2_932_897, -719_163], pa.int32()).cast(pa.date32())
+    mangrove.open(lake).create_table("sales.far", as_=pa.table({"day": days}))
+    assert run("read", lake, "sales.far", "--json").json == [
+        {"day": "1970-01-01"},
+        {"day": "10000-01-01"},
+        {"day": "0000-12-31"},
+    ]
+    assert "10000-01-01" in run("read", lake, "sales.far").out

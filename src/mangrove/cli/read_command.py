@@ -1,7 +1,5 @@
 """The command that shows rows."""
 
-from typing import Any
-
 import click
 
 from mangrove.cli.command import lake_command
@@ -11,6 +9,7 @@ from mangrove.cli.looking import looked_at
 from mangrove.cli.row_views import plain, rows_view
 from mangrove.cli.screen import counted
 from mangrove.cli.session import Session
+from mangrove.local.python_rows import python_rows
 
 __all__ = ["read_command"]
 
@@ -40,7 +39,7 @@ def read_command(
     with session.watching("reading"):
         rows = catalog.table(table).to_arrow(chosen, where)
     shown = limit if limit is not None else rows.num_rows if session.as_json else _ROWS_SHOWN
-    found: list[dict[str, Any]] = rows.slice(0, shown).to_pylist()
+    found = python_rows(rows.slice(0, shown))
     total = rows.num_rows
     every = counted(total, "row")
     footer = every if len(found) == total else f"{len(found):,} of {every}: --limit shows more"

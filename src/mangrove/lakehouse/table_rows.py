@@ -91,6 +91,8 @@ class TableRows:
             return rows.to_pandas()
         except ModuleNotFoundError as error:
             raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
+        except (OverflowError, ValueError):
+            return _pandas_beyond_the_calendar(str(self.locator), rows)
 
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
@@ -204,6 +206,20 @@ class TableRows:
                 f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
             )
         return engines
+
+
+def _pandas_beyond_the_calendar(name: str, rows: Any) -> Any:
+    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
+    for place, field in enumerate(rows.schema):
+        if str(field.type) == "date32[day]":
+            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
+    try:
+        return rows.to_pandas()
+    except (OverflowError, ValueError) as error:
+        raise InvalidInputError(
+            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
+            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
+        ) from error
 
 
 def _following(opened: OpenTable, changed: TableVersion) -> Mapping[str, str]:

@@ -1,10 +1,13 @@
 """What happened to a table's rows between two states: which came, which changed, which went."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from mangrove.local.python_rows import python_rows
 from mangrove.local.scanning import scanned
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.storage.port import Store
@@ -22,40 +25,56 @@ def changed_rows(store: Store, before: TableState, after: TableState) -> pa.Tabl
     read in the same way are not opened, and a compaction changes no row.
     """
     was, plan_before, plan_after = differing(before, after)
-    old = scanned(store, was, plan_before, after.schema.columns).to_pylist()
-    new = scanned(store, after, plan_after, after.schema.columns).to_pylist()
-    gone, came = _surplus(old, new), _surplus(new, old)
-    found = _paired(gone, came, [column.name for column in after.key_columns])
-    arrow = schema_to_arrow(after.schema)
-    rows = pa.Table.from_pylist([row for _, row in found], schema=arrow)
+    old = scanned(store, was, plan_before, after.schema.columns)
+    new = scanned(store, after, plan_after, after.schema.columns)
+    told = _Told([*python_rows(old), *python_rows(new)], [column.name for column in after.key_columns])
+    places = range(old.num_rows + new.num_rows)
+    was_there, is_there = places[: old.num_rows], places[old.num_rows :]
+    found = _paired(told, _surplus(told, was_there, is_there), _surplus(told, is_there, was_there))
+    taken = pa.concat_tables([old, new]).take(pa.array([place for _, place in found], pa.int64()))
+    rows = pa.Table.from_arrays(taken.columns, schema=schema_to_arrow(after.schema))
     return rows.append_column(CHANGE_TYPE, pa.array([word for word, _ in found], pa.string()))
 
 
-def _paired(
-    gone: list[dict[str, Any]], came: list[dict[str, Any]], keys: list[str]
-) -> list[tuple[str, dict[str, Any]]]:
+@dataclass(frozen=True)
+class _Told:
+    """Rows to be compared: the old ones, then the new ones; a row is meant by its place among them."""
+
+    rows: list[dict[str, Any]]
+    keys: list[str]
+
+    def text_at(self, place: int) -> str:
+        """Return what equal rows have in common; unlike the values, it can be looked up also where a list is in it."""
+        return repr(self.rows[place])
+
+    def keys_at(self, place: int) -> tuple[Any, ...]:
+        """Return the keys of a row."""
+        return tuple(self.rows[place][key] for key in self.keys)
+
+
+def _paired(told: _Told, gone: list[int], came: list[int]) -> list[tuple[str, int]]:
     """Return each row with its word; where one with the same keys went and another came, it was updated."""
-    waiting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in gone:
-        waiting.setdefault(tuple(row[key] for key in keys), []).append(row)
+    waiting: dict[tuple[Any, ...], list[int]] = {}
+    for place in gone:
+        waiting.setdefault(told.keys_at(place), []).append(place)
     found = []
-    for row in came:
-        old = waiting.get(tuple(row[key] for key in keys)) if keys else None
+    for place in came:
+        old = waiting.get(told.keys_at(place)) if told.keys else None
         if old:
-            found += [(UPDATE_BEFORE, old.pop()), (UPDATE_AFTER, row)]
+            found += [(UPDATE_BEFORE, old.pop()), (UPDATE_AFTER, place)]
         else:
-            found.append((INSERT, row))
-    return [*((DELETE, row) for rows in waiting.values() for row in rows), *found]
+            found.append((INSERT, place))
+    return [*((DELETE, place) for places in waiting.values() for place in places), *found]
 
 
-def _surplus(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _surplus(told: _Told, places: Sequence[int], others: Sequence[int]) -> list[int]:
     """Return the rows that occur more often than among the others."""
-    left = Counter(map(repr, others))
+    left = Counter(told.text_at(place) for place in others)
     found = []
-    for row in rows:
-        text = repr(row)
+    for place in places:
+        text = told.text_at(place)
         if left[text]:
             left[text] -= 1
         else:
-            found.append(row)
+            found.append(place)
     return found

@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 from mangrove.errors import InvalidInputError
 from mangrove.local.constraining import check_rows
 from mangrove.local.files import FileWriter
+from mangrove.local.python_rows import python_rows
 from mangrove.local.row_keys import check_distinct, distinct, with_keys_in, without_keys_in
 from mangrove.local.scanning import ROW, scanned
+from mangrove.local.statistics import plain_value
 from mangrove.local.targets import FILE, TargetRows, target_rows
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.types import Column
-from mangrove.model.values import Value, canonical_value
+from mangrove.model.values import Value
 from mangrove.tables.hiding import Hiding, hiding_of
 from mangrove.tables.predicates import AllOf, Comparison, Constant, Operator, Predicate
 from mangrove.tables.row_counts import RowCounts
@@ -120,8 +122,9 @@ def near_keys(wanted: pa.Table, keys: Sequence[Column]) -> Predicate:
     for column in keys:
         ends = pc.min_max(wanted.column(column.name))
         for operator, end in ((Operator.GREATER_OR_EQUAL, ends["min"]), (Operator.LESS_OR_EQUAL, ends["max"])):
-            if end.is_valid:
-                bounds.append(Comparison(column.id, operator, canonical_value(end.as_py())))
+            value = plain_value(end)
+            if value is not None:
+                bounds.append(Comparison(column.id, operator, value))
     return AllOf(tuple(bounds))
 
 
@@ -138,7 +141,7 @@ def check_new_keys(files: FileWriter, state: TableState, hidden: pa.Table, new: 
     if taken.num_rows:
         raise InvalidInputError(
             f"{taken.num_rows} row(s) of {state.name} already have keys that other rows would get, for example "
-            f"{taken.slice(0, _EXAMPLES_MAX).to_pylist()}: give each row keys of its own"
+            f"{python_rows(taken.slice(0, _EXAMPLES_MAX))}: give each row keys of its own"
         )
 
 

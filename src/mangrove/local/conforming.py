@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import python_rows, python_value
 from mangrove.model.arrow_form import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.sql_text import type_text
@@ -112,7 +113,7 @@ def conformed(rows: pa.Table, schema: Schema, matching: Matching, *, is_checked:
             row = pc.index(pc.is_null(array), _TRUE).as_py()
             raise InvalidInputError(
                 f"column {column.name!r} is not null, and {array.null_count} row(s) have no value in it, "
-                f"first row {row}: {rows.slice(row, 1).to_pylist()[0]}"
+                f"first row {row}: {python_rows(rows.slice(row, 1))[0]}"
             )
         arrays.append(array)
     return pa.table(arrays, schema=schema_to_arrow(schema))
@@ -209,11 +210,12 @@ def _check_keys(maps: Any, keys: Any, path: str) -> None:
     owners, keys = _PC.list_parent_indices(lists), lists.flatten()
     if pa.types.is_nested(keys.type):
         # Arrow does not group by structs and lists.
-        keys = pa.array([repr(key) for key in keys.to_pylist()], pa.string())
+        keys = pa.array([repr(python_value(key)) for key in keys], pa.string())
     counted = pa.table({"owner": owners, "key": keys}).group_by(["owner", "key"]).aggregate([([], "count_all")])
-    twice = counted.filter(_PC.greater(counted["count_all"], 1)).slice(0, 1).to_pylist()
-    if twice:
-        raise InvalidInputError(f"a map in column {path!r} has the key {twice[0]['key']!r} twice: keep one of the two")
+    twice = counted.filter(_PC.greater(counted["count_all"], 1)).slice(0, 1)
+    if twice.num_rows:
+        key = python_value(twice["key"][0])
+        raise InvalidInputError(f"a map in column {path!r} has the key {key!r} twice: keep one of the two")
 
 
 def _check_finite(array: Any, cast: Any, path: str) -> None:

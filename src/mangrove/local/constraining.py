@@ -9,6 +9,7 @@ from mangrove.local.casting import assigned
 from mangrove.local.conforming import by_name
 from mangrove.local.evaluating import evaluated
 from mangrove.local.masks import meant_rows
+from mangrove.local.python_rows import python_rows
 from mangrove.local.targets import named_in
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.types import Column
@@ -50,7 +51,7 @@ def check_rows(state: TableState, rows: pa.Table) -> None:
     for name, text in checks_of(state.version).items():
         broken = breaking(state, rows, text)
         if broken.num_rows:
-            raise broken_check(state.name, name, text, broken.slice(0, _EXAMPLES_MAX).to_pylist())
+            raise broken_check(state.name, name, text, python_rows(broken.slice(0, _EXAMPLES_MAX)))
 
 
 def breaking(state: TableState, rows: pa.Table, text: str) -> pa.Table:

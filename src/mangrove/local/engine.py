@@ -21,6 +21,7 @@ from mangrove.local.frames import arrow_table
 from mangrove.local.grouping import partitioned
 from mangrove.local.merging import merged
 from mangrove.local.other_frames import duckdb_relation, polars_frame
+from mangrove.local.python_rows import python_rows
 from mangrove.local.reading import LocalReader
 from mangrove.local.replacing import replaced, updated
 from mangrove.local.row_keys import check_distinct, distinct
@@ -154,7 +155,7 @@ class LocalEngine(LocalReader):
         condition = condition_of(where, state.schema)
         rows = target_rows(self._store, state, state.schema.columns, condition.predicate).rows
         found = rows.filter(meant(rows, condition, state.schema)).select(list(state.schema.names))
-        return found.slice(0, _EXAMPLES_MAX).to_pylist()
+        return python_rows(found.slice(0, _EXAMPLES_MAX))
 
     def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""

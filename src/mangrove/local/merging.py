@@ -13,6 +13,7 @@ from mangrove.local.constraining import default_of
 from mangrove.local.evaluating import Naming, evaluated, is_met
 from mangrove.local.files import FileWriter
 from mangrove.local.pairing import Pairs, near_source, paired
+from mangrove.local.python_rows import python_rows
 from mangrove.local.replacing import with_values
 from mangrove.local.row_keys import with_keys_in
 from mangrove.local.scanning import ROW
@@ -74,7 +75,7 @@ def _check_keys(
         if taken.num_rows:
             raise InvalidInputError(
                 f"the merge gives {taken.num_rows} row(s) of {state.name} keys that other rows have, for example "
-                f"{taken.slice(0, _EXAMPLES_MAX).to_pylist()}: give each row keys of its own"
+                f"{python_rows(taken.slice(0, _EXAMPLES_MAX))}: give each row keys of its own"
             )
 
 
@@ -160,7 +161,7 @@ def _check_once(state: TableState, target: TargetRows, acted: pa.Table) -> None:
     repeated = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
     if repeated.num_rows:
         names = [column.name for column in state.key_columns] or list(state.schema.names)
-        examples = target.rows.take(repeated.column("t").slice(0, _EXAMPLES_MAX)).select(names).to_pylist()
+        examples = python_rows(target.rows.take(repeated.column("t").slice(0, _EXAMPLES_MAX)).select(names))
         raise InvalidInputError(
             f"{repeated.num_rows} row(s) of {state.name} are matched by several rows of the source, and nothing says "
             f"which of them counts, for example {examples}: leave one row of the source for each of them"

@@ -11,6 +11,7 @@ from mangrove.local.changing import changed, check_new_keys, hidden_columns, nea
 from mangrove.local.conforming import by_name, conformed
 from mangrove.local.evaluating import evaluated
 from mangrove.local.files import FileWriter
+from mangrove.local.python_rows import python_rows
 from mangrove.local.row_keys import keys_mask
 from mangrove.local.targets import meant, named_in, needed_columns, target_rows
 from mangrove.model.arrow_form import schema_to_arrow, type_to_arrow
@@ -54,7 +55,7 @@ def _check_inside(state: TableState, condition: Condition, rows: pa.Table) -> No
     if outside.num_rows:
         raise InvalidInputError(
             f"{outside.num_rows} row(s) for {state.name} are not what `where` means, and an overwrite would add them "
-            f"beside it, for example {outside.slice(0, _EXAMPLES_MAX).to_pylist()}: leave them out or widen `where`"
+            f"beside it, for example {python_rows(outside.slice(0, _EXAMPLES_MAX))}: leave them out or widen `where`"
         )
 
 

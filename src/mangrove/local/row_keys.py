@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import python_rows
 from mangrove.model.types import Column
 
 __all__ = [
@@ -28,7 +29,7 @@ def check_distinct(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
     counts = _keyed(rows, names).group_by(_places(names)).aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
     if repeated.num_rows:
-        examples = repeated.slice(0, _EXAMPLES_MAX).rename_columns([*names, "rows"]).to_pylist()
+        examples = python_rows(repeated.slice(0, _EXAMPLES_MAX).rename_columns([*names, "rows"]))
         raise InvalidInputError(
             f"{repeated.num_rows} key(s) occur more than once in the rows for {table}, and nothing says which row is "
             f"newer, for example {examples}: keep one row for each key"

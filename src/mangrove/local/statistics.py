@@ -11,7 +11,7 @@ from mangrove.local.masks import column_at
 from mangrove.model.manifests import ColumnStatistics
 from mangrove.model.values import Value, canonical_value, lower_bound, upper_bound
 
-__all__ = ["statistics_of"]
+__all__ = ["plain_value", "statistics_of"]
 
 
 def statistics_of(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
@@ -25,7 +25,7 @@ def _statistics(array: Any, column_id: int) -> ColumnStatistics:
     if pa.types.is_floating(array.type):
         nan_count = pc.sum(pc.is_nan(array)).as_py() or 0
     bounds = pc.min_max(array)
-    low, high = _plain(bounds["min"]), _plain(bounds["max"])
+    low, high = plain_value(bounds["min"]), plain_value(bounds["max"])
     if low is not None and high is not None:
         low, high = lower_bound(low), upper_bound(high)
     return ColumnStatistics(
@@ -38,7 +38,7 @@ def _statistics(array: Any, column_id: int) -> ColumnStatistics:
     )
 
 
-def _plain(scalar: Any) -> Value | None:
+def plain_value(scalar: Any) -> Value | None:
     """Return the value as Python has it, or None for one that Python cannot hold, which then bounds nothing."""
     try:
         value = scalar.as_py()

@@ -1,0 +1,135 @@
+"""Times before the year 1 and after 9999, which files hold and Python's calendar does not: no row is lost by them."""
+
+import datetime
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mangrove
+from mangrove import InvalidInputError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.tables.row_counts import RowCounts
+
+EPOCH = datetime.date(1970, 1, 1)
+FIRST_DAY, LAST_DAY = (datetime.date.min - EPOCH).days, (datetime.date.max - EPOCH).days
+DAYS = [0, LAST_DAY + 1, FIRST_DAY - 1, 2**31 - 1, -(2**31)]
+MICROS = [0, (LAST_DAY + 1) * 86_400_000_000, FIRST_DAY * 86_400_000_000 - 1, 2**63 - 1, -(2**63) + 1]
+
+
+def rows_of(days: list[int], micros: list[int]) -> pa.Table:
+    moments = pa.array(micros, pa.int64())
+    return pa.table(
+        {
+            "id": pa.array(range(len(days)), pa.int64()),
+            "d": pa.array(days, pa.int32()).cast(pa.date32()),
+            "t": moments.cast(pa.timestamp("us", "UTC")),
+            "n": moments.cast(pa.timestamp("us")),
+        }
+    )
+
+
+FAR = rows_of(DAYS, MICROS)
+FRESH = itertools.count()
+
+
+def new_table(place: str, *, keys: tuple[str, ...] = (), partition_by: tuple[str, ...] = ()) -> LakeTable:
+    lake = mangrove.create(place)
+    lake.create_namespace("s")
+    return lake.create_table(
+        "s.t", "id bigint, d date, t timestamp, n timestamp_ntz", keys=keys, partition_by=partition_by
+    )
+
+
+def ids(table: LakeTable, where: str) -> list[int]:
+    return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
+
+
+def test_rows_with_far_times_reach_arrow_pandas_polars_and_duckdb(tmp_path: Path) -> None:
+    table = new_table(str(tmp_path))
+    table.append(FAR)
+    assert table.to_arrow().equals(FAR.cast(table.to_arrow().schema))
+    frame = table.to_pandas()
+    assert frame["t"].astype("int64").tolist() == MICROS
+    assert frame["d"].dt.year.tolist()[:2] == [1970, 10000]
+    assert len(table.to_polars()) == len(table.to_duckdb().fetchall()) == len(DAYS)
+
+
+def test_far_times_inside_a_structure_are_refused_by_pandas_alone(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "s struct<d: date>")
+    table.append(pa.table({"s": pa.StructArray.from_arrays([FAR["d"].combine_chunks()], ["d"])}))
+    with pytest.raises(InvalidInputError, match=r"rows of s\.t .* use to_arrow"):
+        table.to_pandas()
+    assert table.to_arrow()["s"].combine_chunks().field("d").cast(pa.int32()).to_pylist() == DAYS
+
+
+@pytest.mark.parametrize("keys", [("id",), ("d",), ("t",), ("n",)])
+def test_rows_with_far_times_are_changed_and_compacted_like_others(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    table = new_table(str(tmp_path), keys=keys)
+    table.append(FAR)
+    before = table.catalog.reading().version
+    table.upsert(FAR.set_column(0, "id", pa.array(range(5) if keys == ("id",) else range(10, 15), pa.int64())))
+    with pytest.raises(InvalidInputError, match="occur more than once"):
+        table.upsert(pa.concat_tables([FAR, FAR]))
+    first = 0 if keys == ("id",) else 10
+    assert table.update({"id": f"id + {20 - first}"}, "d > date '9999-12-31'") == RowCounts(updated=2)
+    assert table.delete("t < timestamp '1900-01-01 00:00:00'") == RowCounts(deleted=2)
+    assert ids(table, "id >= 0") == [first, 21, 23]
+    changed = table.changes(before)
+    assert changed.num_rows == (8 if keys != ("id",) else 6)
+    table.compact()
+    assert ids(table, "n > timestamp_ntz '9999-12-31 00:00:00'") == [21, 23]
+    table.delete(FAR.select(list(keys)))
+    assert ids(table, "id >= 0") == ([] if keys != ("id",) else [21, 23])
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(DAYS) | st.integers(-(2**31), 2**31 - 1), max_size=4), max_size=4),
+    st.dates(),
+    st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]),
+)
+def test_conditions_find_far_days_as_if_the_calendar_had_no_end(
+    files: list[list[int]], day: datetime.date, operator: str
+) -> None:
+    table = new_table(f"memory://far-days-{next(FRESH)}")
+    kept = [file for file in files if file]
+    for file in kept:
+        table.append(rows_of(file, [0] * len(file)))
+    number = (day - EPOCH).days
+    holds = {
+        "<": number.__gt__,
+        "<=": number.__ge__,
+        ">": number.__lt__,
+        ">=": number.__le__,
+        "=": number.__eq__,
+        "<>": number.__ne__,
+    }[operator]
+    found = table.to_arrow(["d"], f"d {operator} date '{day.isoformat()}'")["d"].cast(pa.int32()).to_pylist()
+    assert sorted(found) == sorted(one for file in kept for one in file if holds(one))
+
+
+@pytest.mark.parametrize("scheme", ["d", "days(d)", "years(t)", "months(t)", "days(n)", "hours(t)", "bucket(4, d)"])
+def test_far_times_that_a_partition_would_be_named_by_are_refused_and_nothing_is_committed(
+    tmp_path: Path, scheme: str
+) -> None:
+    table = new_table(str(tmp_path), partition_by=(scheme,))
+    version = table.catalog.reading().version
+    with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):
+        table.append(FAR)
+    assert table.catalog.reading().version == version
+    assert table.to_arrow().num_rows == 0
+
+
+def test_a_refusal_shows_rows_with_far_times(tmp_path: Path) -> None:
+    table = new_table(str(tmp_path), keys=("id",))
+    with pytest.raises(InvalidInputError, match="10000-01-01"):
+        table.append(FAR.set_column(0, "id", pa.array([0, None, 2, 3, 4], pa.int64())))
+    table.add_check("old", "d < date '2000-01-01'")
+    with pytest.raises(InvalidInputError, match="10000-01-01"):
+        table.append(FAR)
+    assert table.to_arrow().num_rows == 0
