@@ -8,8 +8,8 @@ from typing import Final
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataV2
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
 
 from mangrove.iceberg.schemas import iceberg_schema, name_mapping
 from mangrove.iceberg.schemes import shown_orders, shown_schemes
@@ -41,32 +41,31 @@ def metadata_of(state: TableState, location: str, snapshot: ShownSnapshot | None
     Of the schemas only the valid one is shown: Iceberg needs earlier ones for its own
     earlier snapshots, and there are none.
     """
-    specs = [shown.spec for shown in shown_schemes(state.version)]
-    orders = {shown.scheme.id: shown.order for shown in shown_orders(state.version)}
-    current = next(one for one in shown_schemes(state.version) if one.scheme.fields == _fields(state))
-    sequence_number = sequence_number_of(state)
-    shown = None if snapshot is None else _snapshot(state, snapshot, sequence_number, at_millis)
-    return TableMetadataV2(
-        location=location,
-        table_uuid=_uuid_of(state.table_id),
-        last_updated_ms=at_millis,
-        last_column_id=state.schema.last_column_id,
-        schemas=[iceberg_schema(state.schema, state.version.keys)],
-        current_schema_id=state.schema.schema_id,
-        partition_specs=specs,
-        default_spec_id=current.spec.spec_id,
-        last_partition_id=max(PARTITION_FIELD_ID_START - 1, *(spec.last_assigned_field_id for spec in specs)),
-        properties=shown_properties(state),
-        current_snapshot_id=None if snapshot is None else snapshot.snapshot_id,
-        snapshots=[] if shown is None else [shown],
-        snapshot_log=[] if shown is None else [SnapshotLogEntry(snapshot_id=shown.snapshot_id, timestamp_ms=at_millis)],
-        sort_orders=list({order.order_id: order for order in orders.values()}.values()),
-        default_sort_order_id=orders[state.version.sort_scheme.id].order_id,
-        refs={}
-        if shown is None
-        else {MAIN_BRANCH: SnapshotRef(snapshot_id=shown.snapshot_id, snapshot_ref_type=SnapshotRefType.BRANCH)},
-        last_sequence_number=0 if snapshot is None else sequence_number,
-    )
+    schemes = shown_schemes(state.version)
+    specs = [shown.spec for shown in schemes]
+    fields = state.version.partition_scheme.fields
+    current = next(shown.spec.spec_id for shown in schemes if shown.scheme.fields == fields)
+    orders = shown_orders(state.version)
+    # A scheme by a column that is no longer there orders nothing that could be told.
+    order = next((shown.order for shown in orders if shown.scheme == state.version.sort_scheme), orders[0].order)
+    told = {
+        "location": location,
+        "table-uuid": _uuid_of(state.table_id),
+        "last-updated-ms": at_millis,
+        "last-column-id": state.schema.last_column_id,
+        "schemas": [iceberg_schema(state.schema, state.version.keys)],
+        "current-schema-id": state.schema.schema_id,
+        "partition-specs": specs,
+        "default-spec-id": current,
+        "last-partition-id": max(PARTITION_FIELD_ID_START - 1, *(spec.last_assigned_field_id for spec in specs)),
+        "properties": shown_properties(state),
+        "sort-orders": [shown.order for shown in orders],
+        "default-sort-order-id": order.order_id,
+        "last-sequence-number": 0,
+    }
+    if snapshot is not None:
+        told |= _snapshot(state, snapshot, at_millis)
+    return TableMetadataV2.model_validate(told)
 
 
 def shown_properties(state: TableState) -> dict[str, str]:
@@ -85,20 +84,24 @@ def sequence_number_of(state: TableState) -> int:
     return max(1, sum(log.last_position for log in state.logs))
 
 
-def _fields(state: TableState) -> object:
-    return state.version.partition_scheme.fields
-
-
-def _snapshot(state: TableState, shown: ShownSnapshot, sequence_number: int, at_millis: int) -> Snapshot:
-    return Snapshot(
-        snapshot_id=shown.snapshot_id,
-        sequence_number=sequence_number,
-        timestamp_ms=at_millis,
-        manifest_list=shown.list_address,
+def _snapshot(state: TableState, shown: ShownSnapshot, at_millis: int) -> dict[str, object]:
+    sequence_number = sequence_number_of(state)
+    entry = {"snapshot-id": shown.snapshot_id, "timestamp-ms": at_millis}
+    snapshot = {
+        **entry,
+        "sequence-number": sequence_number,
+        "manifest-list": shown.list_address,
         # Whoever follows what is appended must not take this for an append: it may be the first that they see.
-        summary=Summary(Operation.OVERWRITE, **{name: str(count) for name, count in shown.counts.items()}),
-        schema_id=state.schema.schema_id,
-    )
+        "summary": Summary(Operation.OVERWRITE, **{name: str(count) for name, count in shown.counts.items()}),
+        "schema-id": state.schema.schema_id,
+    }
+    return {
+        "current-snapshot-id": shown.snapshot_id,
+        "snapshots": [snapshot],
+        "snapshot-log": [entry],
+        "refs": {MAIN_BRANCH: {"snapshot-id": shown.snapshot_id, "type": SnapshotRefType.BRANCH}},
+        "last-sequence-number": sequence_number,
+    }
 
 
 def _uuid_of(table_id: str) -> uuid.UUID:
