@@ -1,12 +1,11 @@
 """Putting the lakehouse's tables and views in the place of their names in a query, and having Spark run it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final
 
-from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
@@ -31,13 +30,13 @@ from mangrove.sql.splices import Splice, aliases, named, refused_name, spliced
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.table_scans import TableScan
 from mangrove.sql.tokens import Token, tokenize
+from mangrove.sql.views_in_views import one_deeper, reading_view
 from mangrove.tables.table_state import TableState
 
 __all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder"]
 
 VIEW_NAMESPACE: Final = "sql.namespace"
 """The property of a view that says where its names without a namespace are looked up."""
-_VIEWS_DEEP_MAX: Final = 50
 _KEPT_TEXT_MAX: Final = 20_000
 
 
@@ -319,23 +318,19 @@ class QueryBinder:
         key = (found.locator, found.moment)
         inner = self._within(found)
         if key not in self._views:
-            with _reading(str(found.locator)):
+            with reading_view(str(found.locator)):
                 self._views[key] = inner._looked_up(_whole(found), _whole(found).text)
         return self._views[key]
 
     def _within(self, found: Found) -> "QueryBinder":
         """Return what looks up the names in a view's query."""
-        name = str(found.locator)
-        if name in self.above or len(self.above) >= _VIEWS_DEEP_MAX:
-            way = " reads ".join((*self.above, name))
-            raise InvalidInputError(f"the view {name} reads itself: {way}")
         namespace = found.value.properties.get(VIEW_NAMESPACE, found.locator.namespace)
         is_now = found.moment is None
         return replace(
             self,
             sight=replace(self.sight, catalog=found.catalog, namespace=namespace),
             sees_session=False,
-            above=(*self.above, name),
+            above=one_deeper(self.above, str(found.locator)),
             names=[],
             _frames=self._frames if is_now else {},
             _views=self._views if is_now else {},
@@ -344,7 +339,7 @@ class QueryBinder:
     def _view_rows(self, found: Found, wanted: Wanted, constants: Constants) -> Frame:
         """Return the rows of a view, made once of the same rows of its tables."""
         inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
-        with _reading(str(found.locator)):
+        with reading_view(str(found.locator)):
             splices = list(inner._splices(looked_up, piece, piece.text, wanted, constants))
             key = (found.locator, found.moment, *(_identity(splice.instead) for splice in splices))
             if key not in self._frames:
@@ -385,13 +380,3 @@ def _identity(instead: Frame | str) -> object:
 def _version_of(catalog: Catalog) -> int | None:
     """Return the version that a catalog is for good, None for one that may still change."""
     return catalog.version if isinstance(catalog, PastLakehouse) else None
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Say of an error in which view it is."""
-    try:
-        yield
-    except MangroveError as error:
-        # Its first line says all; a caret in the view's text would stand below the user's.
-        raise type(error)(f"the view {name} cannot be read: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,41 @@
+"""Views that stand in views: circles and depths are told in words, never by a stack that ran over."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove import InvalidInputError, NotFoundError
+from mangrove.sql.views_in_views import one_deeper, reading_view
+
+NAMES = st.sampled_from(["s.a", "s.b", "s.c", "s.d"])
+
+
+@given(st.dictionaries(NAMES, NAMES, min_size=4, max_size=4), NAMES)
+def test_every_walk_through_views_that_read_each_other_ends_with_the_circle_it_is_in(
+    reads: dict[str, str], name: str
+) -> None:
+    def walk(above: tuple[str, ...], name: str) -> None:
+        walk(one_deeper(above, name), reads[name])
+
+    with pytest.raises(InvalidInputError, match="reads itself") as refused:
+        walk((), name)
+    circle = str(refused.value).partition(": ")[2].partition(". ")[0].split(" reads ")
+    assert circle[0] == circle[-1]
+    assert all(reads[view] == following for view, following in pairwise(circle))
+
+
+def test_views_that_stand_too_deep_in_each_other_are_not_called_a_circle() -> None:
+    above: tuple[str, ...] = ()
+    for number in range(50):
+        above = one_deeper(above, f"s.v{number}")
+    with pytest.raises(InvalidInputError, match=r"more than 50 views .* s\.v0 reads s\.v1 .*CREATE TABLE") as refused:
+        one_deeper(above, "s.last")
+    assert "itself" not in str(refused.value)
+
+
+def test_an_error_names_the_innermost_view_and_keeps_its_class_and_first_line() -> None:
+    expected = r"^the view s\.inner cannot be read: no such table$"
+    with pytest.raises(NotFoundError, match=expected), reading_view("s.outer"), reading_view("s.inner"):
+        raise NotFoundError("no such table\nselect * from t\n              ^")
