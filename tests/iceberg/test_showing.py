@@ -1,19 +1,24 @@
 """Tables shown as Iceberg tables, read back by PyIceberg."""
 
+import datetime
+import shutil
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.iceberg.showing import Shown, show
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import table_state
 from mangrove.model.locators import TableLocator
-from mangrove.storage.opening import open_store
 
+FIXTURE = Path(__file__).parents[1] / "compat" / "fixtures" / "deltacat-2"
 LAYOUTS = ["tree", "deltacat"]
-SALES = TableLocator("shop", "sales")
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -23,13 +28,24 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return found
 
 
-def shown(lake: Lakehouse, at: int | None = None) -> Shown:
-    reading = lake.reading() if at is None else lake.at(at).reading()
-    return show(open_store(lake.uri), table_state(reading, SALES), 1_700_000_000_000)
+def shown(lake: Lakehouse, catalog: Catalog | None = None, name: str = "shop.sales") -> Shown:
+    state = table_state((catalog or lake).reading(), TableLocator(*name.split(".")))
+    return show(lake.effects.store, state, 1_700_000_000_000)
 
 
-def rows(found: Shown) -> list[dict[str, object]]:
-    return StaticTable.from_metadata(found.metadata_address).scan().to_arrow().to_pylist()
+def opened(found: Shown) -> StaticTable:
+    return StaticTable.from_metadata(found.metadata_address)
+
+
+def in_order(rows: Any) -> list[dict[str, Any]]:
+    return sorted(rows.to_pylist(), key=repr)
+
+
+def same_rows(lake: Lakehouse, table: LakeTable) -> bool:
+    """Return whether PyIceberg reads what the table has, or show both."""
+    read, own = in_order(opened(shown(lake)).scan().to_arrow()), in_order(table.to_arrow())
+    assert read == own
+    return True
 
 
 def test_an_appended_table_is_read_by_pyiceberg_from_the_metadata_file_alone(lake: Lakehouse) -> None:
@@ -37,6 +53,184 @@ def test_an_appended_table_is_read_by_pyiceberg_from_the_metadata_file_alone(lak
     sales.append([{"id": 1, "what": "lamp"}, {"id": 2, "what": None}])
     sales.append([{"id": 3, "what": "rug"}])
     found = shown(lake)
-    assert rows(found) == sales.to_arrow().to_pylist()
+    assert opened(found).scan().to_arrow().to_pylist() == sales.to_arrow().to_pylist()
     assert found.location.endswith(f"data/{sales.id}")
     assert found.metadata_address.startswith(f"{found.location}/metadata/")
+
+
+def test_a_table_to_which_nothing_was_written_is_shown_without_a_snapshot(lake: Lakehouse) -> None:
+    lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    found = opened(shown(lake))
+    assert found.current_snapshot() is None
+    assert found.scan().to_arrow().num_rows == 0
+    assert found.schema().identifier_field_names() == {"id"}
+
+
+def test_a_table_whose_rows_are_all_gone_is_shown_empty(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null")
+    sales.append([{"id": 1}])
+    sales.overwrite([])
+    found = opened(shown(lake))
+    assert found.current_snapshot() is not None
+    assert found.scan().to_arrow().num_rows == 0
+
+
+def test_rows_that_upserts_and_deletes_by_key_hide_are_not_read(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": number, "what": "old"} for number in range(100)])
+    sales.upsert([{"id": number, "what": "new"} for number in range(50, 120)])
+    assert same_rows(lake, sales)
+    sales.delete("id in (3, 60, 119)")
+    sales.upsert([{"id": 60, "what": "again"}])
+    assert same_rows(lake, sales)
+    sales.update({"what": "'end'"}, where="id < 10")
+    assert same_rows(lake, sales)
+
+
+def test_rows_that_are_hidden_by_their_numbers_are_not_read(lake: Lakehouse) -> None:
+    sales = lake.create_table(
+        "shop.sales", "id bigint not null, what string", properties={"write.delete-mode": "position"}
+    )
+    sales.append([{"id": number, "what": "old"} for number in range(20)])
+    sales.delete("id between 3 and 7")
+    sales.append([{"id": 4, "what": "new"}])
+    assert same_rows(lake, sales)
+    sales.delete("id = 4")
+    assert same_rows(lake, sales)
+
+
+def test_a_compacted_table_needs_no_position_deletes(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": number, "what": "old"} for number in range(10)])
+    sales.upsert([{"id": 5, "what": "new"}])
+    assert shown(lake).metadata.snapshots[0].summary["total-position-deletes"] == "1"
+    sales.compact()
+    assert shown(lake).metadata.snapshots[0].summary["total-delete-files"] == "0"
+    assert same_rows(lake, sales)
+
+
+@pytest.mark.parametrize("keys", [[], ["id"], ["id", "day"]], ids=["without keys", "one log", "logs by partition"])
+def test_partitions_are_shown_and_prune_files(lake: Lakehouse, keys: list[str]) -> None:
+    sales = lake.create_table(
+        "shop.sales", "id bigint not null, day date not null, what string", keys=keys, partition_by=["day"]
+    )
+    days = [datetime.date(2026, 1, day) for day in (1, 2, 3)]
+    sales.append([{"id": number, "day": days[number % 3], "what": "old"} for number in range(30)])
+    if keys:
+        sales.upsert([{"id": 4, "day": days[1], "what": "new"}])
+    assert same_rows(lake, sales)
+    found = opened(shown(lake))
+    assert [field.name for field in found.spec().fields] == ["day"]
+    tasks = list(found.scan(row_filter="day = '2026-01-02'").plan_files())
+    assert {task.file.partition[0] for task in tasks} == {(days[1] - datetime.date(1970, 1, 1)).days}
+    assert all(task.file.partition == deletes.partition for task in tasks for deletes in task.delete_files)
+    assert in_order(found.scan(row_filter="day = '2026-01-02'").to_arrow()) == in_order(
+        sales.to_arrow(where="day = '2026-01-02'")
+    )
+
+
+@pytest.mark.parametrize(
+    "partition_by",
+    [
+        "id",
+        "bucket(4, id)",
+        "truncate(10, id)",
+        "truncate(2, what)",
+        "years(at)",
+        "months(at)",
+        "days(at)",
+        "hours(at)",
+    ],
+)
+def test_every_transform_of_a_partition_gives_the_rows_that_a_filter_means(tmp_path: Path, partition_by: str) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    sales = lake.create_table("shop.sales", "id bigint, what string, at timestamp_ntz", partition_by=[partition_by])
+    moments = [datetime.datetime(1969 + 2 * year, 3, 4, 5 + year) for year in range(4)]
+    sales.append([{"id": number - 7, "what": f"what{number}", "at": moments[number % 4]} for number in range(20)])
+    sales.append([{"id": None, "what": None, "at": None}])
+    assert same_rows(lake, sales)
+    found = opened(shown(lake))
+    for where in ("id = 5", "id < -2", "what = 'what3'", "at = '1969-03-04T05:00:00'", "at is null", "id is null"):
+        own = sales.to_arrow(where=where.replace("'1969-03-04T05:00:00'", "timestamp_ntz '1969-03-04 05:00:00'"))
+        assert in_order(found.scan(row_filter=where).to_arrow()) == in_order(own), where
+
+
+def test_a_table_that_was_partitioned_otherwise_before_is_read_whole(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", partition_by=["what"])
+    sales.append([{"id": number, "what": "ab"[number % 2]} for number in range(6)])
+    sales.drop_column("id")
+    assert same_rows(lake, sales)
+
+
+def test_columns_that_were_renamed_added_dropped_and_widened_are_read_as_they_are_now(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id int not null, what string, gone int, price float")
+    sales.append([{"id": 1, "what": "lamp", "gone": 5, "price": 1.5}])
+    shown(lake)
+    sales.rename_column("what", "thing")
+    sales.add_column("what", "bigint")
+    sales.drop_column("gone")
+    sales.widen("id", "bigint")
+    sales.widen("price", "double")
+    assert same_rows(lake, sales)
+    sales.append([{"id": 2**40, "thing": "mug", "what": 3, "price": 0.1}])
+    assert same_rows(lake, sales)
+    found = opened(shown(lake))
+    assert [field.name for field in found.schema().fields] == ["id", "thing", "price", "what"]
+    assert found.scan(row_filter="id = 1").to_arrow().num_rows == 1
+    assert found.scan(row_filter="what is null").to_arrow().num_rows == 1
+
+
+def test_every_type_is_read_with_its_values(lake: Lakehouse) -> None:
+    sales = lake.create_table(
+        "shop.sales",
+        "a boolean, b smallint, c int, d bigint, e float, f double, g decimal(12,3), h string, i varchar(5), j binary, "
+        "k date, l timestamp, m timestamp_ntz, n struct<x int, y string>, o array<string>, p map<string, int>",
+    )
+    sales.append(
+        [
+            {
+                "a": True, "b": -3, "c": 2**31 - 1, "d": -(2**63), "e": 1.5, "f": float("-inf"), "g": Decimal("-1.250"),
+                "h": "ä", "i": "abc", "j": b"\x00\xff", "k": datetime.date(1900, 1, 1),
+                "l": datetime.datetime(2020, 1, 2, 3, 4, 5, 6, datetime.UTC), "m": datetime.datetime(1950, 1, 1),
+                "n": {"x": 1, "y": None}, "o": ["a", None], "p": [("k", 1)],
+            },
+            dict.fromkeys("abcdefghijklmnop"),
+        ]
+    )  # fmt: skip
+    assert same_rows(lake, sales)
+
+
+def test_a_past_version_is_shown_as_it_was(lake: Lakehouse) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": 1, "what": "old"}])
+    before = lake.version
+    sales.upsert([{"id": 1, "what": "new"}])
+    sales.rename_column("what", "thing")
+    newest, past = shown(lake), shown(lake, lake.at(before))
+    assert opened(newest).scan().to_arrow().to_pylist() == [{"id": 1, "thing": "new"}]
+    assert opened(past).scan().to_arrow().to_pylist() == [{"id": 1, "what": "old"}]
+
+
+def test_a_minimal_export_shows_files_that_lie_in_its_source(lake: Lakehouse, tmp_path: Path) -> None:
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": number, "what": "old"} for number in range(5)])
+    sales.upsert([{"id": 1, "what": "new"}])
+    shown(lake)
+    lake.export(tmp_path / "copy", "copied", "minimal")
+    copy = mangrove.open(tmp_path / "copy")
+    copy.table("shop.sales").append([{"id": 9, "what": "of the copy"}])
+    found = shown(copy)
+    assert found.location.startswith(copy.uri)
+    tasks = list(opened(found).scan().plan_files())
+    assert sorted(task.file.file_path.startswith(copy.uri) for task in tasks) == [False, False, True]
+    assert in_order(opened(found).scan().to_arrow()) == in_order(copy.table("shop.sales").to_arrow())
+
+
+def test_files_of_deltacat_which_keep_no_ids_are_read_by_their_names(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURE, tmp_path / "catalog")
+    lake = mangrove.open(tmp_path / "catalog")
+    for name in ("sales2.purchases", "sales2.users"):
+        found = opened(shown(lake, name=name))
+        assert in_order(found.scan().to_arrow()) == in_order(lake.table(name).to_arrow())
+    assert list(lake.check()) == []
