@@ -21,6 +21,7 @@ from mangrove.rest.catalog_answers import (
 )
 from mangrove.rest.endpoints import PREFIX, Endpoint, routes_of, told
 from mangrove.rest.refusals import NO_SUCH_NAMESPACE, NO_SUCH_TABLE, NO_SUCH_VIEW, NO_SUCH_WAREHOUSE
+from mangrove.rest.table_answers import table_answer
 from mangrove.rest.tokens import TOKENS, token_answer
 
 __all__ = ["iceberg_routes"]
@@ -34,6 +35,7 @@ _READING: Final = (
     Endpoint("GET", _NAMESPACE, namespace_answer, NO_SUCH_NAMESPACE),
     Endpoint("HEAD", _NAMESPACE, namespace_exists, NO_SUCH_NAMESPACE),
     Endpoint("GET", f"{_NAMESPACE}/tables", tables_answer, NO_SUCH_NAMESPACE),
+    Endpoint("GET", _TABLE, table_answer, NO_SUCH_TABLE),
     Endpoint("HEAD", _TABLE, table_exists, NO_SUCH_TABLE),
     Endpoint("POST", f"{_TABLE}/metrics", metrics_taken, NO_SUCH_TABLE),
     Endpoint("GET", f"{_NAMESPACE}/views", views_answer, NO_SUCH_NAMESPACE),
