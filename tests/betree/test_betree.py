@@ -10,7 +10,7 @@ from mangrove.betree.build import build, stored
 from mangrove.betree.compact import compact
 from mangrove.betree.edit import apply
 from mangrove.betree.node import Entry, Message, Node, Shape
-from mangrove.betree.search import DEPTH_MAX, get, height, last, scan
+from mangrove.betree.search import DEPTH_MAX, get, get_many, height, last, scan, scan_all
 from mangrove.betree.verify import verify
 from mangrove.errors import FormatError
 
@@ -121,6 +121,42 @@ def test_a_range_holds_exactly_its_keys_and_its_last(
     wanted = [item for item in sorted(model.items()) if item[1] is not None and start <= item[0] < end]
     assert list(scan(root, start, end, nodes.read)) == wanted
     assert last(root, start, end, nodes.read) == (wanted[-1] if wanted else None)
+
+
+@given(transactions, shapes, st.sets(keys, max_size=12), st.booleans())
+def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_them(
+    history: list[list[tuple[str, str | None]]],
+    shape: Shape,
+    bounds: set[str],
+    to_the_end: bool,
+) -> None:
+    nodes, root = Nodes(), Node()
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+    cuts: list[str | None] = [*sorted(bounds), *([None] if to_the_end else [])]
+    spans = [(start, end) for start, end in zip(cuts[::2], cuts[1::2], strict=False) if start is not None]
+    wanted = [entry for start, end in spans for entry in scan(root, start, end, nodes.read)]
+    asked: list[str] = []
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        asked.extend(pointers)
+        return nodes.read(pointers)
+
+    assert list(scan_all(root, spans, read)) == wanted
+    assert len(asked) == len(set(asked))
+
+
+@given(transactions, shapes, st.lists(keys, max_size=12))
+def test_many_keys_looked_up_together_are_what_each_is_alone(
+    history: list[list[tuple[str, str | None]]], shape: Shape, wanted: list[str]
+) -> None:
+    nodes, root = Nodes(), Node()
+    for messages in history:
+        root = nodes.commit(root, messages, shape)
+    alone = {one: value for one in wanted if (value := get(root, one, nodes.read)) is not None}
+    alone_reads, nodes.reads = nodes.reads, 0
+    assert get_many(root, wanted, nodes.read) == alone
+    assert nodes.reads <= alone_reads
 
 
 @given(transactions, shapes)
@@ -315,6 +351,22 @@ def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
     assert sum(1 for _ in scan(root, "", None, read)) == 20_000
     assert max(requests) >= 16
     assert len(requests) <= 40
+
+
+def test_ranges_in_a_hundred_leaves_are_read_in_few_requests_for_many_nodes_each() -> None:
+    nodes = Nodes()
+    root = built(nodes, 20_000, Shape())
+    requests: list[int] = []
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        requests.append(len(pointers))
+        return nodes.read(pointers)
+
+    starts = range(100, 20_000, 200)
+    found = list(scan_all(root, [(key(start), key(start + 2)) for start in starts], read))
+    assert found == [Entry(key(number), f"v{number}") for start in starts for number in (start, start + 1)]
+    assert sum(requests) <= len(starts) + 4
+    assert len(requests) <= 10
 
 
 @pytest.mark.parametrize(

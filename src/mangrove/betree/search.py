@@ -1,18 +1,22 @@
-"""Finding one key, or all keys of a range in order, through the write buffers."""
+"""Finding keys, or all keys of ranges in order, through the write buffers."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_place, load
 from mangrove.errors import FormatError
 
-__all__ = ["DEPTH_MAX", "get", "height", "last", "scan"]
+__all__ = ["DEPTH_MAX", "Span", "get", "get_many", "height", "last", "scan", "scan_all"]
 
 DEPTH_MAX = 32
 """Deeper than any honest tree: 2**32 keys at the smallest order. Ends the walk through a cycle."""
 
 _AHEAD_MAX = 32
+_AHEAD_OF_USED = 4
+
+Span: TypeAlias = tuple[str, str | None]
+"""The keys from the first text on and before the second; None means to the last one."""
 
 
 def get(root: Node, key: str, read: ReadNodes) -> str | None:
@@ -40,6 +44,11 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
     raise _too_deep()
 
 
+def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]:
+    """Return the newest values of those keys that have one; nodes are read once for all of them, several at once."""
+    return dict(scan_all(root, [(key, key + "\0") for key in sorted(set(keys))], read))
+
+
 def height(root: Node, read: ReadNodes) -> int:
     """Return how many nodes lie on the way from the root to a leaf, both counted."""
     node = root
@@ -56,7 +65,16 @@ def scan(root: Node, start: str, end: str | None, read: ReadNodes) -> Iterator[E
     Nodes are read as the caller comes to them. The longer the caller goes on, the
     more of them are read at once, but never more than a quarter of what was used.
     """
-    return _walk(root, _Range(None, None), start, end, {}, _ReadAhead(read), DEPTH_MAX)
+    return scan_all(root, [(start, end)], read)
+
+
+def scan_all(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Entry]:
+    """Yield the entries of several ranges, which are in order and do not overlap.
+
+    It is one walk, which comes to each node once however many of the ranges lie
+    below it. Each range leads to some node, so as many are read at once from the start.
+    """
+    return _walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX)
 
 
 def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
@@ -79,14 +97,14 @@ class _Range(NamedTuple):
 class _ReadAhead:
     """Reads the siblings that a scan is about to need, in one request for several."""
 
-    def __init__(self, read: ReadNodes) -> None:
+    def __init__(self, read: ReadNodes, wanted_min: int) -> None:
         self._read = read
-        self._used = 0
+        self._used = _AHEAD_OF_USED * (wanted_min - 1)
 
     def siblings(self, children: Sequence[Child]) -> Iterator[Node]:
         position = 0
         while position < len(children):
-            ahead = min(1 + self._used // 4, _AHEAD_MAX)
+            ahead = min(1 + self._used // _AHEAD_OF_USED, _AHEAD_MAX)
             batch = children[position : position + ahead]
             pointers = [child for child in batch if isinstance(child, str)]
             stored = iter(self._read(pointers)) if pointers else iter(())
@@ -97,36 +115,61 @@ class _ReadAhead:
 
 
 def _walk(
-    node: Node,
-    place: _Range,
-    start: str,
-    end: str | None,
-    newer: Mapping[str, Message],
-    ahead: _ReadAhead,
-    depth: int,
+    node: Node, place: _Range, spans: Sequence[Span], newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
 ) -> Iterator[Entry]:
     if depth == 0:
         raise _too_deep()
-    pending = _pending(node, start, end, newer)
-    first = bisect_left(node.keys, start)
-    beyond = len(node.keys) if end is None else bisect_left(node.keys, end)
+    pending = _pending(node, spans, newer)
+    waiting = sorted(pending)
     if node.is_leaf:
-        yield from _merged(node.keys[first:beyond], node.values[first:beyond], sorted(pending), pending)
+        for span in spans:
+            first, beyond = _within(node.keys, span)
+            yield from _merged(node.keys[first:beyond], node.values[first:beyond], _between(waiting, span), pending)
         return
-    waiting = sorted(pending.keys() - node.keys[first:beyond])
-    if first < beyond and node.keys[first] == start:
-        # Nothing left of this pivot is wanted, so its left child is not read.
-        yield from _pivot(node, first, pending)
-        first += 1
-    for index, child in enumerate(ahead.siblings(node.children[first : beyond + 1]), first):
-        low = start if index == first else node.keys[index - 1]
-        high = node.keys[index] if index < beyond else end
-        held = waiting[bisect_left(waiting, low) : None if high is None else bisect_left(waiting, high)]
-        below = place.of_child(node, index)
-        check_place(node.children[index], child, *below)
-        yield from _walk(child, below, low, high, {key: pending[key] for key in held}, ahead, depth - 1)
-        if index < beyond:
+    steps = _steps(node.keys, spans)
+    children = ahead.siblings([node.children[index] for index, wanted in steps if wanted])
+    for index, wanted in steps:
+        if not wanted:
             yield from _pivot(node, index, pending)
+            continue
+        child, below = next(children), place.of_child(node, index)
+        check_place(node.children[index], child, *below)
+        held = {key: pending[key] for span in wanted for key in _between(waiting, span)}
+        yield from _walk(child, below, wanted, held, ahead, depth - 1)
+
+
+def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
+    """Return the children and pivots that the ranges lead to, in order: a child with what is wanted of it.
+
+    A child's keys lie strictly between its pivots. So nothing is wanted of one when
+    a range begins or ends right at a pivot, and it is not read.
+    """
+    steps: list[tuple[int, list[Span]]] = []
+    for start, end in spans:
+        first, beyond = _within(pivots, (start, end))
+        for index in range(first, beyond + 1):
+            low = start if index == first else pivots[index - 1] + "\0"
+            high = pivots[index] if index < beyond else end
+            if high is None or low < high:
+                if steps and steps[-1][0] == index and steps[-1][1]:
+                    steps[-1][1].append((low, high))
+                else:
+                    steps.append((index, [(low, high)]))
+            if index < beyond:
+                steps.append((index, []))
+    return steps
+
+
+def _within(keys: Sequence[str], span: Span) -> tuple[int, int]:
+    """Return where the keys of a range begin and end among others, which are in order."""
+    start, end = span
+    first = bisect_left(keys, start)
+    return first, len(keys) if end is None else bisect_left(keys, end, first)
+
+
+def _between(keys: Sequence[str], span: Span) -> Sequence[str]:
+    first, beyond = _within(keys, span)
+    return keys[first:beyond]
 
 
 def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[Entry]:
@@ -136,11 +179,10 @@ def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[E
         yield Entry(key, value)
 
 
-def _pending(node: Node, start: str, end: str | None, newer: Mapping[str, Message]) -> dict[str, Message]:
-    """Return the messages that count in the range: this node's, under those from above."""
+def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) -> dict[str, Message]:
+    """Return the messages that count in the ranges: this node's, under those from above."""
     keys, newest = node.newest_keys, node.newest
-    within = keys[bisect_left(keys, start) : None if end is None else bisect_left(keys, end)]
-    pending = {key: newest[key] for key in within}
+    pending = {key: newest[key] for span in spans for key in _between(keys, span)}
     pending.update(newer)
     return pending
 
@@ -172,8 +214,8 @@ def _last(
 ) -> Entry | None:
     if depth == 0:
         raise _too_deep()
-    pending = _pending(node, start, end, newer)
-    first, beyond = bisect_left(node.keys, start), bisect_left(node.keys, end)
+    pending = _pending(node, [(start, end)], newer)
+    first, beyond = _within(node.keys, (start, end))
     if node.is_leaf:
         stored = next((place for place in range(beyond - 1, first - 1, -1) if node.keys[place] not in pending), None)
         found = [Entry(message.key, message.value) for message in pending.values() if message.value is not None]
