@@ -13,7 +13,7 @@ from mangrove.model.sql_text import parse_schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.cursor import SqlName
 from mangrove.sql.places import placed
-from mangrove.sql.queries import VIEW_NAMESPACE, BoundQuery
+from mangrove.sql.queries import BoundQuery
 from mangrove.sql.row_statements import Query
 from mangrove.sql.sight import Sight
 from mangrove.sql.statements import (
@@ -37,6 +37,7 @@ from mangrove.sql.statements import (
     SetProperties,
     UnsetProperties,
 )
+from mangrove.sql.view_reads import VIEW_NAMESPACE
 from mangrove.tables.compaction import CLUSTER_BY
 
 __all__ = ["Definition", "define"]

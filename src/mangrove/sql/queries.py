@@ -30,13 +30,12 @@ from mangrove.sql.splices import Splice, aliases, named, refused_name, spliced
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.table_scans import TableScan
 from mangrove.sql.tokens import Token, tokenize
+from mangrove.sql.view_reads import VIEW_NAMESPACE
 from mangrove.sql.views_in_views import one_deeper, reading_view
 from mangrove.tables.table_state import TableState
 
-__all__ = ["VIEW_NAMESPACE", "BoundQuery", "QueryBinder"]
+__all__ = ["BoundQuery", "QueryBinder"]
 
-VIEW_NAMESPACE: Final = "sql.namespace"
-"""The property of a view that says where its names without a namespace are looked up."""
 _KEPT_TEXT_MAX: Final = 20_000
 
 

@@ -1,12 +1,16 @@
 """Which tables and views the query of a view names, told from its text alone."""
 
+from typing import Final
+
 from mangrove.errors import InvalidInputError
 from mangrove.model.names import check_name, joined_name
 from mangrove.sql.mentions import read_query
 
-__all__ = ["names_read"]
+__all__ = ["VIEW_NAMESPACE", "names_read"]
 
-_PARTS = 2
+VIEW_NAMESPACE: Final = "sql.namespace"
+"""The property of a view that says where names without a namespace are looked up; without it, in the view's own."""
+_PARTS: Final = 2
 
 
 def names_read(text: str, namespace: str) -> tuple[str, ...]:
