@@ -1,18 +1,16 @@
 """The metastore port: a versioned map from locators to objects, changed as a whole or not at all.
 
 Both layouts implement `Metastore`, and everything above works on either. Nothing
-but these values crosses the port. What both layouts decide in the same way about
-versions and changes is decided here.
+but these values crosses the port.
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.model.locators import (
-    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -22,7 +20,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.names import check_text
-from mangrove.model.objects import Object, Partition, kind_of
+from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.times import iso_time
@@ -42,11 +40,7 @@ __all__ = [
     "Snapshot",
     "Unopened",
     "Upkeep",
-    "after_rivals",
     "check_in_time",
-    "contested_by",
-    "positioned",
-    "rolled_back_by",
 ]
 
 Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
@@ -326,74 +320,3 @@ def check_in_time(changes: Changes, now_millis: int) -> None:
             f"transaction {changes.transaction_id} had until {iso_time(limit_millis)} to commit, and it is "
             f"{iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
         )
-
-
-def contested_by(rival: Commit, said: Collection[str], advice: str = "") -> ConflictError:
-    """Return the error for whoever meets a rival at the objects of which this is said."""
-    advice = advice or (
-        f"Nothing was committed; read again as of version {rival.version} or later, and repeat the transaction"
-    )
-    return ConflictError(
-        f"{', '.join(sorted(said))}: {rival.by(said)} changed it first, in version {rival.version}. {advice}"
-    )
-
-
-def rolled_back_by(rival: Commit) -> ConflictError:
-    """Return the error for whoever finds that a rival has rolled the lakehouse back."""
-    return ConflictError(
-        f"the whole lakehouse was rolled back by {rival.by(())} in version {rival.version}, "
-        "which contests everything. Nothing was committed; read again and repeat the transaction"
-    )
-
-
-def after_rivals(
-    changes: Changes, base: Snapshot, newest: Snapshot, is_written: Callable[[Locator], bool]
-) -> tuple[Changes, frozenset[Locator]]:
-    """Return the changes without what rivals wrote in just the same way, and the puts that commute with theirs.
-
-    Both concern partitions, which whoever comes first to their values makes. To make
-    one says only that it is there, so it agrees with whatever rivals did to it after
-    one of them made it, too. And to rewrite one that nobody else has rewritten
-    follows rivals that made it, as it would follow the deltas that they added.
-    """
-    maybe = [locator for locator in changes.puts if is_written(locator)]
-    there = dict(zip(maybe, newest.get_many(maybe), strict=True))
-    same = {locator for locator in maybe if there[locator] == changes.puts[locator]}
-    differing = [locator for locator in maybe if locator.kind is Kind.PARTITION and locator not in same]
-    made = [locator for locator, was in zip(differing, base.get_many(differing), strict=True) if was is None]
-    for locator in made:
-        put, now = changes.puts[locator], there[locator]
-        assert isinstance(put, Partition)
-        if isinstance(now, Partition) and put == _just_made(now):
-            same.add(locator)
-    kept = {locator: value for locator, value in changes.puts.items() if locator not in same}
-    commuting = frozenset(
-        locator
-        for locator in made
-        if isinstance(now := there[locator], Partition) and locator in kept and now == _just_made(now)
-    )
-    return (replace(changes, puts=kept) if same else changes), commuting
-
-
-def _just_made(partition: Partition) -> Partition:
-    """Return the partition as it was before anybody rewrote it."""
-    return Partition(partition.id, partition.values, partition.scheme_id)
-
-
-def positioned(changes: Changes, base: Snapshot) -> Changes:
-    """Return the changes with new deltas moved behind those that `base` has, in their order."""
-    partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
-    for locator in changes.puts:
-        # Where nobody may have added any they stay: what an undo brings back stands before what came later.
-        if isinstance(locator, DeltaLocator) and Scan(Kind.DELTA, locator.parent) not in changes.guards:
-            partitions.setdefault(locator.parent, []).append(locator)
-    moved: dict[Locator, Locator] = {}
-    for partition, deltas in partitions.items():
-        last = base.last_child(Kind.DELTA, partition)
-        if isinstance(last, DeltaLocator) and last.position >= min(deltas).position:
-            moved |= {
-                delta: replace(delta, position=last.position + number) for number, delta in enumerate(sorted(deltas), 1)
-            }
-    if not moved:
-        return changes
-    return replace(changes, puts={moved.get(locator, locator): value for locator, value in changes.puts.items()})

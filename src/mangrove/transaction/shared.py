@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, Snapshot, contested_by, positioned
+from mangrove.metastore import Changes, Difference, Isolation, Metastore, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -14,6 +14,7 @@ from mangrove.model.locators import (
     TableIdentity,
 )
 from mangrove.model.objects import Object, SharedTransaction
+from mangrove.rivals import contested_by, positioned
 from mangrove.transaction.comparing import differences_of, made_by
 from mangrove.transaction.contest import contested
 from mangrove.transaction.names import table_names

@@ -35,18 +35,9 @@ from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
-from mangrove.metastore import (
-    Changes,
-    Commit,
-    Committed,
-    Isolation,
-    after_rivals,
-    check_in_time,
-    contested_by,
-    positioned,
-    rolled_back_by,
-)
+from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time
 from mangrove.model.version_search import check_no_gap
+from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
 
 __all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
 

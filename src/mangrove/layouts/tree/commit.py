@@ -24,18 +24,10 @@ from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import (
-    Changes,
-    Committed,
-    Isolation,
-    after_rivals,
-    check_in_time,
-    contested_by,
-    positioned,
-    rolled_back_by,
-)
+from mangrove.metastore import Changes, Committed, Isolation, check_in_time
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
+from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
 
 __all__ = [
     "ATTEMPTS_MAX",

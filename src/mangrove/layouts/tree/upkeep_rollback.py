@@ -21,9 +21,10 @@ from mangrove.layouts.tree.root import Root, system_after
 from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, check_in_time, rolled_back_by
+from mangrove.metastore import Changes, check_in_time
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
+from mangrove.rivals import rolled_back_by
 
 __all__ = ["roll_back"]
 
