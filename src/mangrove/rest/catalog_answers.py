@@ -10,7 +10,7 @@ from mangrove.lakehouse.past import PastLakehouse
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Namespace, Table
 from mangrove.rest.asked import Asked
-from mangrove.rest.found import is_shown, namespace_asked, namespace_called, table_asked, view_asked
+from mangrove.rest.found import is_shown, namespace_asked, namespace_called, table_asked
 from mangrove.rest.paging import Page, page_asked, page_of
 from mangrove.rest.storage_words import storage_words
 from mangrove.rest.warehouses import prefix_of, version_of_warehouse
@@ -27,7 +27,6 @@ __all__ = [
     "nothing",
     "table_exists",
     "tables_answer",
-    "view_exists",
     "views_answer",
 ]
 
@@ -80,7 +79,7 @@ def namespace_answer(asked: Asked) -> Response:
 
 def namespace_properties(value: Namespace) -> dict[str, str]:
     """Return the properties of a namespace as engines read them: what it is for is one of them."""
-    told = {} if value.description is None else {COMMENT: value.description}
+    told = {COMMENT: value.description} if value.description else {}
     return {**told, **value.properties}
 
 
@@ -104,12 +103,6 @@ def table_exists(asked: Asked) -> Response:
 def views_answer(asked: Asked) -> Response:
     """Return the views of a namespace."""
     return _names_answer(asked, _views)
-
-
-def view_exists(asked: Asked) -> Response:
-    """Say whether a view is there."""
-    view_asked(asked.seen(), asked)
-    return nothing()
 
 
 def metrics_taken(asked: Asked) -> Response:

@@ -16,13 +16,14 @@ from mangrove.rest.catalog_answers import (
     namespaces_answer,
     table_exists,
     tables_answer,
-    view_exists,
     views_answer,
 )
 from mangrove.rest.endpoints import PREFIX, Endpoint, routes_of, told
 from mangrove.rest.refusals import NO_SUCH_NAMESPACE, NO_SUCH_TABLE, NO_SUCH_VIEW, NO_SUCH_WAREHOUSE
 from mangrove.rest.table_answers import table_answer
 from mangrove.rest.tokens import TOKENS, token_answer
+from mangrove.rest.writing import WRITING
+from mangrove.rest.view_answers import view_answer, view_exists
 
 __all__ = ["iceberg_routes"]
 
@@ -39,6 +40,7 @@ _READING: Final = (
     Endpoint("HEAD", _TABLE, table_exists, NO_SUCH_TABLE),
     Endpoint("POST", f"{_TABLE}/metrics", metrics_taken, NO_SUCH_TABLE),
     Endpoint("GET", f"{_NAMESPACE}/views", views_answer, NO_SUCH_NAMESPACE),
+    Endpoint("GET", _VIEW, view_answer, NO_SUCH_VIEW),
     Endpoint("HEAD", _VIEW, view_exists, NO_SUCH_VIEW),
 )
 
@@ -47,7 +49,7 @@ def iceberg_routes(
     lake: Lakehouse, *, is_writable: bool = False, is_secret: Callable[[str], bool] | None = None
 ) -> list[BaseRoute]:
     """Return the routes below `/iceberg`; `is_secret` knows the server's token, where it has one."""
-    endpoints: Sequence[Endpoint] = _READING
+    endpoints: Sequence[Endpoint] = (*_READING, *WRITING)
     tell = partial(_told, endpoints)
     first = (
         Endpoint("GET", "/v1/config", partial(config_answer, endpoints=tell), NO_SUCH_WAREHOUSE, is_told=False),

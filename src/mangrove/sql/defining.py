@@ -37,8 +37,8 @@ from mangrove.sql.statements import (
     SetProperties,
     UnsetProperties,
 )
-from mangrove.sql.view_reads import VIEW_NAMESPACE
 from mangrove.tables.compaction import CLUSTER_BY
+from mangrove.transaction.views import VIEW_NAMESPACE
 
 __all__ = ["Definition", "define"]
 

@@ -30,9 +30,9 @@ from mangrove.sql.splices import Splice, aliases, named, refused_name, spliced
 from mangrove.sql.suggestions import did_you_mean
 from mangrove.sql.table_scans import TableScan
 from mangrove.sql.tokens import Token, tokenize
-from mangrove.sql.view_reads import VIEW_NAMESPACE
 from mangrove.sql.views_in_views import one_deeper, reading_view
 from mangrove.tables.table_state import TableState
+from mangrove.transaction.views import VIEW_NAMESPACE
 
 __all__ = ["BoundQuery", "QueryBinder"]
 

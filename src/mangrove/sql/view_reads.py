@@ -6,10 +6,8 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.names import check_name, joined_name
 from mangrove.sql.mentions import read_query
 
-__all__ = ["VIEW_NAMESPACE", "names_read"]
+__all__ = ["names_read"]
 
-VIEW_NAMESPACE: Final = "sql.namespace"
-"""The property of a view that says where names without a namespace are looked up; without it, in the view's own."""
 _PARTS: Final = 2
 
 

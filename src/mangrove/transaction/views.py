@@ -7,6 +7,7 @@ half of a circle each.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import ViewLocator
@@ -17,7 +18,10 @@ from mangrove.transaction.entries import alter_entry, rename_entry
 from mangrove.transaction.names import check_free, found_view
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["alter_view", "create_view", "drop_view", "rename_view"]
+__all__ = ["VIEW_NAMESPACE", "alter_view", "create_view", "drop_view", "rename_view"]
+
+VIEW_NAMESPACE: Final = "sql.namespace"
+"""The property of a view that says where names without a namespace are looked up; without it, in the view's own."""
 
 
 def create_view(workspace: Workspace, locator: ViewLocator, value: View, *, or_replace: bool = False) -> None:
