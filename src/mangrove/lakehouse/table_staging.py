@@ -44,15 +44,17 @@ def state_of(reading: Reading, opened: OpenTable, *, with_logs: bool = True) -> 
     )
 
 
-def check_heeded_of(reading: Reading, locator: TableLocator, put: Mapping[str, str]) -> None:
-    """Refuse properties that are about to be put to a table and could not be followed."""
-    table = found_table(reading, locator)
+def check_heeded_of(workspace: Workspace, locator: TableLocator, put: Mapping[str, str]) -> None:
+    """Refuse properties that are about to be put to a table and could not be followed; guard the columns they name."""
+    table = found_table(workspace, locator)
     properties = with_properties(table.properties, put, ())
     if table.table_type is not TableType.MANAGED or not tables.heeded_properties.is_heeded(put):
         return
-    opened = open_table(reading, locator)
+    opened = open_table(workspace, locator)
+    if tables.heeded_properties.name_columns(put):
+        workspace.guard(opened.version_locator)
     if opened.version.schema is not None:
-        state = state_of(reading, opened, with_logs=False)
+        state = state_of(workspace, opened, with_logs=False)
         tables.heeded_properties.check_heeded(replace(state, properties=properties), put)
 
 

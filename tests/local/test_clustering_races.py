@@ -1,0 +1,89 @@
+"""Naming the columns that rows are clustered by while others write, compact, or change the columns."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mangrove
+from mangrove.errors import ConflictError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.transactions import LakeTransaction
+
+Act = Callable[[LakeTransaction], object]
+
+BESIDE: dict[str, tuple[Act, list[int]]] = {
+    "append": (lambda txn: txn.table("s.t").append([{"id": 9, "a": 9}]), [0, 1, 2, 9]),
+    "upsert": (lambda txn: txn.table("s.t").upsert([{"id": 1, "a": 7}]), [0, 1, 2]),
+    "delete": (lambda txn: txn.table("s.t").delete("id = 1"), [0, 2]),
+    "overwrite": (lambda txn: txn.table("s.t").overwrite([{"id": 5, "a": 5}]), [5]),
+    "compact": (lambda txn: txn.table("s.t").compact(full=True), [0, 1, 2]),
+}
+AGAINST: dict[str, Act] = {
+    "rename the column": lambda txn: txn.table("s.t").rename_column("a", "z"),
+    "drop the column": lambda txn: txn.table("s.t").drop_column("a"),
+    "cluster by another": lambda txn: txn.table("s.t").alter({"write.cluster-by": "id"}),
+    "rename the table": lambda txn: txn.rename_table("s.t", "s.u"),
+    "drop the table": lambda txn: txn.drop_table("s.t"),
+}
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(tmp_path / "lake", layout=request.param)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id int not null, a int", keys=["id"])
+    for number in range(3):
+        table.append([{"id": number, "a": -number}])
+    return lake
+
+
+def cluster(transaction: LakeTransaction) -> None:
+    transaction.table("s.t").alter({"write.cluster-by": "a"})
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("name", BESIDE)
+def test_clustering_and_a_change_of_rows_both_commit_and_no_row_is_lost(
+    shop: Lakehouse, name: str, is_first: bool
+) -> None:
+    act, expected = BESIDE[name]
+    clustering, other = shop.transaction(), shop.transaction()
+    cluster(clustering)
+    act(other)
+    for one in (clustering, other) if is_first else (other, clustering):
+        one.commit()
+    table = shop.table("s.t")
+    assert table.properties["write.cluster-by"] == "a"
+    assert sorted(table.to_arrow(["id"])["id"].to_pylist()) == expected
+    table.compact(full=True)
+    found = table.to_arrow()
+    assert sorted(found["id"].to_pylist()) == expected
+    assert found["a"].to_pylist() == sorted(found["a"].to_pylist())
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("name", AGAINST)
+def test_clustering_and_a_change_of_the_same_column_or_table_do_not_both_commit(
+    shop: Lakehouse, name: str, is_first: bool
+) -> None:
+    clustering, other = shop.transaction(), shop.transaction()
+    cluster(clustering)
+    AGAINST[name](other)
+    first, second = (clustering, other) if is_first else (other, clustering)
+    first.commit()
+    with pytest.raises(ConflictError, match=rf"transaction {first.id} changed it first"):
+        second.commit()
+    for table in shop.tables("s"):
+        table.compact(full=True)
+        assert table.to_arrow().num_rows == 3
+
+
+def test_a_new_column_beside_clustering_is_no_conflict_when_it_comes_last(shop: Lakehouse) -> None:
+    clustering, adding = shop.transaction(), shop.transaction()
+    cluster(clustering)
+    adding.table("s.t").add_column("note", "string")
+    clustering.commit()
+    adding.commit()
+    assert shop.table("s.t").schema is not None
+    assert shop.table("s.t").compact(full=True)
