@@ -13,7 +13,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.schemes import Direction, Nulls, PartitionScheme, SortScheme
 from mangrove.model.transforms import Days, Hours, Identity, Months, Transform, Years, apply, result_type
 from mangrove.model.types import DataType, Date, Float4, Float8, Timestamp, TimestampTz
-from mangrove.model.values import Value, canonical_value
+from mangrove.model.values import Value, canonical_value, with_zone
 
 __all__ = ["in_sort_order", "partitioned", "transformed"]
 
@@ -42,6 +42,7 @@ def _divided(
         _partition_values(rows, schema, field.source_id, field.transform).combine_chunks().dictionary_encode("encode")
         for field in scheme.fields
     ]
+    types = scheme.result_types(schema)
     codes: Any = pa.array([0] * rows.num_rows, pa.int64())
     for column in columns:
         codes = pc.add(pc.multiply(codes, len(column.dictionary) or 1), column.indices.cast(pa.int64()))
@@ -52,7 +53,8 @@ def _divided(
     for run in pc.value_counts(pc.take(codes, order)).to_pylist():
         numbers = pc.array_take(order, pa.array(range(start, start + run["counts"])))
         first = numbers[0].as_py()
-        values = tuple(_partition_value(column[first].as_py()) for column in columns)
+        found = [column[first].as_py() for column in columns]
+        values = tuple(_partition_value(value, one) for value, one in zip(found, types, strict=True))
         yield values, rows.take(pc.take(numbers, pc.sort_indices(numbers)))
         start += run["counts"]
 
@@ -70,7 +72,7 @@ def transformed(array: Any, transform: Transform, source: DataType) -> Any:
     if isinstance(transform, Hours):
         return _floor_divided(array.cast(pa.int64()), 3_600_000_000).cast(result)
     distinct = pc.unique(array)
-    values = [apply(transform, source, value.as_py()) for value in distinct]
+    values = [apply(transform, source, _partition_value(value.as_py(), source)) for value in distinct]
     return pc.take(pa.array(values, result), pc.index_in(array, distinct))
 
 
@@ -101,8 +103,8 @@ def _partition_values(rows: pa.Table, schema: Schema, source_id: int, transform:
     return transformed(array, transform, column.type)
 
 
-def _partition_value(value: Any) -> Value | None:
-    return None if value is None else canonical_value(value)
+def _partition_value(value: Any, data_type: DataType) -> Value | None:
+    return None if value is None else with_zone(canonical_value(value), data_type)
 
 
 def _beyond(names: Sequence[str], error: Exception) -> InvalidInputError:

@@ -47,6 +47,7 @@ __all__ = [
     "timestamp_of_micros",
     "timestamp_tz_of_micros",
     "upper_bound",
+    "with_zone",
 ]
 
 Value: TypeAlias = (
@@ -101,6 +102,13 @@ def fits_type(value: Value, data_type: DataType) -> bool:
     if isinstance(value, datetime.datetime | datetime.time):
         return (value.tzinfo is not None) == isinstance(data_type, TimestampTz | TimeTz)
     return True
+
+
+def with_zone(value: Value, data_type: DataType) -> Value:
+    """Return what Arrow says of a column as a value of its type: a time of day has lost its zone there."""
+    if isinstance(data_type, TimeTz) and isinstance(value, datetime.time):
+        return value.replace(tzinfo=datetime.UTC)
+    return value
 
 
 def lower_bound(value: Value) -> Value:

@@ -9,7 +9,7 @@ from typing import Any
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import Float4, Float8
-from mangrove.model.values import Value
+from mangrove.model.values import Value, with_zone
 from mangrove.tables.live_files import LiveFile, live_files
 from mangrove.tables.predicates import Predicate, column_ids
 from mangrove.tables.pruning import UNKNOWN, ColumnFacts, PartitionFact, may_match, partition_may_match
@@ -167,10 +167,11 @@ def _facts_in(state: TableState, file: DataFile) -> Callable[[int], ColumnFacts]
         statistics = file.statistics_of(column_id)
         if statistics is None:
             return UNKNOWN
-        is_float = isinstance(state.schema.column_with_id(column_id).type, Float4 | Float8)
+        data_type = state.schema.column_with_id(column_id).type
+        is_float = isinstance(data_type, Float4 | Float8)
         return ColumnFacts(
-            statistics.minimum,
-            statistics.maximum,
+            None if statistics.minimum is None else with_zone(statistics.minimum, data_type),
+            None if statistics.maximum is None else with_zone(statistics.maximum, data_type),
             may_be_null=statistics.null_count != 0,
             may_be_value=statistics.null_count is None or statistics.null_count < file.row_count,
             may_be_nan=is_float and statistics.nan_count != 0,
