@@ -72,7 +72,9 @@ def test_a_bound_comes_back_from_its_bytes_the_same(case: tuple[DataType, Value]
     data_type, value = case
     data = bound_bytes(value, data_type)
     assert data is not None
-    assert own_bound(data, data_type, "a file") == value
+    # Bounds of a time of day are those that Arrow tells, without a zone.
+    known = value.replace(tzinfo=None) if isinstance(value, datetime.time) else value
+    assert own_bound(data, data_type, "a file") == known
 
 
 @given(typed_values(), st.booleans())

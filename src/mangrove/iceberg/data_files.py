@@ -10,7 +10,7 @@ What is told of a column must be true in the order of every engine that reads it
 What is not told costs a reader a look into the file, and never a row.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -128,7 +128,7 @@ def deleted_from(found: IcebergFile) -> str | None:
         return None
 
 
-def _told(file: DataFile, schema: Schema) -> dict[str, Mapping[int, Any]]:
+def _told(file: DataFile, schema: Schema) -> dict[str, Any]:
     """Return counts and bounds by the names that Iceberg has for them; a column that is gone is not told of."""
     columns = _columns_of(schema) if file.statistics else {}
     known = [one for one in file.statistics if one.column_id in columns]
@@ -150,7 +150,7 @@ def _is_only_nan(known: ColumnStatistics) -> bool:
     return known.nan_count is not None and known.nan_count == known.value_count
 
 
-def _told_deletes(file: DataFile, address: str | None) -> dict[str, Mapping[int, Any]]:
+def _told_deletes(file: DataFile, address: str | None) -> dict[str, Any]:
     """Return what is told of position deletes: engines know by two bounds that they are about one file alone."""
     bounds = {} if address is None else {DELETED_PATH_ID: address.encode()}
     counts = {DELETED_PATH_ID: file.row_count, DELETED_ROW_ID: file.row_count}

@@ -54,6 +54,7 @@ from mangrove.model.values import (
     time_of_micros,
     timestamp_of_micros,
     timestamp_tz_of_micros,
+    with_zone,
 )
 
 __all__ = [
@@ -93,7 +94,7 @@ def bound_bytes(value: Value, data_type: DataType, *, is_upper: bool = False) ->
         # Iceberg orders -0.0 before 0.0, and we take them for one.
         value = 0.0 if is_upper else -0.0
     try:
-        held = iceberg_value(value, data_type, is_bound=True)
+        held = iceberg_value(with_zone(value, data_type), data_type, is_bound=True)
     except InvalidInputError:
         return None
     return conversions.to_bytes(iceberg_plain_type(Column(0, "bound", data_type)), held)
@@ -116,7 +117,8 @@ def own_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
     except UnicodeDecodeError:
         # Cut in the midst of a character by a writer that counts bytes.
         return None
-    return own_value(held, data_type)
+    found = own_value(held, data_type)
+    return found.replace(tzinfo=None) if isinstance(found, datetime.time) else found
 
 
 def iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) -> Any:
@@ -161,13 +163,16 @@ def own_value(held: Any, data_type: DataType) -> Value | None:
 
 
 def has_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
-    """Return whether a manifest can hold the values of a partition.
+    """Return whether the values of a partition mean in Iceberg what they mean here.
 
-    Truncating the smallest number of a type goes below it: Iceberg has no form for
-    that, so files with such a value belong to the spec without fields.
+    Files with others belong to the spec without fields:
+
+        the smallest numbers, truncated    lie below all that their type can hold
+        null of double or float            NaN lies in that partition too, and readers would take it for null
+        zero of double or float            -0.0 lies there too, and Iceberg looks for it elsewhere
     """
     held = zip(values, scheme.result_types(schema), strict=True)
-    return all(value is None or _is_partition_value(value, data_type) for value, data_type in held)
+    return all(_is_same_in_iceberg(value, data_type) for value, data_type in held)
 
 
 def partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> Record:
@@ -187,18 +192,29 @@ def own_partition_values(
     """Return the partition values that a manifest holds for a file, in the order of `scheme`'s fields.
 
     `scheme` is what `own_scheme` says of `spec`: the same fields without those that are void.
+    What is NaN lies with null here.
     """
     held = [record[place] for place, field in enumerate(spec.fields) if not isinstance(field.transform, VoidTransform)]
     found: list[Value | None] = []
     for one, field, data_type in zip(held, scheme.fields, scheme.result_types(schema), strict=True):
         value = None if one is None else own_value(one, data_type)
-        if one is not None and (value is None or not _is_partition_value(value, data_type)):
+        if one is not None and not _is_nan(one) and (value is None or not _is_partition_value(value, data_type)):
             raise InvalidInputError(
                 f"{where} has the value {one!r} in the partition field {field.name!r}, where no row can have one of "
                 f"type {type_text(data_type)} like it"
             )
         found.append(value)
     return tuple(found)
+
+
+def _is_same_in_iceberg(value: Value | None, data_type: DataType) -> bool:
+    if isinstance(data_type, Float4 | Float8) and not value:
+        return False
+    return value is None or _is_partition_value(value, data_type)
+
+
+def _is_nan(held: Any) -> bool:
+    return isinstance(held, float) and math.isnan(held)
 
 
 def _is_partition_value(value: Value, data_type: DataType) -> bool:
