@@ -27,6 +27,7 @@ from mangrove.model.times import iso_time
 from mangrove.model.transaction_record import TransactionRecord, members_of
 
 __all__ = [
+    "BelowTable",
     "Changes",
     "Commit",
     "Committed",
@@ -43,7 +44,9 @@ __all__ = [
     "check_in_time",
 ]
 
-Parent: TypeAlias = NamespaceLocator | TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | None
+BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
+"""What lies below a table and has something below itself."""
+Parent: TypeAlias = NamespaceLocator | TableIdentity | BelowTable | None
 """What objects lie below; None is the lakehouse itself."""
 
 
@@ -193,8 +196,19 @@ class Snapshot(Protocol):
         """
         ...
 
+    def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators.
+
+        It is one pass over all of them, with few requests for many.
+        """
+        ...
+
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        ...
+
+    def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
+        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
         ...
 
 

@@ -46,7 +46,11 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
 
 def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]:
     """Return the newest values of those keys that have one; nodes are read once for all of them, several at once."""
-    return dict(scan_all(root, [(key, key + "\0") for key in sorted(set(keys))], read))
+    wanted = sorted(set(keys))
+    if len(wanted) == 1:
+        value = get(root, wanted[0], read)
+        return {} if value is None else {wanted[0]: value}
+    return dict(scan_all(root, [(key, key + "\0") for key in wanted], read))
 
 
 def height(root: Node, read: ReadNodes) -> int:

@@ -1,5 +1,6 @@
 """What every layout's metastore must do: one suite of tests that each of them runs."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -100,6 +101,22 @@ class MetastoreContract(IsolationContract):
         assert names_of(after, "sales", prefix="t00") == [f"t00{digit}" for digit in range(10)]
         assert names_of(after, "sales", after=TableLocator("sales", "t117")) == ["t118", "t119"]
         assert names_of(after, "sales", prefix="t01", after=TableLocator("sales", "t018")) == ["t019"]
+
+    def test_what_lies_below_many_parents_is_what_lies_below_each(self, metastore: Metastore) -> None:
+        partitions = [replace(PARTITION, partition_id=f"p{number:03d}") for number in range(40)]
+        snapshot = metastore.latest()
+        for position in (1, 2):
+            deltas = [delta_at(one, position, of=one.partition_id) for one in partitions[position::3]]
+            snapshot = put(
+                metastore, snapshot, *deltas, *((one, Partition(one.partition_id)) for one in partitions)
+            ).snapshot
+        for asked in (partitions, partitions[30:2:-7], partitions[:1], []):
+            alone = [found for one in sorted(asked) for found in snapshot.children(Kind.DELTA, one)]
+            assert list(snapshot.children_of(Kind.DELTA, asked)) == alone
+            last = [snapshot.last_child(Kind.DELTA, one) for one in asked]
+            assert snapshot.last_children(Kind.DELTA, asked) == last
+        assert len(list(snapshot.children_of(Kind.DELTA, partitions))) == 13 + 13
+        assert list(snapshot.children_of(Kind.DELTA, partitions[:1] * 2)) == []
 
     def test_listing_one_namespace_never_shows_anothers_tables(self, metastore: Metastore) -> None:
         spaces = ["a", "ab", "a-b", "b", "ä", "表"]

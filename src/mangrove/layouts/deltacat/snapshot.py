@@ -24,7 +24,7 @@ from mangrove.layouts.deltacat.keys import (
 )
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.metastore import Commit, Parent, Scan
+from mangrove.metastore import BelowTable, Commit, Parent, Scan
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -85,7 +85,12 @@ class CatalogSnapshot:
 
     def bodies(self, locators: Sequence[Locator]) -> list[Body | None]:
         """Return the objects with all fields that their bodies have."""
-        places = [self.wanted(locator) for locator in locators]
+        keys = [self.key_of(locator) for locator in locators]
+        values = search.get_many(self.guard.root, [key for key in keys if key is not None], self.read_nodes)
+        places = [
+            None if key is None or key not in values else self._wanted_at(at.kind, at, Entry(key, values[key]))
+            for at, key in zip(locators, keys, strict=True)
+        ]
         found = iter(self.files.bodies([place for place in places if place is not None]))
         return [None if place is None else next(found) for place in places]
 
@@ -93,20 +98,30 @@ class CatalogSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
-        entries = self._entries(Scan(kind, parent, prefix), after)
-        page = _PAGE_FIRST
-        while batch := list(islice(entries, page)):
-            ways = [self._locator(kind, parent, entry.key) for entry in batch]
-            wanted = [self._wanted_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
-            for way, body in zip(ways, self.files.bodies(wanted), strict=True):
-                yield way, self._shown(way, body)
-            page = min(2 * page, _PAGE_MAX)
+        found = self.range_of(Scan(kind, parent, prefix), after)
+        return iter(()) if found is None else self._objects(kind, parent, [found])
+
+    def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators."""
+        ranges = {found for parent in parents if (found := self.range_of(Scan(kind, parent))) is not None}
+        return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last of the objects of `kind` below `parent`, or None if there is none."""
         found = self.range_of(Scan(kind, parent))
         last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
         return None if last is None else self._locator(kind, parent, last.key)
+
+    def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
+        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
+        last: list[Locator | None] = []
+        for first in range(0, len(parents), _PAGE_MAX):
+            page = parents[first : first + _PAGE_MAX]
+            ends = [found.end for parent in page if (found := self.range_of(Scan(kind, parent))) is not None]
+            # Reads the nodes on the ways to where the ranges end, which are held from then on.
+            search.get_many(self.guard.root, ends, self.read_nodes)
+            last += [self.last_child(kind, parent) for parent in page]
+        return last
 
     def value_of(self, key: str) -> str | None:
         """Return what the index says under a key."""
@@ -146,9 +161,16 @@ class CatalogSnapshot:
         """Return the nodes that the pointers of this index lead to."""
         return self.files.nodes(pointers)
 
-    def _entries(self, scan: Scan, after: Locator | None) -> Iterator[Entry]:
-        found = self.range_of(scan, after)
-        return iter(()) if found is None else search.scan(self.guard.root, found.first, found.end, self.read_nodes)
+    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` in the ranges, page by page."""
+        entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
+        page = _PAGE_FIRST
+        while batch := list(islice(entries, page)):
+            ways = [self._locator(kind, parent, entry.key) for entry in batch]
+            wanted = [self._wanted_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
+            for way, body in zip(ways, self.files.bodies(wanted), strict=True):
+                yield way, self._shown(way, body)
+            page = min(2 * page, _PAGE_MAX)
 
     def wanted(self, locator: Locator) -> Wanted | None:
         """Return which revision of an object this version has, or None if it has none."""

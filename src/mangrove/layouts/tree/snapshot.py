@@ -11,9 +11,9 @@ from mangrove.layouts.tree.contest import Keys
 from mangrove.layouts.tree.definition_codec import SettingsRead
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_dialects import revisions_named
-from mangrove.layouts.tree.keys import KeyParts, locator_of_parts
+from mangrove.layouts.tree.keys import KeyParts, KeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
-from mangrove.metastore import Commit, Parent, Scan
+from mangrove.metastore import BelowTable, Commit, Parent, Scan
 from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Delta, Object
 from mangrove.model.settings import LakehouseSettings
@@ -51,32 +51,38 @@ class TreeSnapshot:
         return self.get_many([locator])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked; their definitions are read with one request for many."""
-        wanted = {locator: pointer for locator in locators if (pointer := self.pointer(locator)) is not None}
-        found = dict(zip(wanted, self.defined(list(wanted.items())), strict=True))
+        """Return the objects in the order asked; nodes and definitions are read with one request for many."""
+        keys = {locator: self.keys.key_of(locator) for locator in locators}
+        pointers = search.get_many(self.root.node, keys.values(), self.read_nodes)
+        wanted = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
+        found = {locator: value for (locator, _), value in zip(wanted, self.defined(wanted), strict=True)}
         return [found.get(locator) for locator in locators]
 
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
-        found = self._found(Scan(kind, parent, prefix), after)
-        page = _PAGE_FIRST
-        while wanted := list(islice(found, page)):
-            for (locator, _), value in zip(wanted, self.defined(wanted), strict=True):
-                yield locator, value
-            page = min(2 * page, _PAGE_MAX)
+        return self._objects(kind, parent, [self.keys.range_of(Scan(kind, parent, prefix), after)])
+
+    def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators."""
+        ranges = {self.keys.range_of(Scan(kind, parent)) for parent in parents}
+        return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last of the objects of `kind` below `parent`, or None if there is none."""
-        first, end = self.keys.range_of(Scan(kind, parent))
-        found = search.last(self.root.node, first, end, self.read_nodes)
-        while found is not None:
-            parts = self.keys.encoding.parts_of(found.key, self.keys.sizes)
-            if parts.kind is kind:
-                return self._below(parent, parts)
-            found = search.last(self.root.node, first, found.key, self.read_nodes)
-        return None
+        return self._last_in(kind, parent, self.keys.range_of(Scan(kind, parent)))
+
+    def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
+        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
+        last: list[Locator | None] = []
+        for first in range(0, len(parents), _PAGE_MAX):
+            page = parents[first : first + _PAGE_MAX]
+            ranges = [self.keys.range_of(Scan(kind, parent)) for parent in page]
+            # Reads the nodes on the ways to where the ranges end, which are held from then on.
+            search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
+            last += [self._last_in(kind, parent, found) for parent, found in zip(page, ranges, strict=True)]
+        return last
 
     def pointer(self, locator: Locator) -> str | None:
         """Return the value of the object's tree key, or None if there is none."""
@@ -101,12 +107,29 @@ class TreeSnapshot:
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         return _located(parts, namespace, namespace_id)
 
-    def _found(self, scan: Scan, after: Locator | None) -> Iterator[tuple[Locator, str]]:
-        first, end = self.keys.range_of(scan, after)
-        for key, pointer in search.scan(self.root.node, first, end, self.read_nodes):
+    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` in the ranges, page by page."""
+        found = self._found(kind, parent, ranges)
+        page = _PAGE_FIRST
+        while wanted := list(islice(found, page)):
+            for (locator, _), value in zip(wanted, self.defined(wanted), strict=True):
+                yield locator, value
+            page = min(2 * page, _PAGE_MAX)
+
+    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, str]]:
+        for key, pointer in search.scan_all(self.root.node, ranges, self.read_nodes):
             parts = self.keys.encoding.parts_of(key, self.keys.sizes)
-            if parts.kind is scan.kind:
-                yield self._below(scan.parent, parts), pointer
+            if parts.kind is kind:
+                yield self._below(parent, parts), pointer
+
+    def _last_in(self, kind: Kind, parent: Parent, within: KeyRange) -> Locator | None:
+        first, end = within
+        while (found := search.last(self.root.node, first, end, self.read_nodes)) is not None:
+            parts = self.keys.encoding.parts_of(found.key, self.keys.sizes)
+            if parts.kind is kind:
+                return self._below(parent, parts)
+            end = found.key
+        return None
 
     def _below(self, parent: Parent, parts: KeyParts) -> Locator:
         if isinstance(parent, NamespaceLocator):
