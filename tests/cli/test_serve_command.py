@@ -25,9 +25,10 @@ def test_a_served_lakehouse_answers_on_the_announced_address_and_stops_on_ctrl_c
         assert serving.stdout is not None
         assert serving.stderr is not None
         try:
-            address = json.loads(serving.stdout.readline())["address"]
-            with urllib.request.urlopen(f"{address}healthz", timeout=60) as answer:
-                assert answer.status == 200
+            told = json.loads(serving.stdout.readline())
+            for address in (f"{told['address']}healthz", f"{told['iceberg']}/v1/config"):
+                with urllib.request.urlopen(address, timeout=60) as answer:
+                    assert answer.status == 200
         finally:
             serving.send_signal(signal.SIGINT)
         assert (serving.wait(timeout=60), serving.stderr.read()) == (0, "")

@@ -1,4 +1,4 @@
-"""The command that shows a lakehouse in the browser."""
+"""The command that serves a lakehouse to browsers and to clients of Iceberg's."""
 
 import json
 import sys
@@ -29,15 +29,21 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not w
     show_envvar=True,
     help="What visitors must show; needed on any address but this machine's own.",
 )
-@click.option("--writable", is_flag=True, help="Let visitors who have the token roll back.")
+@click.option("--writable", is_flag=True, help="Let those who have the token roll back and commit.")
 def serve_command(session: Session, lake: str, host: str, port: int, token: str | None, writable: bool) -> None:
-    """Show a lakehouse in the browser, until Ctrl-C."""
+    """Show a lakehouse in the browser, until Ctrl-C.
+
+    Clients of Iceberg's REST catalog are served as well, at the address that is told.
+    """
     check_installed("the server", ("starlette", "uvicorn"), "server")
     from mangrove.server.serving import serve  # noqa: PLC0415 - only after it is known to be installed
 
-    def announce(address: str) -> None:
+    def announce(address: str, iceberg_address: str | None) -> None:
         said = f"Open {address} in a browser; Ctrl-C stops the server."
-        sys.stdout.write((json.dumps({"address": address}) if session.as_json else said) + "\n")
+        if iceberg_address is not None:
+            said += f"\nClients of Iceberg's REST catalog connect to {iceberg_address}"
+        told = json.dumps({"address": address, "iceberg": iceberg_address})
+        sys.stdout.write((told if session.as_json else said) + "\n")
         sys.stdout.flush()
 
     serve(

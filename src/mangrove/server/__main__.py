@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8181, help="the port; 0 takes a free one (default: %(default)s)")
     parser.add_argument("--token", help="what visitors must show; needed on any address but a loopback one")
-    parser.add_argument("--writable", action="store_true", help="let visitors who have the token roll back")
+    parser.add_argument("--writable", action="store_true", help="let those who have the token roll back and commit")
     given = parser.parse_args(arguments)
     try:
         serve(
@@ -33,8 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _announce(address: str) -> None:
+def _announce(address: str, iceberg_address: str | None) -> None:
     sys.stdout.write(f"Open {address} in a browser; Ctrl-C stops the server.\n")
+    if iceberg_address is not None:
+        sys.stdout.write(f"Clients of Iceberg's REST catalog connect to {iceberg_address}\n")
     sys.stdout.flush()
 
 

@@ -22,7 +22,7 @@ from mangrove.storage.counting import CountingStore, Requests
 from mangrove.web.changing import Changing
 from mangrove.web.routes import explorer_routes, refusal
 
-__all__ = ["build_app"]
+__all__ = ["build_app", "has_iceberg"]
 
 
 def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ()) -> ASGIApp:
@@ -42,9 +42,14 @@ def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ())
     return Guarding(inner, access, counts)
 
 
+def has_iceberg() -> bool:
+    """Return whether what Iceberg's clients need is installed."""
+    return importlib.util.find_spec("pyiceberg") is not None
+
+
 def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
     """Return the routes for clients of Iceberg's; without the extra, those that say what to install."""
-    if importlib.util.find_spec("pyiceberg") is None:
+    if not has_iceberg():
         return absent_routes()
     from mangrove.rest.routes import iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
 

@@ -10,8 +10,9 @@ import uvicorn
 from mangrove.effects import real_effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.opening import open_on
+from mangrove.rest.refusals import BASE
 from mangrove.server.access import Access
-from mangrove.server.app import build_app
+from mangrove.server.app import build_app, has_iceberg
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 
@@ -29,11 +30,13 @@ def serve(
     token: str | None = None,
     is_writable: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    announce: Callable[[str], None],
+    announce: Callable[[str, str | None], None],
 ) -> None:
-    """Serve the lakehouse at `uri`; `announce` is told the address once it can be opened.
+    """Serve the lakehouse at `uri`.
 
-    Port 0 takes one that is free. Where it is writable, who has the token may roll back.
+    `announce` is told, once they can be opened, the address for browsers and that for clients
+    of Iceberg's REST catalog, or None where that is not installed. Port 0 takes one that is
+    free. Where it is writable, who has the token may roll back, and commit as such a client.
     """
     access = Access(host, token, is_writable)
     lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))), storage_options=storage_options)
@@ -52,7 +55,8 @@ def serve(
     )
     with listening:
         shown = f"[{host}]" if ":" in host else host
-        announce(f"http://{shown}:{listening.getsockname()[1]}/")
+        origin = f"http://{shown}:{listening.getsockname()[1]}"
+        announce(f"{origin}/", f"{origin}{BASE}" if has_iceberg() else None)
         # Ctrl-C is how people stop it; uvicorn raises it again after it has said goodbye to its visitors.
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
