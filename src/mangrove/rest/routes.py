@@ -23,6 +23,7 @@ from mangrove.rest.refusals import NO_SUCH_NAMESPACE, NO_SUCH_TABLE, NO_SUCH_VIE
 from mangrove.rest.table_answers import table_answer
 from mangrove.rest.tokens import TOKENS, token_answer
 from mangrove.rest.view_answers import view_answer, view_exists
+from mangrove.rest.writing import WRITING
 
 __all__ = ["iceberg_routes"]
 
@@ -48,7 +49,7 @@ def iceberg_routes(
     lake: Lakehouse, *, is_writable: bool = False, is_secret: Callable[[str], bool] | None = None
 ) -> list[BaseRoute]:
     """Return the routes below `/iceberg`; `is_secret` knows the server's token, where it has one."""
-    endpoints: Sequence[Endpoint] = _READING
+    endpoints: Sequence[Endpoint] = (*_READING, *WRITING)
     tell = partial(_told, endpoints)
     first = (
         Endpoint("GET", "/v1/config", partial(config_answer, endpoints=tell), NO_SUCH_WAREHOUSE, is_told=False),

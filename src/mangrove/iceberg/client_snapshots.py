@@ -1,0 +1,190 @@
+"""What a snapshot of an Iceberg client does to the files of a table: read from its manifests, and looked at.
+
+Nothing is taken that our own readers would read otherwise than the client meant it.
+Rows that the client hides by their numbers are named by addresses; ours name files by
+their paths, so those numbers are written again, a file for each file of rows.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.iceberg.addresses import Addresses
+from mangrove.iceberg.client_files import ClientFiles, TablePlace
+from mangrove.iceberg.client_rows import check_keys_of, check_rows_of, opened
+from mangrove.iceberg.data_files import own_data_file
+from mangrove.iceberg.file_changes import FileChanges, ListedFile, file_changes
+from mangrove.iceberg.schemes import shown_orders
+from mangrove.iceberg.told_files import Placed, Standing, Told, standing_files
+from mangrove.iceberg.values import own_partition_values
+from mangrove.local.files import FileWriter
+from mangrove.local.parquet import read_columns
+from mangrove.local.positions import FILE_PATH, POSITION
+from mangrove.model.manifests import DataFile
+from mangrove.model.values import Value
+from mangrove.storage.port import Store
+from mangrove.tables.table_state import TableState, check_key_types
+
+__all__ = ["SnapshotReader"]
+
+_PC: Final[Any] = pc
+_Numbers = Mapping[str, Any]
+"""Row numbers, as an array, by the address of the file whose rows they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
+    """Reads what a client committed to one table."""
+
+    store: Store
+    writer: FileWriter
+    state: TableState
+    """The table as the commit finds it, with the columns that the commit gives it."""
+    shown: TableMetadata
+    """The same as the client knows it."""
+
+    def told(self, snapshot: Snapshot) -> Told:
+        """Return what the snapshot does to the files of the table; refuse what no reader of ours could follow."""
+        place = TablePlace(self.shown.location, self.state.table_id)
+        files = ClientFiles(self.store, place)
+        before = self.shown.current_snapshot()
+        changes = file_changes(
+            [] if before is None else files.manifests(before.manifest_list),
+            files.manifests(snapshot.manifest_list),
+            files.entries,
+        )
+        standing = self._standing()
+        gone = self._gone(changes, standing)
+        added = self._added(place, changes, {one.live.file.location for one in standing.values()})
+        leaving = {one.live.file.location for one in gone}
+        kept = {address: one.live.file for address, one in standing.items() if one.live.file.location not in leaving}
+        counting = {**kept, **{address: file for address, (_, file) in added.items()}}
+        hiding = self._hiding(place, changes, counting)
+        hiding |= {
+            one.live.file.location: self._written(one.live.file, pa.array(range(one.live.file.row_count), pa.int64()))
+            for one in gone
+            if one.live.hides
+        }
+        return Told([*added.values()], self._key_files(place, changes), gone, hiding)
+
+    def _standing(self) -> dict[str, Standing]:
+        """Return the files of rows by the addresses that are shown."""
+        by_location = standing_files(self.state)
+        addresses = Addresses(self.store).of_all(list(by_location))
+        return dict(zip(addresses, by_location.values(), strict=True))
+
+    def _gone(self, changes: FileChanges, standing: Mapping[str, Standing]) -> list[Standing]:
+        found: list[Standing] = []
+        for listed in changes.of(DataFileContent.DATA).removed:
+            one = standing.get(listed.address)
+            if one is None:
+                raise InvalidInputError(f"{listed.address} is to go, and is no file of {self.state.name}")
+            found.append(one)
+        return found
+
+    def _added(self, place: TablePlace, changes: FileChanges, there: set[str]) -> dict[str, Placed]:
+        found: dict[str, Placed] = {}
+        for listed in changes.of(DataFileContent.DATA).added:
+            file = self._own(place, listed)
+            if file.location in there:
+                raise InvalidInputError(f"{listed.address} is added, and counts already: its rows would count twice")
+            check_rows_of(self.store, self.state, file)
+            found[listed.address] = self._partition_of(listed), file
+        return found
+
+    def _key_files(self, place: TablePlace, changes: FileChanges) -> list[Placed]:
+        """Return the files of deleted keys, which hide rows of one partition alone, as ours do of one log."""
+        found: list[Placed] = []
+        for listed in changes.of(DataFileContent.EQUALITY_DELETES).added:
+            if self.state.log_scheme.fields != self.state.version.partition_scheme.fields:
+                raise InvalidInputError(
+                    f"{listed.address} deletes rows of one partition by their values, and the partitions of "
+                    f"{self.state.name} are kept together, since its keys do not say where a row lies: delete by "
+                    "position, or rewrite the files"
+                )
+            file = self._own(place, listed)
+            check_key_types(self.state.name, [self.state.schema.column_with_id(one) for one in file.key_ids])
+            check_keys_of(self.store, self.state, file)
+            found.append((self._partition_of(listed), file))
+        return found
+
+    def _own(self, place: TablePlace, listed: ListedFile) -> DataFile:
+        orders = {one.order.order_id: one.scheme for one in shown_orders(self.state.version) if one.scheme.fields}
+        scheme = orders.get(listed.file.sort_order_id or 0)
+        location = place.rows_path_of(listed.address)
+        try:
+            return own_data_file(
+                listed.file, location, self.state.schema, sort_scheme_id=None if scheme is None else scheme.id
+            )
+        except FormatError as error:
+            # Of a file that is not ours yet it is the client who can act.
+            raise InvalidInputError(str(error)) from error
+
+    def _partition_of(self, listed: ListedFile) -> tuple[Value | None, ...]:
+        spec = self.shown.spec()
+        if listed.spec_id != spec.spec_id:
+            raise InvalidInputError(
+                f"{listed.address} is divided by the partition spec {listed.spec_id}, and {self.state.name} by "
+                f"{spec.spec_id}: load the table again and write by that"
+            )
+        scheme = self.state.version.partition_scheme
+        record = listed.file.partition
+        return own_partition_values(record, spec, scheme, self.state.schema, listed.address)
+
+    def _hiding(self, place: TablePlace, changes: FileChanges, counting: Mapping[str, DataFile]) -> dict[str, DataFile]:
+        """Return the files of row numbers that the commit hides, by the locations of the files that they are about."""
+        by_number = changes.of(DataFileContent.POSITION_DELETES)
+        given = self._numbers((self._own(place, listed) for listed in by_number.added), counting)
+        self._check_still_hidden(place, by_number.removed, given, counting)
+        hidden: dict[str, DataFile] = {}
+        for address, numbers in given.items():
+            file = counting[address]
+            bounds = _PC.min_max(numbers).as_py()
+            if bounds["min"] < 0 or bounds["max"] >= file.row_count:
+                raise InvalidInputError(
+                    f"rows {bounds['min']} to {bounds['max']} of {address} are deleted, and it has {file.row_count}"
+                )
+            hidden[file.location] = self._written(file, numbers)
+        return hidden
+
+    def _numbers(self, files: Iterable[DataFile], counting: Mapping[str, DataFile]) -> _Numbers:
+        """Return the row numbers that files of a client name; those of files that do not count hide nothing."""
+        found: dict[str, list[Any]] = {}
+        for file in files:
+            opened(self.store, file)
+            rows = read_columns(self.store, file, (FILE_PATH, POSITION))
+            paths, numbers = rows.column(FILE_PATH.name), rows.column(POSITION.name)
+            if paths.null_count or numbers.null_count:
+                raise InvalidInputError(f"{file.location} names no file or no row in some of its rows: write it again")
+            for address in _PC.unique(paths).to_pylist():
+                if address in counting:
+                    found.setdefault(address, []).extend(numbers.filter(_PC.equal(paths, address)).chunks)
+        return {address: _PC.unique(pa.chunked_array(parts, pa.int64())) for address, parts in found.items()}
+
+    def _check_still_hidden(
+        self, place: TablePlace, removed: Sequence[ListedFile], given: _Numbers, counting: Mapping[str, DataFile]
+    ) -> None:
+        """Refuse deletes that go while the rows stay: nothing here lets a row come back that was hidden."""
+        files = [_of_showing(listed.file, place) for listed in removed]
+        for address, numbers in self._numbers(files, counting).items():
+            if address not in given or not _PC.all(_PC.is_in(numbers, given[address])).as_py():
+                raise InvalidInputError(
+                    f"deleted rows of {address} are to come back, which nothing here does: rewrite that file, or go "
+                    "back with `mangrove rollback`"
+                )
+
+    def _written(self, file: DataFile, numbers: Any) -> DataFile:
+        return self.writer.write_positions(self.state, file.location, numbers)
+
+
+def _of_showing(found: IcebergFile, place: TablePlace) -> DataFile:
+    """Return a file of row numbers that was shown, which lies among the metadata."""
+    return DataFile(place.path_of(found.file_path), found.file_size_in_bytes, found.record_count)

@@ -1,0 +1,109 @@
+"""Tables that Iceberg clients make: what they say of a new table, as the objects that it consists of."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.metadata import GIVEN_PROPERTIES
+from mangrove.iceberg.schemas import own_schema
+from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
+from mangrove.iceberg.wanted import FORMAT_VERSION
+from mangrove.lakehouse.new_tables import new_table
+from mangrove.model.locators import TableLocator
+from mangrove.model.schemes import partition_field_text, sort_field_text
+from mangrove.tables.table_state import TableState
+from mangrove.transaction.tables import NewTable
+
+__all__ = ["AskedTable", "made_table", "own_properties", "state_of_new", "table_id_of"]
+
+_FORMAT: str = "format-version"
+_GC: str = "gc.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTable:
+    """What a client says of a new table."""
+
+    schema: IcebergSchema
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    order: SortOrder = UNSORTED_SORT_ORDER
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of_metadata(found: TableMetadata) -> "AskedTable":
+        """Return the table that updates have told, with the ids by which its first files may have been written."""
+        return AskedTable(found.schema(), found.spec(), found.sort_order(), found.properties)
+
+    def with_fresh_ids(self) -> "AskedTable":
+        """Return the same with ids of columns from 1: what a client gives them before there is a table is chance."""
+        schema = assign_fresh_schema_ids(self.schema)
+        return AskedTable(
+            schema,
+            assign_fresh_partition_spec_ids(self.spec, self.schema, schema),
+            assign_fresh_sort_order_ids(self.order, self.schema, schema),
+            self.properties,
+        )
+
+
+def made_table(
+    locator: TableLocator, namespace_id: str, new_id: Callable[[], str], asked: AskedTable, table_id: str
+) -> NewTable:
+    """Return the objects of a new table, or say what no table can have."""
+    schema, keys = own_schema(asked.schema)
+    schema = replace(schema, schema_id=0)
+    scheme = own_scheme(asked.spec, schema)
+    order = own_sort_scheme(asked.order, schema)
+    made = new_table(
+        locator,
+        namespace_id,
+        new_id,
+        schema=schema,
+        keys=[schema.column_with_id(key).name for key in keys],
+        partition_by=[partition_field_text(one, schema) for one in scheme.fields],
+        sort_by=[sort_field_text(one, schema) for one in order.fields],
+        properties=own_properties(asked.properties),
+    )
+    version = made.table_version
+    assert version is not None
+    # The fields have the names that the client gave them.
+    named = replace(version.partition_scheme, fields=scheme.fields)
+    return replace(made, table=replace(made.table, id=table_id), table_version=replace(version, partition_scheme=named))
+
+
+def state_of_new(locator: TableLocator, made: NewTable) -> TableState:
+    """Return the state of a table to which nothing was written yet."""
+    assert made.table_version is not None
+    assert made.stream is not None
+    scheme = made.table_version.partition_scheme_with_id(made.stream.partition_scheme_id)
+    return TableState(str(locator), made.table.id, made.table_version, scheme, (), made.table.properties)
+
+
+def own_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a table keeps of those that a client puts; refuse what they cannot say here."""
+    if given.get(_FORMAT, str(FORMAT_VERSION)) != str(FORMAT_VERSION):
+        raise InvalidInputError(f"tables are shown in format version {FORMAT_VERSION}: leave {_FORMAT!r} out")
+    if given.get(_GC, "false").lower() != "false":
+        raise InvalidInputError(f"{_GC!r} is false for all tables: other versions need files that one does not")
+    return {name: text for name, text in given.items() if name not in GIVEN_PROPERTIES}
+
+
+def table_id_of(metadata: TableMetadata, root_address: str) -> str:
+    """Return the id that a table was given when it was staged: its folder is called so, and its files may lie there."""
+    table_id = metadata.location.rstrip("/").rpartition("/")[2]
+    try:
+        is_ours = str(uuid.UUID(table_id)) == table_id == str(metadata.table_uuid)
+    except ValueError:
+        is_ours = False
+    if not is_ours or metadata.location.rstrip("/") != f"{root_address}data/{table_id}":
+        raise InvalidInputError(
+            f"the table is to lie at {metadata.location!r} with the UUID {metadata.table_uuid}, and this catalog gave "
+            "that to none: stage its creation first"
+        )
+    return table_id
