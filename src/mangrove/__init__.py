@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mangrove.metastore import Isolation
     from mangrove.model.settings import LakehouseSettings
     from mangrove.spark.statements import Arguments, Frame
+    from mangrove.storage.port import Store
+    from mangrove.tables.table_state import TableState
 
 # Everything below is imported when it is first needed: the command line starts with this package, and its help, for
 # one, needs none of it. Arrow and Spark take longest.
@@ -81,10 +83,26 @@ def _names_read(text: str, namespace: str) -> tuple[str, ...]:
     return names_read(text, namespace)
 
 
+def _iceberg_address(store: "Store", state: "TableState", at_millis: int) -> str:
+    try:
+        # By name, since SQL in a notebook imports this package and lies below what shows tables.
+        showing = importlib.import_module("mangrove.iceberg.showing")
+    except ModuleNotFoundError as error:
+        raise InvalidInputError("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'") from error
+    address: str = showing.shown_address(store, state, at_millis)
+    return address
+
+
 def _engines(storage_options: "Mapping[str, str] | None") -> "EnginesMaker":
     from mangrove.spark.engines import BothEngines
 
-    return partial(BothEngines, storage_options=storage_options, sql=_run_sql, names_read=_names_read)
+    return partial(
+        BothEngines,
+        storage_options=storage_options,
+        sql=_run_sql,
+        names_read=_names_read,
+        iceberg=_iceberg_address,
+    )
 
 
 def check(

@@ -9,6 +9,7 @@ from mangrove.local.reading import LocalReader
 
 if TYPE_CHECKING:
     from mangrove.local.engine import LocalEngine
+    from mangrove.tables.table_state import TableState
 
 __all__ = ["LocalEngines"]
 
@@ -33,6 +34,13 @@ class LocalEngines:
     def local(self) -> "LocalEngine":
         """Return the engine in this process."""
         return self._local
+
+    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
+        """Write what is missing to show a state to Iceberg, and return where its metadata lies."""
+        # Not everybody has installed it.
+        from mangrove.iceberg.showing import shown_address  # noqa: PLC0415
+
+        return shown_address(self._effects.store, state, at_millis)
 
     def spark_sees(self, *others: str) -> bool:  # noqa: ARG002 - no place at all
         """Return that nothing is done on Spark."""

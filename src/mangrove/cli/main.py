@@ -40,6 +40,7 @@ COMMANDS = {
     "log": ("history_commands", "Show the versions, newest first."),
     "diff": ("history_commands", "Show what changed between two versions."),
     "rollback": ("history_commands", "Make an earlier version the newest."),
+    "iceberg": ("iceberg_command", "Show a table to engines that read Iceberg."),
     "export": ("export_command", "Give a version a name that keeps it."),
     "convert": ("convert_command", "Tell a lakehouse again in another layout or format revision."),
     "expire": ("upkeep_commands", "Forget versions that are older than the lakehouse keeps them."),

@@ -145,7 +145,7 @@ class _Memory(OutputFile):
         return False
 
     def to_input_file(self) -> InputFile:
-        raise NotImplementedError("what is written here is handed on as bytes")
+        raise io.UnsupportedOperation("what is written here is handed on as bytes")
 
     def create(self, overwrite: bool = False) -> OutputStream:
         del overwrite

@@ -1,17 +1,18 @@
 """Showing a state of a table to Iceberg's engines: writing the files that are missing, the metadata last.
 
 Whoever opens the metadata file finds all that it leads to. A showing that dies leaves
-files that the next one finds in its listing and uses.
+files that the next one finds in its listing and uses. A vacuum may take such files
+away at the same time, since no version needs them: so whoever used some looks whether they are
+still there once its own metadata, which names them, is there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadataV2
 
-from mangrove.errors import FormatError, NotFoundError
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from mangrove.iceberg.addresses import Addresses
 from mangrove.iceberg.hidden import found_hidden, hidden_digest, known_hidden
 from mangrove.iceberg.manifests import manifest_list_bytes
@@ -20,12 +21,14 @@ from mangrove.iceberg.placing import PlacedFile, placed_files
 from mangrove.iceberg.planned_manifests import PlannedManifest, ToldFile, planned_manifests
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
+from mangrove.storage.uri import parse_root
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.shown_names import ShownName, shown_folder, shown_name
 from mangrove.tables.table_state import TableState
 
-__all__ = ["Shown", "show"]
+__all__ = ["Shown", "show", "shown_address"]
 
+_ATTEMPTS_MAX: Final = 3
 _TOGETHER_MAX: Final = 64
 _TOGETHER_BYTES: Final = 32 * 1024 * 1024
 """How many files, and from how many bytes on, are written with one call of the store."""
@@ -51,11 +54,26 @@ def show(store: Store, state: TableState, at_millis: int) -> Shown:
     name = shown_name(state, store.uri)
     location = addresses.of(f"data/{state.table_id}")
     metadata = _known(store, name)
+    for _ in range(_ATTEMPTS_MAX):
+        if metadata is not None:
+            break
+        metadata = _written(store, state, name, location, at_millis)
     if metadata is None:
-        snapshot = None if name.snapshot_id is None else _shown_snapshot(store, state, name, name.snapshot_id)
-        metadata = metadata_of(state, location, snapshot, at_millis)
-        store.put(name.metadata_path, metadata.model_dump_json().encode())
+        raise ConflictError(
+            f"files that show {state.name} to Iceberg were deleted {_ATTEMPTS_MAX} times while they were to be used: "
+            "try again when the vacuum is done"
+        )
     return Shown(metadata, addresses.of(name.metadata_path), location)
+
+
+def shown_address(store: Store, state: TableState, at_millis: int) -> str:
+    """Show a state, and return the address of its metadata, which other processes open."""
+    if parse_root(store.uri).scheme == "memory":
+        raise InvalidInputError(
+            f"{state.name} lies in the memory of this process ({store.uri}), where no other engine opens files: "
+            "use a lakehouse in a folder or a bucket"
+        )
+    return show(store, state, at_millis).metadata_address
 
 
 def _known(store: Store, name: ShownName) -> TableMetadataV2 | None:
@@ -66,16 +84,32 @@ def _known(store: Store, name: ShownName) -> TableMetadataV2 | None:
         return None
     try:
         return TableMetadataV2.model_validate_json(data)
-    except ValidationError as error:
-        raise FormatError(
-            f"{name.metadata_path} is damaged ({error.error_count()} faults): delete it, and it is written again"
-        ) from error
+    except ValueError as error:
+        raise FormatError(f"{name.metadata_path} is damaged: delete it, and it is written again") from error
 
 
-def _shown_snapshot(store: Store, state: TableState, name: ShownName, snapshot_id: int) -> ShownSnapshot:
-    """Write all files of a snapshot that are missing; a listing says which those are."""
+def _written(store: Store, state: TableState, name: ShownName, location: str, at_millis: int) -> TableMetadataV2 | None:
+    """Write all files that are missing; return None if some that were there are no longer."""
+    used: Set[str] = frozenset()
+    snapshot = None
+    if name.snapshot_id is not None:
+        there = _listed(store, state)
+        snapshot, parts = _shown_snapshot(store, state, name, name.snapshot_id, there)
+        used = there.keys() & parts
+    metadata = metadata_of(state, location, snapshot, at_millis)
+    store.put(name.metadata_path, metadata.model_dump_json().encode())
+    return metadata if not used or used <= _listed(store, state).keys() else None
+
+
+def _listed(store: Store, state: TableState) -> dict[str, int]:
     listed = store.list(shown_folder(state.table_id))
-    there = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+    return {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+
+
+def _shown_snapshot(
+    store: Store, state: TableState, name: ShownName, snapshot_id: int, there: Mapping[str, int]
+) -> tuple[ShownSnapshot, frozenset[str]]:
+    """Write the files of a snapshot that are not there; return it with the paths of all of them."""
     addresses = Addresses(store)
     scans = plan_scan(state).scans
     placed = placed_files(state, addresses.of_all([scan.file.location for scan in scans]), scans)
@@ -89,7 +123,7 @@ def _shown_snapshot(store: Store, state: TableState, name: ShownName, snapshot_i
     parts = [name.list_path, *(manifest.path for manifest in manifests), *(file.location for _, file in hidden)]
     encoded = manifest_list_bytes(records, snapshot_id, sequence_number_of(state), name.digest)
     store.put_many({name.list_path: encoded, name.parts_path: "\n".join(parts).encode()})
-    return ShownSnapshot(snapshot_id, root + name.list_path, _counts(rows, hiding))
+    return ShownSnapshot(snapshot_id, root + name.list_path, _counts(rows, hiding)), frozenset(parts)
 
 
 def _hidden_files(

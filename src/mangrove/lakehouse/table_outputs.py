@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.row_engines import Dated, Engine
+from mangrove.lakehouse.shown_tables import iceberg_address
 from mangrove.lakehouse.table_constraints import TableConstraints
 from mangrove.lakehouse.table_staging import table_state
 from mangrove.metastore import Metastore
@@ -51,6 +52,15 @@ class TableOutputs(TableConstraints):
     ) -> Any:
         """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
         return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
+
+    def iceberg(self) -> str:
+        """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
+
+        What it leads to is written where it is missing, below the table's own folder; the
+        rows stay where they are. Later writes do not change what it shows: ask again
+        after them. Vacuum takes away what shows earlier states, a day later at the earliest.
+        """
+        return iceberg_address(self._engines(), self.catalog.reading(), self.locator)
 
     def changes(
         self,

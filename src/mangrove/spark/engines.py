@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from mangrove.local.engine import LocalEngine
     from mangrove.local.reading import LocalReader
     from mangrove.spark.engine import SparkEngine
+    from mangrove.storage.port import Store
+    from mangrove.tables.table_state import TableState
 
-__all__ = ["BothEngines", "NamesRead", "SqlRunner"]
+__all__ = ["BothEngines", "IcebergShower", "NamesRead", "SqlRunner"]
 
 SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], Any]"
 NamesRead: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
+IcebergShower: TypeAlias = "Callable[[Store, TableState, int], str]"
 
 # Arrow takes long to import, and Spark longer.
 # ruff: noqa: PLC0415
@@ -33,11 +36,13 @@ class BothEngines:
         storage_options: Mapping[str, str] | None = None,
         sql: "SqlRunner | None" = None,
         names_read: "NamesRead | None" = None,
+        iceberg: "IcebergShower | None" = None,
     ) -> None:
         self._effects = effects
         self._storage_options = storage_options
         self._sql = sql
         self._names_read = names_read
+        self._iceberg = iceberg
 
     @cached_property
     def _local(self) -> "LocalEngine":
@@ -79,6 +84,14 @@ class BothEngines:
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
         """Return the tables and views that a query names, none where nobody takes it apart."""
         return () if self._names_read is None else self._names_read(text, namespace)
+
+    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
+        """Write what is missing to show a state to Iceberg, and return where its metadata lies."""
+        if self._iceberg is None:
+            raise InvalidInputError(
+                "Iceberg was not handed in: open the lakehouse with mangrove.open or mangrove.create"
+            )
+        return self._iceberg(self._effects.store, state, at_millis)
 
     def spark_sees(self, *others: str) -> bool:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""

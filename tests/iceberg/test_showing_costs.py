@@ -1,0 +1,203 @@
+"""What showing a state costs, and what becomes of it when something fails on the way."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pyiceberg.table import StaticTable
+
+import mangrove
+from mangrove.errors import FormatError, StorageError
+from mangrove.iceberg.showing import show
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.model.sql_text import parse_schema
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.tables.shown_names import METADATA_ENDING, runs, shown_folder, shown_name
+from mangrove.tables.table_state import Log, TableState
+from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+
+AT_MILLIS = 1_700_000_000_000
+
+
+def bulky(count: int) -> TableState:
+    """Return a table of so many files, one in each delta, which are not there: to show them nobody opens them."""
+    deltas = [
+        Delta(DeltaType.APPEND, Manifest((DataFile(f"data/t/{number}.parquet", 1000, 10),)), position=number)
+        for number in range(1, count + 1)
+    ]
+    return TableState("shop.sales", "t", TableVersion(1, parse_schema("id bigint")), logs=(Log((), tuple(deltas)),))
+
+
+def with_hidden_rows(folder: Path) -> Lakehouse:
+    lake = mangrove.create(folder)
+    lake.create_namespace("shop")
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": number, "what": "old"} for number in range(10)])
+    sales.append([{"id": number, "what": "old"} for number in range(10, 20)])
+    sales.upsert([{"id": 5, "what": "new"}, {"id": 15, "what": "new"}, {"id": 30, "what": "new"}])
+    return lake
+
+
+def files_of(store: Store, table_id: str) -> dict[str, bytes]:
+    listed = [entry.path for entry in store.list(shown_folder(table_id)) if isinstance(entry, ObjectInfo)]
+    return {path: store.read(path) for path in listed}
+
+
+def test_showing_an_unchanged_state_again_is_one_request(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    state = lake.table("shop.sales").state()
+    store = CountingStore(lake.effects.store)
+    first = show(store, state, AT_MILLIS)
+    before = store.requests
+    assert show(store, state, AT_MILLIS) == first
+    made = store.requests - before
+    assert (made.total, made.reads) == (1, 1)
+
+
+def test_a_table_of_many_files_is_shown_after_an_append_by_few_new_files() -> None:
+    store = CountingStore(MemoryStore("memory://many/"))
+    show(store, bulky(3000), AT_MILLIS)
+    for more in range(1, 5):
+        before = store.requests
+        found = show(store, bulky(3000 + more), AT_MILLIS)
+        made = store.requests - before
+        # The last manifest, the list, the names of the parts, the metadata.
+        assert made.puts <= 5
+        assert made.reads == 1
+        assert found.metadata.snapshots[0].summary is not None
+        assert found.metadata.snapshots[0].summary["total-data-files"] == str(3000 + more)
+
+
+def test_taking_a_file_out_of_the_midst_leaves_the_other_manifests_as_they_are() -> None:
+    store = CountingStore(MemoryStore("memory://many/"))
+    state = bulky(3000)
+    show(store, state, AT_MILLIS)
+    removal = Delta(DeltaType.REPLACE, replaced_locations=("data/t/1500.parquet",), position=3001)
+    before = store.requests
+    show(store, replace(state, logs=(Log((), (*state.logs[0].deltas, removal)),)), AT_MILLIS)
+    assert (store.requests - before).puts <= 6
+
+
+def test_hidden_rows_are_looked_for_once_as_long_as_the_same_files_hide_them(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    sales = lake.table("shop.sales")
+    show(lake.effects.store, sales.state(), AT_MILLIS)
+    sales.append([{"id": 40, "what": "new"}])
+    store = CountingStore(lake.effects.store)
+    show(store, sales.state(), AT_MILLIS)
+    # Only whether the state has been shown: no Parquet file is opened.
+    assert store.requests.reads == 1
+
+
+def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    state = lake.table("shop.sales").state()
+    found = []
+    for _ in range(2):
+        show(lake.effects.store, state, AT_MILLIS)
+        found.append(files_of(lake.effects.store, state.table_id))
+        lake.effects.store.delete_many(found[-1])
+    assert found[0] == found[1]
+
+
+def crashes(paths: dict[str, bytes]) -> Iterator[tuple[str, int]]:
+    for path in paths:
+        for seed in range(4):
+            yield path, seed
+
+
+def test_a_showing_that_dies_between_any_two_files_is_completed_by_the_next(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    state = lake.table("shop.sales").state()
+    store = lake.effects.store
+    address = show(store, state, AT_MILLIS).metadata_address
+    whole = files_of(store, state.table_id)
+    rows = sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr)
+    for path, seed in crashes(whole):
+        store.delete_many(whole)
+        faulty = FaultyStore(store, Faults(seed))
+        faulty.fail_next("put", "crash", path)
+        with pytest.raises(Crashed):
+            show(faulty, state, AT_MILLIS)
+        left = files_of(store, state.table_id)
+        assert left.items() <= whole.items()
+        if any(one.endswith(METADATA_ENDING) for one in left):
+            assert left == whole
+        assert show(store, state, AT_MILLIS).metadata_address == address
+        assert files_of(store, state.table_id) == whole
+    assert sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr) == rows
+
+
+def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    state = lake.table("shop.sales").state()
+    faulty = FaultyStore(lake.effects.store, Faults(0))
+    faulty.fail_next("put", "before", ".avro")
+    with pytest.raises(StorageError, match="on purpose"):
+        show(faulty, state, AT_MILLIS)
+    assert not lake.effects.store.exists(shown_name(state, lake.uri).metadata_path)
+    assert list(lake.check()) == []
+
+
+class _VacuumedOnce(CountingStore):
+    """A store from which what was there vanishes once, between a listing and what is written after it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._inner = store
+        self.gone = False
+
+    def put(self, path: str, data: bytes) -> None:
+        if not self.gone:
+            self.gone = True
+            listed = [entry.path for entry in self._inner.list("data/t/metadata/") if isinstance(entry, ObjectInfo)]
+            self._inner.delete_many(listed[:3])
+        super().put(path, data)
+
+
+def test_what_vanishes_while_it_is_to_be_used_is_written_again() -> None:
+    inner = MemoryStore("memory://many/")
+    show(inner, bulky(2000), AT_MILLIS)
+    show(_VacuumedOnce(inner), bulky(2001), AT_MILLIS)
+    fresh = MemoryStore("memory://many/")
+    show(fresh, bulky(2001), AT_MILLIS)
+    assert files_of(fresh, "t").items() <= files_of(inner, "t").items()
+
+
+def test_damaged_metadata_is_refused_with_what_to_do() -> None:
+    store = MemoryStore("memory://many/")
+    state = bulky(1)
+    show(store, state, AT_MILLIS)
+    store.put(shown_name(state, store.uri).metadata_path, b'{"format-version": 2}')
+    with pytest.raises(FormatError, match="delete it, and it is written again"):
+        show(store, state, AT_MILLIS)
+
+
+def test_a_copy_in_another_place_has_other_names() -> None:
+    state = bulky(1)
+    assert shown_name(state, "s3://a/") != shown_name(state, "s3://b/")
+
+
+@given(st.lists(st.text(max_size=3), max_size=200), st.integers(1, 5))
+def test_runs_together_are_all_items_in_order_and_none_is_too_long(words: list[str], size: int) -> None:
+    found = list(runs(words, words, size))
+    assert [word for run in found for word in run] == words
+    assert all(1 <= len(run) <= 4 * size for run in found)
+
+
+@given(st.lists(st.integers(), unique=True, min_size=50, max_size=300), st.data())
+def test_an_item_that_goes_changes_only_runs_near_it(numbers: list[int], data: st.DataObject) -> None:
+    words = [str(number) for number in numbers]
+    gone = data.draw(st.sampled_from(words))
+    left = [word for word in words if word != gone]
+    before, after = set(runs(words, words, 10)), set(runs(left, left, 10))
+    # Where words alone say where runs end, one run changes, or two become one.
+    assume(all(len(run) < 40 for run in before | after))
+    assert len(before - after) <= 2

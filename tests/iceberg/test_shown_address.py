@@ -1,0 +1,89 @@
+"""The address of a metadata file: what people ask a table for, and what they are told where there is none."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import StaticTable
+
+import mangrove
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lakehouse:
+    found = mangrove.create(tmp_path / "lake")
+    found.create_namespace("shop")
+    found.create_table("shop.sales", as_=[{"id": 1}, {"id": 2}])
+    return found
+
+
+def _ids(address: str) -> list[Any]:
+    found: list[Any] = StaticTable.from_metadata(address).scan().to_arrow().column("id").to_pylist()
+    return sorted(found)
+
+
+def test_a_table_gives_the_address_of_its_metadata_now_and_at_past_versions(lake: Lakehouse) -> None:
+    before = lake.version
+    sales = lake.table("shop.sales")
+    sales.append([{"id": 3}])
+    assert _ids(sales.iceberg()) == [1, 2, 3]
+    assert _ids(lake.at(before).table("shop.sales").iceberg()) == [1, 2]
+    assert sales.iceberg() == lake.at(lake.version).table("shop.sales").iceberg()
+
+
+def test_the_metadata_says_when_the_version_was_committed(lake: Lakehouse) -> None:
+    found = StaticTable.from_metadata(lake.table("shop.sales").iceberg())
+    assert found.metadata.last_updated_ms == lake.reading().commit.created_at_millis
+
+
+def test_showing_a_table_makes_no_version(lake: Lakehouse) -> None:
+    before = lake.version
+    lake.table("shop.sales").iceberg()
+    assert mangrove.open(lake.uri).version == before
+
+
+def test_what_a_transaction_has_yet_to_commit_is_not_shown(lake: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="commit it"), lake.transaction() as transaction:
+        transaction.table("shop.sales").iceberg()
+
+
+def test_a_table_in_the_memory_of_this_process_is_not_shown_to_others() -> None:
+    lake = mangrove.create("memory://shown-address")
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.sales", as_=[{"id": 1}])
+    with pytest.raises(InvalidInputError, match="in a folder or a bucket"):
+        table.iceberg()
+
+
+def test_a_table_that_others_keep_is_not_shown(lake: Lakehouse) -> None:
+    outside = lake.create_table(
+        "shop.outside", "id int", table_type="external", table_format="PARQUET", location="s3://other/folder/"
+    )
+    with pytest.raises(InvalidInputError, match=r"shop\.outside"):
+        outside.iceberg()
+    outside.drop()
+    with pytest.raises(NotFoundError):
+        outside.iceberg()
+
+
+@pytest.mark.parametrize("character", ["?", "#"])
+def test_a_folder_whose_name_engines_would_cut_is_refused(tmp_path: Path, character: str) -> None:
+    lake = mangrove.create(tmp_path / f"a{character}b")
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.sales", as_=[{"id": 1}])
+    with pytest.raises(InvalidInputError, match="move it"):
+        table.iceberg()
+    assert not any("metadata" in str(path) for path in tmp_path.rglob("*"))
+
+
+def test_without_pyiceberg_the_error_says_what_to_install(lake: Lakehouse) -> None:
+    program = (
+        "import sys; sys.modules['pyiceberg'] = None; import mangrove\n"
+        f"mangrove.open({lake.uri!r}).table('shop.sales').iceberg()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'")
