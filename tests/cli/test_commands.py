@@ -79,6 +79,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "read": [lake, "sales.orders"],
         "delete": [lake, "sales.orders", "id = 7"],
         "update": [lake, "sales.orders", "--set", "amount=amount + 1"],
+        "iceberg": [lake, "sales.orders"],
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
         "log": [lake],
