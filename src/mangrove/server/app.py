@@ -14,13 +14,13 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import open_laid_out
 from mangrove.rest.absent import absent_routes
-from mangrove.rest.refusals import is_iceberg, refused
+from mangrove.rest.refusals import BASE, is_iceberg, refused
 from mangrove.server.access import Access, has_bearer, is_token, proof_of
 from mangrove.server.guarding import Guarding
 from mangrove.server.metrics import RequestCounts, metrics_text
 from mangrove.storage.counting import CountingStore, Requests
 from mangrove.web.changing import Changing
-from mangrove.web.routes import explorer_routes, refusal
+from mangrove.web.routes import IcebergServing, explorer_routes, refusal
 
 __all__ = ["build_app", "has_iceberg"]
 
@@ -36,7 +36,7 @@ def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ())
         Route("/metrics", _metrics(lake, counts)),
         *others,
         *_iceberg(lake, access),
-        *explorer_routes(lake, _changing(access)),
+        *explorer_routes(lake, _changing(access), _serving(access)),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
     return Guarding(inner, access, counts)
@@ -55,6 +55,10 @@ def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
 
     is_secret = None if access.token is None else lambda text: is_token(access, text)
     return iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
+
+
+def _serving(access: Access) -> IcebergServing | None:
+    return IcebergServing(BASE, access.token is not None) if has_iceberg() else None
 
 
 def _changing(access: Access) -> Changing | None:

@@ -31,12 +31,13 @@ from mangrove.web.facts.overview import overview_facts
 from mangrove.web.facts.partition import delta_facts, partition_facts
 from mangrove.web.facts.pinned import Asked, Pinned, pin
 from mangrove.web.facts.storage import storage_facts
-from mangrove.web.facts.table import table_facts
+from mangrove.web.facts.table import TableFacts, table_facts
 from mangrove.web.facts.tree import tree_facts
 from mangrove.web.html import Element, document
 from mangrove.web.json_answer import facts_json, json_bytes
 from mangrove.web.links import API, STATIC, Links
 from mangrove.web.pages.catalog import namespace_page, namespaces_page, view_page
+from mangrove.web.pages.elsewhere import Elsewhere
 from mangrove.web.pages.frame import message_page
 from mangrove.web.pages.history import history_page, version_page
 from mangrove.web.pages.overview import overview_page
@@ -44,7 +45,7 @@ from mangrove.web.pages.storage import storage_page
 from mangrove.web.pages.table import delta_page, partition_page, table_page
 from mangrove.web.pages.tree import tree_page
 
-__all__ = ["Page", "explorer_routes", "refusal"]
+__all__ = ["IcebergServing", "Page", "explorer_routes", "refusal"]
 
 _PARTITION: Final = "/tables/{name}/partitions/{partition}"
 _ROLLBACK: Final = "/history/{number}/rollback"
@@ -70,6 +71,14 @@ class Page:
     show: Callable[[Any, str], Element]
 
 
+@dataclass(frozen=True, slots=True)
+class IcebergServing:
+    """How this server speaks Iceberg's REST protocol."""
+
+    path: str
+    has_token: bool
+
+
 _PAGES: Final = (
     Page("/", overview_facts, overview_page),
     Page("/namespaces", namespaces_facts, namespaces_page),
@@ -85,9 +94,14 @@ _PAGES: Final = (
 )
 
 
-def explorer_routes(lake: Lakehouse, changing: Changing | None = None) -> list[Route]:
-    """Return the routes of the explorer of a lakehouse; they only read, unless it is said who may change things."""
-    pages = [Route(page.path, _page(lake, page)) for page in _pages(changing)]
+def explorer_routes(
+    lake: Lakehouse, changing: Changing | None = None, serving: IcebergServing | None = None
+) -> list[Route]:
+    """Return the routes of the explorer of a lakehouse; they only read, unless it is said who may change things.
+
+    Where tables are served to Iceberg's clients as well, their pages say how.
+    """
+    pages = [Route(page.path, _page(lake, page, serving)) for page in _pages(changing)]
     twins = [Route(f"{API}{page.path}", _twin(lake, page)) for page in _PAGES]
     changes = [Route(path, _rollback(lake, changing), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")]
     return [*pages, *twins, *changes, *_static_routes()]
@@ -107,15 +121,25 @@ def refusal(status: int, title: str, sentence: str, *, as_json: bool) -> Respons
     return _html_response(message_page(title, sentence), status)
 
 
-def _page(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:
+def _page(lake: Lakehouse, page: Page, serving: IcebergServing | None) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
             facts = _facts(lake, page, request)
         except MangroveError as error:
             return _refused(error, as_json=False)
+        if serving is not None and isinstance(facts, TableFacts):
+            return _html_response(table_page(facts, _api_address(request), _elsewhere(request, facts, serving)), 200)
         return _html_response(page.show(facts, _api_address(request)), 200)
 
     return answer
+
+
+def _elsewhere(request: Request, facts: TableFacts, serving: IcebergServing) -> Elsewhere:
+    """Return where other engines find a table: on the server that the browser reached, in the version that it shows."""
+    seen = facts.seen
+    address = f"{request.url.scheme}://{request.url.netloc}{serving.path}"
+    version = None if seen.asked is None else seen.version.version
+    return Elsewhere(address, seen.uri, version, serving.has_token)
 
 
 def _twin(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:

@@ -8,6 +8,7 @@ from mangrove.web.facts.partition import DeltaFacts, DeltaLine, FileFacts, Parti
 from mangrove.web.facts.table import ColumnFacts, TableFacts
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
+from mangrove.web.pages.elsewhere import Elsewhere, elsewhere_section
 from mangrove.web.pages.frame import Crumb, frame
 from mangrove.web.pages.pieces import code, facts_list, grid, more, note, properties, section
 from mangrove.web.words import count_text, counted, size_text, value_text
@@ -18,8 +19,8 @@ _FILES_OPEN_MAX: Final = 3
 """With more files than these their statistics are folded away."""
 
 
-def table_page(facts: TableFacts, api_address: str) -> Element:
-    """Return a table."""
+def table_page(facts: TableFacts, api_address: str, elsewhere: Elsewhere | None = None) -> Element:
+    """Return a table; `elsewhere` says where other engines find it."""
     links, locator = Links(facts.seen.asked), TableLocator(facts.namespace, facts.name)
     return frame(
         facts.seen,
@@ -31,6 +32,7 @@ def table_page(facts: TableFacts, api_address: str) -> Element:
         facts_list(_about(facts)),
         section("Columns", _columns(facts)),
         _partitions(facts, links, locator),
+        elsewhere_section(elsewhere, locator) if elsewhere and facts.table_type == "managed" else None,
         _table_versions(facts),
         properties(facts.properties),
         _format_properties(facts),
