@@ -53,13 +53,14 @@ def check_rows_of(store: Store, state: TableState, file: DataFile) -> None:
     """Refuse a file whose rows the table's own `append` would refuse."""
     found = opened(store, file)
     by_column = _fields_by_id(found.parquet.schema_arrow, file.location)
-    for column_id, field in by_column.items():
-        # A column that was dropped is left out when the file is read; one that is yet to come would be read by chance.
-        if column_id > state.schema.last_column_id:
-            raise InvalidInputError(
-                f"{file.location} has the column {field.name!r} with the id {column_id}, which {state.name} never had: "
-                "add the column first"
-            )
+    for outer in by_column.values():
+        for field in _fields_in(outer):
+            # A dropped column is left out when the file is read; one that is yet to come would be read by chance.
+            if (_id_of(field) or 0) > state.schema.last_column_id:
+                raise InvalidInputError(
+                    f"{file.location} has the column {field.name!r} with the id {_id_of(field)}, which {state.name} "
+                    "never had: add the column first"
+                )
     _check_types(state, by_column)
     looked_at = [
         column

@@ -67,13 +67,17 @@ class SnapshotReader:
         leaving = {one.live.file.location for one in gone}
         kept = {address: one.live.file for address, one in standing.items() if one.live.file.location not in leaving}
         counting = {**kept, **{address: file for address, (_, file) in added.items()}}
-        hiding = self._hiding(place, changes, counting)
-        hiding |= {
-            one.live.file.location: self._written(one.live.file, pa.array(range(one.live.file.row_count), pa.int64()))
-            for one in gone
-            if one.live.hides
+        key_files = self._key_files(place, changes)
+        hidden = self._hidden(place, changes, counting)
+        hidden |= {
+            one.live.file: pa.array(range(one.live.file.row_count), pa.int64()) for one in gone if one.live.hides
         }
-        return Told([*added.values()], self._key_files(place, changes), gone, hiding)
+        # Written last: of a commit that is refused nothing is left behind.
+        hiding = {
+            file.location: self.writer.write_positions(self.state, file.location, numbers)
+            for file, numbers in hidden.items()
+        }
+        return Told([*added.values()], key_files, gone, hiding)
 
     def _standing(self) -> dict[str, Standing]:
         """Return the files of rows by the addresses that are shown."""
@@ -139,21 +143,18 @@ class SnapshotReader:
         record = listed.file.partition
         return own_partition_values(record, spec, scheme, self.state.schema, listed.address)
 
-    def _hiding(self, place: TablePlace, changes: FileChanges, counting: Mapping[str, DataFile]) -> dict[str, DataFile]:
-        """Return the files of row numbers that the commit hides, by the locations of the files that they are about."""
+    def _hidden(self, place: TablePlace, changes: FileChanges, counting: Mapping[str, DataFile]) -> dict[DataFile, Any]:
+        """Return the numbers of the rows that the commit hides."""
         by_number = changes.of(DataFileContent.POSITION_DELETES)
-        given = self._numbers((self._own(place, listed) for listed in by_number.added), counting)
+        given = self._numbers([self._own(place, listed) for listed in by_number.added], counting)
         self._check_still_hidden(place, by_number.removed, given, counting)
-        hidden: dict[str, DataFile] = {}
         for address, numbers in given.items():
-            file = counting[address]
-            bounds = _PC.min_max(numbers).as_py()
-            if bounds["min"] < 0 or bounds["max"] >= file.row_count:
+            bounds, row_count = _PC.min_max(numbers).as_py(), counting[address].row_count
+            if bounds["min"] < 0 or bounds["max"] >= row_count:
                 raise InvalidInputError(
-                    f"rows {bounds['min']} to {bounds['max']} of {address} are deleted, and it has {file.row_count}"
+                    f"rows {bounds['min']} to {bounds['max']} of {address} are deleted, and it has {row_count}"
                 )
-            hidden[file.location] = self._written(file, numbers)
-        return hidden
+        return {counting[address]: numbers for address, numbers in given.items()}
 
     def _numbers(self, files: Iterable[DataFile], counting: Mapping[str, DataFile]) -> _Numbers:
         """Return the row numbers that files of a client name; those of files that do not count hide nothing."""
@@ -180,9 +181,6 @@ class SnapshotReader:
                     f"deleted rows of {address} are to come back, which nothing here does: rewrite that file, or go "
                     "back with `mangrove rollback`"
                 )
-
-    def _written(self, file: DataFile, numbers: Any) -> DataFile:
-        return self.writer.write_positions(self.state, file.location, numbers)
 
 
 def _of_showing(found: IcebergFile, place: TablePlace) -> DataFile:

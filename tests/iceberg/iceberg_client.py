@@ -1,0 +1,220 @@
+"""An Iceberg client that writes its files by hand, so that tests can commit what PyIceberg itself never writes."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.typedef import Record
+
+from mangrove.iceberg.client_files import ClientFiles, TablePlace
+from mangrove.iceberg.committing import TableCommit, commit_tables
+from mangrove.iceberg.data_files import deleted_from, iceberg_data_file, own_data_file
+from mangrove.iceberg.file_changes import ListedFile, file_changes
+from mangrove.iceberg.manifests import ManifestFacts, manifest_bytes, manifest_list_bytes, manifest_record
+from mangrove.iceberg.showing import Shown, show
+from mangrove.iceberg.wanted import parsed_request
+from mangrove.lakehouse.catalog import parsed_table
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.local.parquet import encoded, read_columns
+from mangrove.local.positions import FILE_PATH, POSITION
+from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.model.manifests import DataFile, FileKind
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
+
+__all__ = ["Client", "Written"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that a client has written, as its manifest tells of it."""
+
+    file: IcebergFile
+    spec_id: int
+
+    @property
+    def address(self) -> str:
+        return self.file.file_path
+
+
+@dataclass
+class Client:
+    """Knows one table as it was shown when the client was made, or when it last committed."""
+
+    lake: Lakehouse
+    table: str
+    shown: Shown = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load()
+
+    def load(self) -> None:
+        commit = self.lake.reading().commit
+        self.shown = show(self.lake.effects.store, self._state(), commit.created_at_millis)
+
+    def rows(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        values: Sequence[Any] = (),
+        schema: Schema | None = None,
+        *,
+        data: bytes | None = None,
+        path: str | None = None,
+        address: str | None = None,
+        **told: Any,
+    ) -> Written:
+        """Write a file of rows; `data`, `path`, `address` and `told` say something else of it than is usual."""
+        columns = self._state().schema if schema is None else schema
+        content = encoded(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(columns))) if data is None else data
+        return self._put(content, len(rows), values, path, address, **told)
+
+    def numbers(self, hidden: Mapping[str, Iterable[int]], values: Sequence[Any] = ()) -> Written:
+        """Write a file that hides rows by their numbers."""
+        pairs = [(address, number) for address, numbers in hidden.items() for number in numbers]
+        arrow = schema_to_arrow(Schema((FILE_PATH, POSITION)))
+        table = pa.table([[one for one, _ in pairs], [number for _, number in pairs]], schema=arrow)
+        return self._put(encoded(table), len(pairs), values, kind=FileKind.POSITION_DELETES)
+
+    def keys(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], values: Sequence[Any] = ()) -> Written:
+        """Write a file that hides rows by the values of some columns."""
+        schema = self._state().schema
+        columns = tuple(replace(schema.column(name), nullable=True) for name in names)
+        content = encoded(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(Schema(columns))))
+        key_ids = tuple(column.id for column in columns)
+        return self._put(content, len(rows), values, kind=FileKind.KEY_DELETES, key_ids=key_ids)
+
+    def alive(self) -> list[ListedFile]:
+        """Return the files of the snapshot that is shown."""
+        files = self._files()
+        snapshot = self.shown.metadata.current_snapshot()
+        listed = [] if snapshot is None else files.manifests(snapshot.manifest_list)
+        return [*file_changes([], listed, files.entries).added]
+
+    def deletes_of(self, address: str) -> list[str]:
+        """Return the addresses of the files that are shown to hide rows of a file."""
+        return [
+            one.address
+            for one in self.alive()
+            if one.content is DataFileContent.POSITION_DELETES
+            and address.encode() in (one.file.lower_bounds or {}).values()
+        ]
+
+    def request(
+        self, added: Sequence[Written] = (), removed: Iterable[str] = (), snapshot_id: int | None = None
+    ) -> dict[str, Any]:
+        """Write manifests with these changes, and return the request that commits them."""
+        metadata = self.shown.metadata
+        gone = set(removed)
+        kept = [Written(one.file, one.spec_id) for one in self.alive() if one.address not in gone]
+        given_id = int(self.lake.new_id().replace("-", "")[:15], 16) if snapshot_id is None else snapshot_id
+        sequence_number = metadata.last_sequence_number + 1
+        by_content: dict[tuple[ManifestContent, int], list[IcebergFile]] = {}
+        for one in [*kept, *added]:
+            is_rows = one.file.content is DataFileContent.DATA
+            content = ManifestContent.DATA if is_rows else ManifestContent.DELETES
+            by_content.setdefault((content, one.spec_id), []).append(one.file)
+        manifests = [
+            self._manifest(content, spec_id, files, sequence_number) for (content, spec_id), files in by_content.items()
+        ]
+        digest = self.lake.new_id().replace("-", "")
+        address = self._write(
+            f"metadata/snap-{digest}.avro", manifest_list_bytes(manifests, given_id, sequence_number, digest)
+        )
+        snapshot = {
+            "snapshot-id": given_id,
+            "parent-snapshot-id": metadata.current_snapshot_id,
+            "sequence-number": sequence_number,
+            "timestamp-ms": metadata.last_updated_ms + 1,
+            "manifest-list": address,
+            "summary": {"operation": "overwrite"},
+            "schema-id": metadata.current_schema_id,
+        }
+        return {
+            "requirements": [
+                {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": metadata.current_snapshot_id},
+                {"type": "assert-table-uuid", "uuid": str(metadata.table_uuid)},
+            ],
+            "updates": [
+                {"action": "add-snapshot", "snapshot": snapshot},
+                {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": given_id},
+            ],
+        }
+
+    def commit(self, added: Sequence[Written] = (), removed: Iterable[str] = ()) -> None:
+        """Commit files, and know the table as it is shown afterwards."""
+        self.send(self.request(added, removed))
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Commit a request."""
+        # Through JSON, as it would come over the wire.
+        sent = parsed_request(json.loads(json.dumps(request)))
+        locator = parsed_table(self.table)
+        self.shown = commit_tables(self.lake, [TableCommit(locator, sent)])[locator]
+
+    def ids(self) -> list[int]:
+        """Return the ids of all rows of the table, as our own reader finds them."""
+        return sorted(self.lake.table(self.table).to_arrow().column("id").to_pylist())
+
+    def seen_ids(self) -> list[int]:
+        """Return the ids of all rows as a reader finds them that knows only what is shown."""
+        self.load()
+        hidden: dict[str, set[int]] = {}
+        for one in self.alive():
+            if one.content is DataFileContent.POSITION_DELETES:
+                target = deleted_from(one.file)
+                assert target is not None
+                hidden.setdefault(target, set()).update(
+                    self._read(one, (FILE_PATH, POSITION)).column("pos").to_pylist()
+                )
+        seen: list[int] = []
+        for one in self.alive():
+            if one.content is DataFileContent.DATA:
+                ids = self._read(one, self._state().schema.columns).column("id").to_pylist()
+                seen += [row for number, row in enumerate(ids) if number not in hidden.get(one.address, set())]
+        return sorted(seen)
+
+    def _read(self, listed: ListedFile, columns: Sequence[Column]) -> pa.Table:
+        path = self._files().place.path_of(listed.address)
+        return read_columns(self.lake.effects.store, own_data_file(listed.file, path, self._state().schema), columns)
+
+    def _put(
+        self,
+        data: bytes,
+        written_count: int,
+        values: Sequence[Any],
+        path: str | None = None,
+        address: str | None = None,
+        **told: Any,
+    ) -> Written:
+        there = self._write(path or f"data/{self.lake.new_id()}.parquet", data)
+        spec_id = self.shown.metadata.default_spec_id
+        file = DataFile(**{"location": "any", "size_bytes": len(data), "row_count": written_count, **told})
+        return Written(
+            iceberg_data_file(file, address or there, Record(*values), self._state().schema, spec_id), spec_id
+        )
+
+    def _manifest(
+        self, content: ManifestContent, spec_id: int, files: Sequence[IcebergFile], sequence_number: int
+    ) -> ManifestFile:
+        digest = self.lake.new_id().replace("-", "")
+        spec = next(one for one in self.shown.metadata.partition_specs if one.spec_id == spec_id)
+        name = f"metadata/{digest}-client.avro"
+        facts = ManifestFacts(f"{self.shown.location}/{name}", digest, content, self.shown.metadata.schema(), spec)
+        data = manifest_bytes(facts, [(file, sequence_number) for file in files])
+        self._write(name, data)
+        partitions = [file.partition for file in files]
+        return manifest_record(facts, len(data), 0, partitions, [sequence_number])
+
+    def _write(self, name: str, data: bytes) -> str:
+        self.lake.effects.store.put(f"data/{self._state().table_id}/{name}", data)
+        return f"{self.shown.location}/{name}"
+
+    def _files(self) -> ClientFiles:
+        return ClientFiles(self.lake.effects.store, TablePlace(self.shown.location, self._state().table_id))
+
+    def _state(self) -> Any:
+        return self.lake.table(self.table).state()

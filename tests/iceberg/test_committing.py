@@ -1,0 +1,209 @@
+"""Commits of Iceberg clients become deltas: rows, and rows hidden by numbers and by values, and nothing else."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.iceberg.iceberg_client import Client
+
+import mangrove
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
+from mangrove.iceberg.committing import TableCommit, commit_tables
+from mangrove.iceberg.wanted import parsed_request
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.locators import TableLocator
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(f"memory://{tmp_path.parent.name}-{tmp_path.name}", layout=request.param)
+    lake.create_namespace("shop")
+    return lake
+
+
+def client_of(lake: Lakehouse, name: str = "shop.orders", **options: Any) -> Client:
+    lake.create_table(name, "id bigint not null, name string", **options)
+    return Client(lake, name)
+
+
+def numbered(*ids: int, name: str = "n") -> list[dict[str, Any]]:
+    return [{"id": one, "name": name} for one in ids]
+
+
+def test_rows_are_hidden_by_their_numbers_in_old_files_and_in_new_ones(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    first = client.rows(numbered(1, 2, 3))
+    client.commit([first])
+    second = client.rows(numbered(4, 5))
+    client.commit([second, client.numbers({first.address: [1], second.address: [0]})])
+    assert client.ids() == client.seen_ids() == [1, 3, 5]
+    client.commit([client.numbers({first.address: [0, 1]})], removed=client.deletes_of(first.address))
+    assert client.ids() == client.seen_ids() == [3, 5]
+    assert shop.check().problems == ()
+
+
+def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse) -> None:
+    client = client_of(shop, keys=["id"])
+    shop.table("shop.orders").append(numbered(1, 2, 3))
+    shop.table("shop.orders").upsert(numbered(2, name="new"))
+    client.load()
+    first = next(one for one in client.alive() if one.file.record_count == 3)
+    hiding = client.deletes_of(first.address)
+    assert len(hiding) == 1
+    before = shop.version
+    with pytest.raises(InvalidInputError, match="are to come back"):
+        client.commit([client.numbers({first.address: [0]})], removed=hiding)
+    with pytest.raises(InvalidInputError, match="are to come back"):
+        client.commit(removed=hiding)
+    assert shop.version == before
+    client.commit([client.numbers({first.address: [0, 1]})], removed=hiding)
+    assert client.ids() == client.seen_ids() == [2, 3]
+
+
+def test_the_files_of_hidden_rows_go_with_the_file_that_they_are_about(shop: Lakehouse) -> None:
+    client = client_of(shop, keys=["id"])
+    shop.table("shop.orders").append(numbered(1, 2, 3))
+    shop.table("shop.orders").upsert(numbered(2, name="new"))
+    client.load()
+    first = next(one for one in client.alive() if one.file.record_count == 3)
+    client.commit([client.rows(numbered(1, 3))], removed=[first.address, *client.deletes_of(first.address)])
+    assert client.ids() == client.seen_ids() == [1, 2, 3]
+
+
+def test_rows_are_hidden_by_their_values_and_not_those_of_the_same_commit(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    client.commit([client.rows(numbered(1, 2, 3, 3))])
+    client.commit([client.keys([{"id": 3}, {"id": 2}, {"id": 3}], ["id"]), client.rows(numbered(3, 4))])
+    assert client.ids() == client.seen_ids() == [1, 3, 4]
+    client.commit([client.keys([{"name": "n"}], ["name"]), client.rows(numbered(9, name="m"))])
+    assert client.ids() == client.seen_ids() == [9]
+    assert shop.table("shop.orders").compact().logs == 1
+    assert client.ids() == client.seen_ids() == [9]
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "told"),
+    [
+        ("id bigint not null, name string", {"name": None}, "null equals nothing"),
+        ("id bigint, x double", {"x": 1.0}, "not exact"),
+    ],
+)
+def test_values_that_cannot_be_compared_hide_nothing(
+    shop: Lakehouse, columns: str, key: dict[str, Any], told: str
+) -> None:
+    shop.create_table("shop.orders", columns)
+    client = Client(shop, "shop.orders")
+    client.commit([client.rows([{"id": 1}])])
+    before = shop.version
+    with pytest.raises(InvalidInputError, match=told):
+        client.commit([client.keys([key], list(key))])
+    assert shop.version == before
+
+
+def test_rows_hidden_by_values_stay_in_their_partition(shop: Lakehouse) -> None:
+    client = client_of(shop, partition_by=["name"])
+    client.commit([client.rows(numbered(1, 2, name="a"), ["a"]), client.rows(numbered(1, name="b"), ["b"])])
+    client.commit([client.keys([{"id": 1}], ["id"], ["a"])])
+    assert client.ids() == client.seen_ids() == [1, 2]
+    together = client_of(shop, "shop.together", keys=["id"], partition_by=["name"])
+    with pytest.raises(InvalidInputError, match="are kept together"):
+        together.commit([together.keys([{"id": 1}], ["id"], ["a"])])
+
+
+def test_a_commit_that_comes_again_is_answered_and_not_made_twice(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    request = client.request([client.rows(numbered(1, 2))])
+    client.send(request)
+    known, version = client.shown, shop.version
+    client.send(request)
+    assert (client.shown, shop.version, client.ids()) == (known, version, [1, 2])
+    shop.table("shop.orders").append(numbered(3))
+    version = shop.version
+    client.send(request)
+    assert (shop.version, client.ids()) == (version, [1, 2, 3])
+
+
+def test_several_tables_change_together_or_not_at_all(shop: Lakehouse) -> None:
+    first, second = client_of(shop, "shop.a"), client_of(shop, "shop.b")
+    asked = [
+        TableCommit(TableLocator("shop", one.table[-1]), parsed_request(one.request([one.rows(numbered(1))])))
+        for one in (first, second)
+    ]
+    second.commit([second.rows(numbered(7))])
+    before = shop.version
+    with pytest.raises(ConflictError, match="load the table again"):
+        commit_tables(shop, asked)
+    assert (shop.version, first.ids(), second.ids()) == (before, [], [7])
+    again = TableCommit(asked[1].table, parsed_request(second.request([second.rows(numbered(8))])))
+    commit_tables(shop, [asked[0], again])
+    assert (shop.version, first.ids(), second.ids()) == (before + 1, [1], [7, 8])
+    for wrong in ([], [asked[0], asked[0]]):
+        with pytest.raises(InvalidInputError, match="name each table once"):
+            commit_tables(shop, wrong)
+
+
+def test_writers_at_the_same_time_all_get_their_rows_in(shop: Lakehouse) -> None:
+    client_of(shop)
+    gate = threading.Barrier(4)
+    conflicts: list[int] = []
+
+    def write(number: int) -> None:
+        client = Client(shop, "shop.orders")
+        gate.wait()
+        for _ in range(20):
+            try:
+                client.commit([client.rows(numbered(number))])
+            except ConflictError:
+                conflicts.append(number)
+                client.load()
+            else:
+                return
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Client(shop, "shop.orders").ids() == [0, 1, 2, 3]
+    assert shop.check().problems == ()
+
+
+def test_a_rival_between_loading_and_committing_is_a_conflict(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    request = client.request([client.rows(numbered(1))])
+    shop.table("shop.orders").append(numbered(2))
+    with pytest.raises(ConflictError):
+        client.send(request)
+    assert client.ids() == [2]
+
+
+def test_a_staged_table_takes_no_place_of_another(shop: Lakehouse) -> None:
+    other = client_of(shop)
+    metadata = other.shown.metadata
+    schema = metadata.schema().model_dump(mode="json", by_alias=True)
+    updates: list[dict[str, Any]] = [
+        {"action": "assign-uuid", "uuid": str(metadata.table_uuid)},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": schema},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": other.shown.location},
+    ]
+
+    def made(name: str) -> None:
+        request = parsed_request({"requirements": [{"type": "assert-create"}], "updates": updates})
+        commit_tables(shop, [TableCommit(TableLocator("shop", name), request)])
+
+    before = shop.version
+    with pytest.raises(InvalidInputError, match="exists and is called"):
+        made("mine")
+    with pytest.raises(AlreadyExistsError):
+        made("orders")
+    updates[-1]["location"] = "file:///etc"
+    with pytest.raises(InvalidInputError, match="stage its creation first"):
+        made("mine")
+    assert shop.version == before

@@ -1,0 +1,195 @@
+"""Files that an Iceberg client may not commit: those of others, and those that are not what their manifest says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.iceberg.iceberg_client import Client, Written
+
+import mangrove
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.client_files import ClientFiles, TablePlace
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.schema import Schema
+from mangrove.model.sql_text import parse_schema
+from mangrove.model.types import Column, Int8, Struct, inner_columns
+
+COLUMNS = "id bigint not null, code varchar(3), small smallint, fixed_text char(2), inner struct<a: int not null>"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    lake = mangrove.create(f"memory://{tmp_path.parent.name}-{tmp_path.name}")
+    lake.create_namespace("shop")
+    lake.create_table("shop.orders", COLUMNS, checks={"positive": "id > 0"})
+    return Client(lake, "shop.orders")
+
+
+def is_refused(client: Client, written: Written, told: str) -> None:
+    """Check that a file is refused, and that nothing has changed by that."""
+    lake = client.lake
+    request = client.request([written])
+    before = lake.version, [*lake.effects.store.list()]
+    with pytest.raises(InvalidInputError, match=told):
+        client.send(request)
+    assert (lake.version, [*lake.effects.store.list()]) == before
+
+
+def row(**values: Any) -> dict[str, Any]:
+    return {"id": 1, "code": "abc", "small": 1, "fixed_text": "xy", "inner": {"a": 1}, **values}
+
+
+def test_rows_that_fit_are_taken(client: Client) -> None:
+    client.commit([client.rows([row(), row(id=2, code=None, small=None, fixed_text=None, inner=None)])])
+    assert client.ids() == client.seen_ids() == [1, 2]
+
+
+WIDE = parse_schema("id bigint, code string, small int, fixed_text string, inner struct<a: int>")
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"id": None}, "null"),
+        ({"id": 0}, "positive"),
+        ({"code": "abcd"}, "code"),
+        ({"small": 2**15}, "small"),
+        ({"fixed_text": "x"}, "fill them up"),
+        ({"fixed_text": "xyz"}, "fixed_text"),
+        ({"inner": {"a": None}}, "null"),
+    ],
+)
+def test_rows_that_our_own_append_refuses_are_refused(client: Client, values: dict[str, Any], told: str) -> None:
+    is_refused(client, client.rows([row(), row(**values)], schema=WIDE), told)
+
+
+@pytest.mark.parametrize(
+    ("told_of_it", "refusal"),
+    [
+        ({"size_bytes": 5}, "bytes, and the manifest says 5"),
+        ({"row_count": 7}, "1 rows, and the manifest says 7"),
+        ({"data": b"no Parquet at all"}, "no Parquet file"),
+        ({"data": b""}, "no Parquet file"),
+        ({"path": "data/rows.orc"}, r"does not end in \.parquet"),
+        ({"path": "metadata/rows.parquet"}, "among the metadata"),
+    ],
+)
+def test_a_file_is_what_its_manifest_says(client: Client, told_of_it: dict[str, Any], refusal: str) -> None:
+    is_refused(client, client.rows([row()], **told_of_it), refusal)
+
+
+def without_ids(rows: list[dict[str, Any]]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_file_keeps_the_ids_of_its_columns(client: Client) -> None:
+    is_refused(client, client.rows([row()], data=without_ids([row()])), "does not keep the ids")
+
+
+def test_what_lies_inside_a_column_has_an_id_too(client: Client) -> None:
+    sink = pa.BufferOutputStream()
+    inner = pa.field("inner", pa.struct([pa.field("a", pa.int32())]), metadata={b"PARQUET:field_id": b"5"})
+    pq.write_table(pa.Table.from_pylist([{"inner": {"a": 1}}], schema=pa.schema([inner])), sink)
+    is_refused(client, client.rows([row()], data=sink.getvalue().to_pybytes()), "does not keep the ids")
+
+
+def test_a_column_that_is_yet_to_come_is_refused(client: Client) -> None:
+    known = parse_schema(COLUMNS).columns
+    later = Column(99, "later", Int8())
+    inside = replace(known[-1], type=Struct((*inner_columns(known[-1].type), later)))
+    is_refused(client, client.rows([{**row(), "later": 1}], schema=Schema((*known, later))), "add the column first")
+    changed = {**row(), "inner": {"a": 1, "later": 1}}
+    is_refused(client, client.rows([changed], schema=Schema((*known[:-1], inside))), "add the column first")
+
+
+def test_columns_of_other_types_are_refused(client: Client) -> None:
+    schema = parse_schema("id string, code string")
+    is_refused(client, client.rows([{"id": "1", "code": "a"}], schema=schema), "id")
+
+
+def test_statistics_that_cannot_be_are_refused(client: Client) -> None:
+    written = client.rows([row()])
+    written.file[10] = {1: b"\x01"}
+    assert written.file.lower_bounds == {1: b"\x01"}
+    is_refused(client, written, "has the bound 01")
+
+
+@pytest.mark.parametrize(
+    "address_of",
+    [
+        lambda location: location.rpartition("/")[0] + "/another-table/data/a.parquet",
+        lambda location: f"{location}/../another-table/a.parquet",
+        lambda location: f"{location}/data/./a.parquet",
+        lambda _: "s3://another-bucket/a.parquet",
+        lambda _: "/etc/passwd",
+        lambda location: f"{location}-longer/a.parquet",
+        lambda location: f"{location}/",
+    ],
+)
+def test_a_file_outside_of_the_table_is_never_opened(client: Client, address_of: Callable[[str], str]) -> None:
+    written = client.rows([row()], address=address_of(client.shown.location))
+    is_refused(client, written, "does not lie below|segment|does not end")
+    place = TablePlace(client.shown.location, client.lake.table("shop.orders").id)
+    with pytest.raises(InvalidInputError):
+        ClientFiles(client.lake.effects.store, place).manifests(written.file.file_path)
+
+
+def test_a_file_that_is_not_there_is_refused(client: Client) -> None:
+    written = client.rows([row()], address=f"{client.shown.location}/data/nowhere.parquet")
+    is_refused(client, written, "is not there")
+
+
+def test_a_file_that_counts_already_is_refused(client: Client) -> None:
+    written = client.rows([row()])
+    client.commit([written])
+    request = client.request([], removed=[written.address])
+    client.send(request)
+    client.commit([written])
+    with pytest.raises(InvalidInputError, match="count twice"):
+        client.commit([written])
+    assert client.ids() == [1]
+
+
+def test_a_file_that_is_none_of_the_table_cannot_go(client: Client) -> None:
+    first = client.rows([row()])
+    client.commit([first])
+    with pytest.raises(InvalidInputError, match="it has 1"):
+        client.commit([client.numbers({first.address: [1]})])
+    with pytest.raises(InvalidInputError, match="it has 1"):
+        client.commit([client.numbers({first.address: [-1]})])
+
+
+def test_row_numbers_of_files_that_do_not_count_hide_nothing(client: Client) -> None:
+    client.commit([client.rows([row()]), client.numbers({f"{client.shown.location}/data/gone.parquet": [0]})])
+    assert client.ids() == client.seen_ids() == [1]
+
+
+@pytest.mark.parametrize("data", [b"", b"Obj\x01", b"Obj\x01" + bytes(100), b"x" * 1000])
+def test_a_list_of_manifests_that_is_no_avro_is_refused(client: Client, data: bytes) -> None:
+    lake: Lakehouse = client.lake
+    request = client.request([client.rows([row()])])
+    listed = request["updates"][0]["snapshot"]["manifest-list"]
+    lake.effects.store.put(
+        f"data/{lake.table('shop.orders').id}/{listed.removeprefix(client.shown.location + '/')}", data
+    )
+    before = lake.version
+    with pytest.raises(InvalidInputError, match="no Avro file"):
+        client.send(request)
+    assert lake.version == before
+
+
+def test_spellings_of_other_clients_mean_the_same_folder() -> None:
+    place = TablePlace("s3://bucket/lake/data/t1", "t1")
+    for spelled in ("s3a://bucket/lake/data/t1/data/a.parquet", "s3n://bucket/lake/data/t1/data/a.parquet"):
+        assert place.path_of(spelled) == "data/t1/data/a.parquet"
+    local = TablePlace("file:///lake/data/t1", "t1")
+    for spelled in ("file:/lake/data/t1/a.parquet", "/lake/data/t1/a.parquet", "file:///lake/data/t1/a.parquet"):
+        assert local.path_of(spelled) == "data/t1/a.parquet"
+    with pytest.raises(InvalidInputError, match="is not the place"):
+        TablePlace("s3://bucket/lake/elsewhere", "t1")
