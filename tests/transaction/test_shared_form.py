@@ -87,6 +87,13 @@ def test_damage_is_refused_by_name(data: st.DataObject) -> None:
         assert decode_work(encode_work(decoded), "again") == decoded
 
 
+def test_a_scan_below_nothing_nameable_is_refused_by_name() -> None:
+    damaged: Any = json.loads(encode_work(WORK))
+    damaged["scans"][0][1] = []
+    with pytest.raises(FormatError, match="shared transaction 'load'"):
+        decode_work(json.dumps(damaged).encode(), "shared transaction 'load'")
+
+
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"7", b"{}", b'{"form": 2}', b"\xff"])
 def test_what_is_no_work_at_all_is_refused(payload: bytes) -> None:
     with pytest.raises(FormatError, match="shared transaction 'load'"):

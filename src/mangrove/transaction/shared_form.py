@@ -138,7 +138,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset([*map(_locator, data["guards"]), *map(_scanned, data["guard_scans"])]),
             data["origins"],
         )
-    except (ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
         raise FormatError(f"{where} does not say what was staged in it ({error!r}): discard it") from error
 
 
