@@ -154,6 +154,7 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             "convert",
             "expire",
             "export",
+            "iceberg",
             "init",
         ):  # sentences stay whole
             assert max(map(len, done.out.splitlines())) <= 80, name

@@ -17,6 +17,7 @@ from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.needed import visit_needed
 from mangrove.maintenance.progress import Progress, Watch, said_bytes, unwatched
 from mangrove.maintenance.retention import GRACE_MILLIS
+from mangrove.maintenance.shown_files import ShownFiles, is_shown_metadata
 from mangrove.metastore import Retired
 from mangrove.storage.port import Entry, ObjectInfo, Store
 from mangrove.transaction.time_limit import youngest_expirable_millis
@@ -96,12 +97,17 @@ def vacuum(
     retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
     garbage: dict[str, int] = {}
     listed = _Counted(lake.store.list(), watch)
-    for entry in candidates(listed, lake.upkeep.owns, before_millis):
+    shown = ShownFiles()
+    for entry in candidates(shown.note(iter(listed)), lake.upkeep.owns, before_millis):
         garbage[entry.path] = entry.size
     folders = _visit_used(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
+    for path in list(shown.kept(lake, garbage)):
+        garbage.pop(path, None)
     if not dry_run:
+        # What shows a state goes before the files that it leads to: nobody shall find it without them.
+        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_shown_metadata, garbage)}, watch)
         (deleter or delete_files)(lake.store, garbage, watch)
     left = _leftovers(lake.store, before_millis)
     if not dry_run and isinstance(lake.store, _LeavesTemporaries):

@@ -26,6 +26,7 @@ _KINDS: Final = (
     ("hints", re.compile(r"_latest_hint(?:\.txt)?|vn/latest|(?:.*/)?_?latest[\w.]*")),
     ("revision files", re.compile(r".*\.mpk|.*/rev/.*")),
     ("transaction log", re.compile(r"(?:.*/)?txn/.*")),
+    ("files for Iceberg", re.compile(r"data/[^/]+/metadata/.*")),
     ("data files", re.compile(r".*\.(?:parquet|orc|avro|feather|csv|json|jsonl|arrow|lance)")),
 )
 _OTHER: Final = "other files"

@@ -1,0 +1,138 @@
+"""Vacuum and check beside files that show tables to Iceberg."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import StaticTable
+
+import mangrove
+from mangrove.effects import real_effects
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.vacuum import vacuum
+from mangrove.storage.port import ObjectInfo
+from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, shown_folder
+from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+
+
+@pytest.fixture(params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(tmp_path / "lake", layout=request.param)
+    lake.create_namespace("shop")
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales.append([{"id": number, "what": "old"} for number in range(10)])
+    sales.upsert([{"id": 5, "what": "new"}])
+    return lake
+
+
+def shown_paths(lake: Lakehouse, table: LakeTable) -> set[str]:
+    return {entry.path for entry in lake.effects.store.list(shown_folder(table.id)) if isinstance(entry, ObjectInfo)}
+
+
+def rows(address: str) -> list[dict[str, Any]]:
+    return sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr)
+
+
+def own_rows(table: LakeTable) -> list[dict[str, Any]]:
+    return sorted(table.to_arrow().to_pylist(), key=repr)
+
+
+def test_vacuum_keeps_what_shows_the_newest_state_and_check_finds_nothing_strange(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    address = sales.iceberg()
+    before = shown_paths(lake, sales)
+    assert list(lake.check()) == []
+    lake.vacuum(alone=True)
+    assert shown_paths(lake, sales) == before
+    assert rows(address) == own_rows(sales)
+
+
+def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_others(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    versions, addresses = [], []
+    for number in range(20, 24):
+        sales.upsert([{"id": number, "what": "more"}])
+        versions.append(lake.version)
+        addresses.append(sales.iceberg())
+    for place in (0, 1):
+        for path in shown_paths(lake, sales):
+            if addresses[place].endswith(path):
+                # Shown again after all others.
+                data = lake.effects.store.read(path)
+                lake.effects.store.delete_many([path])
+                lake.effects.store.put(path, data)
+    lake.vacuum(alone=True)
+    left = {path for path in shown_paths(lake, sales) if path.endswith(METADATA_ENDING)}
+    assert left == {path for path in left if addresses[1].endswith(path) or addresses[3].endswith(path)}
+    assert len(left) == 2
+    assert rows(addresses[3]) == own_rows(sales)
+    past = lake.at(versions[1]).table("shop.sales")
+    assert rows(addresses[1]) == own_rows(past)
+    # What is gone is written again when it is asked for.
+    past = lake.at(versions[0]).table("shop.sales")
+    assert past.iceberg() == addresses[0]
+    assert rows(addresses[0]) == own_rows(past)
+
+
+def test_what_shows_a_table_stays_within_the_grace_time(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    for number in range(20, 23):
+        sales.upsert([{"id": number, "what": "more"}])
+        sales.iceberg()
+    before = shown_paths(lake, sales)
+    lake.vacuum()
+    assert shown_paths(lake, sales) == before
+
+
+def test_what_shows_the_last_state_stays_for_the_next_one_though_nobody_has_shown_that_yet(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    sales.iceberg()
+    before = shown_paths(lake, sales)
+    sales.append([{"id": 40, "what": "more"}])
+    lake.vacuum(alone=True)
+    assert shown_paths(lake, sales) == before
+    assert rows(sales.iceberg()) == own_rows(sales)
+
+
+def test_what_shows_a_dropped_table_goes(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    sales.iceberg()
+    before = lake.version
+    sales.drop()
+    lake.vacuum(alone=True)
+    assert shown_paths(lake, sales) == set()
+    assert list(lake.check()) == []
+    past = lake.at(before).table("shop.sales")
+    assert rows(past.iceberg()) == own_rows(past)
+
+
+def test_files_that_a_showing_left_behind_go(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    sales.iceberg()
+    stray = f"{shown_folder(sales.id)}{'0' * 32}.avro"
+    lake.effects.store.put(stray, b"left")
+    assert lake.vacuum(alone=True, dry_run=True).paths == (stray,)
+    lake.vacuum(alone=True)
+    assert stray not in shown_paths(lake, sales)
+
+
+def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    for seed in range(12):
+        for number in range(3):
+            sales.upsert([{"id": 100 + 10 * seed + number, "what": "more"}])
+            sales.iceberg()
+        faulty = FaultyStore(lake.effects.store, Faults(seed))
+        faulty.fail_next("delete", "crash", (METADATA_ENDING, ".avro", PARTS_ENDING)[seed % 3])
+        dying = Maintained(real_effects(faulty), lake.metastore, lake.maintained().upkeep)
+        with pytest.raises(Crashed):
+            vacuum(dying, alone=True)
+        there = shown_paths(lake, sales)
+        for path in there:
+            if path.endswith(METADATA_ENDING):
+                parts = re.sub(re.escape(METADATA_ENDING) + "$", PARTS_ENDING, path)
+                assert there.issuperset(lake.effects.store.read(parts).decode().splitlines())
+    assert rows(sales.iceberg()) == own_rows(sales)
