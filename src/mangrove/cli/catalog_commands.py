@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
+from typing import Final
 
 import click
 from rich.console import RenderableType
@@ -29,6 +30,7 @@ from mangrove.cli.facts import (
     table_facts,
     view_facts,
 )
+from mangrove.cli.long_lists import LINES_SHOWN, cut, most_lines
 from mangrove.cli.looking import looked_at
 from mangrove.cli.places import key_values
 from mangrove.cli.session import Session
@@ -43,6 +45,7 @@ from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["create_command", "drop_command", "init_command", "ls_command", "rename_command", "show_command"]
 
+_REMEDY: Final = "--limit shows them, --prefix those whose names begin so"
 _Shown = LakeFacts | NamespaceFacts | TableFacts | ViewFacts
 
 
@@ -72,26 +75,32 @@ def init_command(
 @click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
 @click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
 @click.option("--prefix", default="", help="Only names that start with this.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"At most so many.  [default: {LINES_SHOWN} on a terminal, in JSON and pipes all]",
+)
 def ls_command(
     session: Session, lake: str, namespace: str | None, at: str | None, prefix: str, limit: int | None
 ) -> None:
     """List the namespaces, or the tables and views of one."""
     catalog = looked_at(session.open(lake), at)
+    most = most_lines(limit, as_json=session.as_json)
+    asked = None if most is None else most + 1
     if namespace is None:
-        found = [namespace_facts(one) for one in catalog.namespaces(prefix, limit=limit)]
-        session.answer(as_json(found), lambda: namespaces_view(found))
+        named = cut(map(namespace_facts, catalog.namespaces(prefix, limit=asked)), most)
+        session.answer(as_json(named.shown), lambda: named.with_more(namespaces_view(named.shown), _REMEDY))
         return
     tables = (
         EntryFacts(str(table), f"{table.table_type.value} table", table.value.table_format, table.description)
-        for table in catalog.tables(namespace, prefix, limit=limit)
+        for table in catalog.tables(namespace, prefix, limit=asked)
     )
     views = (
         EntryFacts(str(view), "view", view.value.dialect, view.description)
-        for view in catalog.views(namespace, prefix, limit=limit)
+        for view in catalog.views(namespace, prefix, limit=asked)
     )
-    entries = list(islice(chain(tables, views), limit))
-    session.answer(as_json(entries), lambda: entries_view(namespace, entries))
+    entries = cut(chain(tables, views), most)
+    session.answer(as_json(entries.shown), lambda: entries.with_more(entries_view(namespace, entries.shown), _REMEDY))
 
 
 @lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")

@@ -1,12 +1,14 @@
 """The commands about versions: log, diff, rollback."""
 
 from dataclasses import asdict
+from typing import Final
 
 import click
 
 from mangrove.cli.changed import ChangedFacts, column_changes
 from mangrove.cli.command import lake_command
 from mangrove.cli.history_views import changed_view, graph_view, log_view
+from mangrove.cli.long_lists import cut, most_lines
 from mangrove.cli.screen import time_text
 from mangrove.cli.session import Session
 from mangrove.errors import InvalidInputError
@@ -20,15 +22,29 @@ from mangrove.transaction.history import HistoryLine
 
 __all__ = ["diff_command", "log_command", "rollback_command"]
 
+_VERSIONS_SHOWN: Final = 50
+
 
 @lake_command("log", "mangrove log ./lake --limit 5\nmangrove log ./lake --graph")
 @click.option("--graph", is_flag=True, help="Draw the timeline, with what rollbacks took back beside it.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many versions.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many versions.  [default: {_VERSIONS_SHOWN}, in JSON all]",
+)
 @click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="Only versions before this one.")
-def log_command(session: Session, lake: str, graph: bool, limit: int, before: int | None) -> None:
+def log_command(session: Session, lake: str, graph: bool, limit: int | None, before: int | None) -> None:
     """Show the versions, newest first: when each was committed, by whom and why."""
-    lines = list(session.open(lake).history(before=before, limit=limit))
-    session.answer([_line_json(line) for line in lines], lambda: (graph_view if graph else log_view)(lines))
+    most = limit if limit is not None or session.as_json else _VERSIONS_SHOWN
+    asked = None if most is None else most + 1
+    lines = cut(session.open(lake).history(before=before, limit=asked), most)
+    draw = graph_view if graph else log_view
+    session.answer(
+        [_line_json(line) for line in lines.shown],
+        lambda: lines.with_more(
+            draw(lines.shown), f"--limit shows them, --before {lines.shown[-1].version} the next ones"
+        ),
+    )
 
 
 @lake_command("diff", "mangrove diff ./lake 41 45\nmangrove diff ./lake 2026-11-01")
@@ -43,7 +59,7 @@ def diff_command(session: Session, lake: str, before: str, after: str | None) ->
     opened = session.open(lake)
     with session.watching("comparing versions"):
         found = _changed(opened, before, opened.version if after is None else after)
-    session.answer(_changed_json(found), lambda: changed_view(found))
+    session.answer(_changed_json(found), lambda: changed_view(found, most_lines(None, as_json=session.as_json)))
 
 
 @lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
@@ -60,7 +76,8 @@ def rollback_command(session: Session, lake: str, to: str, dry_run: bool, messag
     target, newest = opened.snapshot_at(to), opened.reading()
     if dry_run:
         found = _changed(opened, newest.version, target.version)
-        session.answer({"dry_run": True, **_changed_json(found)}, lambda: changed_view(found))
+        most = most_lines(None, as_json=session.as_json)
+        session.answer({"dry_run": True, **_changed_json(found)}, lambda: changed_view(found, most))
         return
     if target.version == newest.version:
         raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from mangrove.cli.catalog_views import list_table
 from mangrove.cli.changed import ChangedFacts, ColumnChange
+from mangrove.cli.long_lists import more_line
 from mangrove.cli.screen import counted, time_text
 from mangrove.cli.timeline import graph_rows
 from mangrove.lakehouse.diff import Change, ObjectChange
@@ -45,15 +46,17 @@ def graph_view(lines: Sequence[HistoryLine]) -> RenderableType:
     return table
 
 
-def changed_view(changed: ChangedFacts) -> RenderableType:
-    """Return what changed between two versions."""
+def changed_view(changed: ChangedFacts, objects_max: int | None = None) -> RenderableType:
+    """Return what changed between two versions, of at most so many namespaces, tables and views."""
     parts: list[Text] = [Text(f"from version {changed.diff.before} to {changed.diff.after}", style="bold")]
     if changed.settings_changed:
         parts.append(Text("~ the lakehouse's own settings, properties or exports", style="yellow"))
-    for one in changed.diff.changes:
+    for one in changed.diff.changes[:objects_max]:
         parts.append(_object_line(one))
         parts += [_column_line(column) for column in changed.columns.get(one.name, ())]
         parts += _data_lines(one)
+    if objects_max is not None:
+        parts += more_line(len(changed.diff.changes) - objects_max)
     if len(parts) == 1:
         parts.append(Text("nothing differs", style="dim"))
     return Group(*parts)

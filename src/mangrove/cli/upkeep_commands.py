@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mangrove.cli.command import lake_command
 from mangrove.cli.completing import offer_tables
+from mangrove.cli.long_lists import more_line, shortened
 from mangrove.cli.session import Session
 from mangrove.cli.upkeep import engine_option, upkeep_engines
 from mangrove.errors import FormatError, InvalidInputError
@@ -172,7 +173,7 @@ def _compact_all(session: Session, lake: str, engine: str | None, bounds: _Bound
             "compacted": [*reports],
             "reports": {name: asdict(report) for name, report in reports.items()},
         },
-        lambda: "\n".join([*lines, said]) if reports else f"none of {len(tables):,} tables needs compaction",
+        lambda: shortened([*lines, said]) if reports else f"none of {len(tables):,} tables needs compaction",
     )
 
 
@@ -203,10 +204,8 @@ def _probe_text(probed: ProbedCreates) -> str:
 
 def _vacuum_view(report: VacuumReport) -> RenderableType:
     shown = [Text(path, style="dim") for path in report.paths[:_PATHS_SHOWN]]
-    left = len(report.paths) - len(shown)
-    more = [Text(f"… and {left:,} more: --json has them all", style="dim")] if left > 0 else []
-    return Group(*shown, *more, Text(str(report)))
+    return Group(*shown, *more_line(len(report.paths) - len(shown)), Text(str(report)))
 
 
 def _check_view(report: CheckReport) -> RenderableType:
-    return Text(str(report), style="green" if report.is_sound else "red")
+    return Text(shortened(str(report).splitlines()), style="green" if report.is_sound else "red")

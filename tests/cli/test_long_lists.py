@@ -1,0 +1,98 @@
+"""Long lists on a terminal are cut, with a line that says how to see the rest; programs and pipes get all of them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+from mangrove.cli.long_lists import LINES_SHOWN
+
+MANY = LINES_SHOWN + 5
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make a lakehouse with many of everything, which tests only look at."""
+    place = str(tmp_path_factory.mktemp("large"))
+    lake = mangrove.create(place)
+    with lake.transaction(message="many") as transaction:
+        transaction.create_namespace("s")
+        for number in range(MANY):
+            transaction.create_namespace(f"n{number:04}")
+            transaction.create_table(f"s.t{number:04}", "id int")
+        transaction.create_view("s.v", "select 1")
+    return place
+
+
+@pytest.fixture
+def terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run `mangrove` where a person looks at what it says, on a terminal that is wide and without colours."""
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    return run
+
+
+@pytest.mark.parametrize("words", [[], ["s"]])
+def test_a_terminal_shows_the_first_of_many_and_says_how_to_see_more(
+    large: str, terminal: Any, words: list[str]
+) -> None:
+    shown = terminal("ls", large, *words).out.splitlines()
+    assert f"the first {LINES_SHOWN}, and there are more: --limit shows them" in shown[-1]
+    assert sum("0" in line for line in shown[:-1]) == LINES_SHOWN
+    assert len(terminal("ls", large, *words, "--json").json) == MANY + 1
+    assert "there are more" not in terminal("ls", large, *words, "--limit", str(MANY + 1)).out
+    assert len(terminal("ls", large, *words, "--prefix", "t000" if words else "n000", "--json").json) == 10
+
+
+def test_a_pipe_gets_every_name(large: str, run: Any) -> None:
+    shown = run("ls", large, "s").out
+    assert f"s.t{MANY - 1:04}" in shown
+    assert "s.v" in shown
+    assert "there are more" not in shown
+
+
+def test_a_limit_says_that_there_is_more_only_where_there_is(large: str, run: Any) -> None:
+    assert "the first 2, and there are more" in run("ls", large, "s", "--limit", "2").out
+    assert len(run("ls", large, "s", "--limit", "2", "--json").json) == 2
+    assert "there are more" not in run("ls", large, "s", "--limit", "1", "--prefix", "v").out
+    assert "there are more" in run("ls", large, "s", "--limit", "0").out
+
+
+def test_the_log_shows_fifty_versions_and_gives_all_of_them_as_json(tmp_path: Path, run: Any) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    for number in range(55):
+        lake.create_namespace(f"n{number}")
+    place = str(tmp_path / "lake")
+    shown = run("log", place).out
+    assert "the first 50, and there are more: --limit shows them, --before 6 the next ones" in shown
+    assert "there are more" not in run("log", place, "--before", "6").out
+    assert "the first 50" in run("log", place, "--graph").out
+    assert [line["version"] for line in run("log", place, "--json").json] == list(range(55, -1, -1))
+    assert len(run("log", place, "--json", "--limit", "3").json) == 3
+
+
+def test_a_diff_of_very_much_is_cut_on_a_terminal_alone(large: str, terminal: Any) -> None:
+    shown = terminal("diff", large, "0").out.splitlines()
+    every = terminal("diff", large, "0", "--json").json["changes"]
+    assert len(every) == 2 * MANY + 2
+    assert shown[-1] == f"… and {len(every) - LINES_SHOWN} more: --json has them all"
+    assert len(shown) == LINES_SHOWN + 2
+
+
+def test_a_check_that_finds_very_much_still_ends_with_its_verdict(tmp_path: Path, terminal: Any) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    with lake.transaction() as transaction:
+        table = transaction.create_table("s.t", "id int")
+        for number in range(MANY):
+            table.append([{"id": number}])
+    for file in tmp_path.rglob("*.parquet"):
+        file.unlink()
+    shown = terminal("check", str(tmp_path)).out.splitlines()
+    assert len(shown) == LINES_SHOWN + 2
+    assert shown[-2] == "… and 5 more: --json has them all"
+    assert shown[-1].startswith(f"{MANY} problems in ")
