@@ -29,8 +29,8 @@ T = TypeVar("T")
 _FILE: Final = re.compile(r"file:/+")
 _S3: Final = re.compile(r"s3[an]://")
 _UNREADABLE: Final = (
-    ResolveError, ValueError, TypeError, LookupError, EOFError, AssertionError, OverflowError, RecursionError,
-    NotImplementedError, struct.error, zlib.error,
+    ResolveError, ValueError, TypeError, LookupError, EOFError, AssertionError, OverflowError, RuntimeError,
+    struct.error, zlib.error,
 )  # fmt: skip
 """What PyIceberg says of Avro that is none, or none of its own."""
 _AVRO_BYTES_MAX: Final = 128 * 1024 * 1024

@@ -48,7 +48,7 @@ _NO_PLACE: Final = frozenset(
         "remove-schemas",
     }
 )
-_MISFITS: Final = (ValueError, LookupError, TypeError, AttributeError, NotImplementedError, StopIteration)
+_MISFITS: Final = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration)
 """What PyIceberg says of updates that cannot be applied one after the other."""
 
 
