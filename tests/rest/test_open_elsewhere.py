@@ -14,7 +14,7 @@ from mangrove.model.locators import TableLocator
 from mangrove.server.access import Access
 from mangrove.web.pages.elsewhere import Elsewhere, snippets
 
-SNIPPET = re.compile(r'<summary>([^<]*)</summary><pre class="snippet">([^<]*)</pre>')
+SNIPPET = re.compile(r'<summary>([^<]*)</summary><pre class="snippet" tabindex="0">([^<]*)</pre>')
 
 
 def told(page: str) -> dict[str, str]:

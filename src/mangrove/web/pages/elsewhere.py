@@ -40,7 +40,7 @@ def elsewhere_section(where: Elsewhere, table: TableLocator) -> Element | None:
         "Open elsewhere",
         note(f"{told}A click selects a text. Who reads needs access to the files, too."),
         (
-            element("details", element("summary", name), element("pre", text, class_="snippet"))
+            element("details", element("summary", name), element("pre", text, class_="snippet", tabindex=0))
             for name, text in snippets(where, table)
         ),
     )
