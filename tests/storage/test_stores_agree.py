@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mangrove.errors import NotFoundError
+from mangrove.storage.caching import CachingStore
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
@@ -33,6 +34,7 @@ class StoresAgree(RuleBasedStateMachine):
         self.stores: list[Store] = [
             LocalStore(parse_root(self.folder + "/first")),
             LocalStore(parse_root(self.folder + "/second"), unnamed_files=False),
+            CachingStore(MemoryStore(), lambda _: False, 1_000),
             open_store("s3://bucket/one", self.server.options),
             open_store("s3://bucket/two", trusting),
         ]

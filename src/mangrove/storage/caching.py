@@ -1,0 +1,187 @@
+"""A wrapper that remembers the bytes of immutable objects.
+
+Which paths are immutable the caller says: an object there, once written, is
+never written differently. So whatever was seen of it stays true, and nothing is
+ever asked twice. Whether an object still exists is always asked of the store.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.storage.disk_cache import DiskCache
+from mangrove.storage.paths import check_path, check_range
+from mangrove.storage.port import Entry, Store
+
+__all__ = ["CachingStore"]
+
+
+class CachingStore:
+    """Passes everything on to another store, except reads of immutable objects that it remembers."""
+
+    def __init__(
+        self, store: Store, is_immutable: Callable[[str], bool], bytes_max: int, disk: DiskCache | None = None
+    ) -> None:
+        if bytes_max <= 0:
+            raise InvalidInputError(f"a cache of {bytes_max} bytes holds nothing; give more, or use the store itself")
+        self._store = store
+        self._is_immutable = is_immutable
+        self._bytes_max = bytes_max
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+        self._held_bytes = 0
+        self._asked: dict[str, Future[bytes | None]] = {}
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._store.uri
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are remembered in memory."""
+        return self._held_bytes
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them; a range alone is not remembered."""
+        if start == 0 and length is None:
+            data = self.read_many([path])[0]
+            if data is None:
+                raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+            return data
+        check_range(start, length)
+        held = self._recall(path)
+        if held is None:
+            return self._store.read(path, start, length)
+        return held[start:] if length is None else held[start : start + length]
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes; what nobody remembers is read from the store in one go."""
+        for path in paths:
+            check_path(path)
+        found: dict[str, bytes | None] = {}
+        mine: dict[str, Future[bytes | None]] = {}
+        others: dict[str, Future[bytes | None]] = {}
+        with self._lock:
+            for path in dict.fromkeys(paths):
+                held = self._held.get(path)
+                if held is not None:
+                    self._held.move_to_end(path)
+                    found[path] = held
+                elif not self._is_immutable(path):
+                    mine[path] = Future()
+                elif path in self._asked:
+                    others[path] = self._asked[path]
+                else:
+                    self._asked[path] = mine[path] = Future()
+        if mine:
+            found |= self._ask(mine)
+        for path, answer in others.items():
+            found[path] = answer.result()
+        return [found[path] for path in paths]
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        return self._store.size(path)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        return self._store.exists(path)
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+        """Yield what lies under `prefix`."""
+        return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, and remember it: who writes a node soon reads it."""
+        self._store.put(path, data)
+        self._remember(path, data)
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects, and remember them."""
+        self._store.put_many(objects)
+        for path, data in objects.items():
+            self._remember(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write the object only if the path is free, and remember it if this call did it."""
+        won = self._store.create(path, data)
+        if won:
+            self._remember(path, data)
+        return won
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects, and forget them before and after: a read may come in between."""
+        listed = [*paths]
+        for path in listed:
+            check_path(path)
+        self._forget(listed)
+        self._store.delete_many(listed)
+        self._forget(listed)
+
+    def _ask(self, mine: Mapping[str, Future[bytes | None]]) -> dict[str, bytes | None]:
+        """Read from disk or store, and tell those who asked for the same meanwhile."""
+        try:
+            answers = {path: self._recall(path) for path in mine}
+            missing = [path for path, data in answers.items() if data is None]
+            if len(missing) == 1:
+                answers[missing[0]] = self._read_one(missing[0])
+            else:
+                answers |= zip(missing, self._store.read_many(missing), strict=True)
+        except BaseException as error:
+            for path, future in mine.items():
+                self._settle(path, future)
+                future.set_exception(error)
+            raise
+        for path, future in mine.items():
+            data = answers[path]
+            if data is not None:
+                self._remember(path, data, known_to_disk=path not in missing)
+            self._settle(path, future)
+            future.set_result(data)
+        return answers
+
+    def _read_one(self, path: str) -> bytes | None:
+        try:
+            return self._store.read(path)
+        except NotFoundError:
+            return None
+
+    def _settle(self, path: str, future: Future[bytes | None]) -> None:
+        with self._lock:
+            if self._asked.get(path) is future:
+                del self._asked[path]
+
+    def _recall(self, path: str) -> bytes | None:
+        if not self._is_immutable(path):
+            return None
+        with self._lock:
+            held = self._held.get(path)
+            if held is not None:
+                self._held.move_to_end(path)
+                return held
+        return None if self._disk is None else self._disk.read(self.uri, path)
+
+    def _remember(self, path: str, data: bytes, *, known_to_disk: bool = False) -> None:
+        if not self._is_immutable(path):
+            return
+        if self._disk is not None and not known_to_disk:
+            self._disk.write(self.uri, path, data)
+        # One large object must not push out everything else.
+        if len(data) > self._bytes_max // 4:
+            return
+        with self._lock:
+            self._held_bytes += len(data) - len(self._held.pop(path, b""))
+            self._held[path] = data
+            while self._held_bytes > self._bytes_max:
+                self._held_bytes -= len(self._held.popitem(last=False)[1])
+
+    def _forget(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with self._lock:
+                self._held_bytes -= len(self._held.pop(path, b""))
+            if self._disk is not None:
+                self._disk.forget(self.uri, path)

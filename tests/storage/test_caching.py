@@ -1,0 +1,256 @@
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError, NotFoundError, StorageError
+from mangrove.storage.caching import CachingStore
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.disk_cache import DiskCache
+from mangrove.storage.local import LocalStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root
+from mangrove.testing.faulty_store import Faults, FaultyStore
+from mangrove.testing.store_contract import StoreContract
+
+
+def is_node(path: str) -> bool:
+    return path.startswith("node-")
+
+
+class TestCachingStoreOfMutablePaths(StoreContract):
+    folders_hide_objects = True
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return CachingStore(LocalStore(parse_root(tmp_path)), is_node, 1_000_000)
+
+
+class TestCachingStoreWithADisk(StoreContract):
+    """Every path counts as immutable here, which the contract's replacing puts stretch: a writer sees its own."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return CachingStore(MemoryStore(), lambda _: True, 1_000, DiskCache(str(tmp_path), 1_000_000))
+
+
+def test_an_immutable_object_is_read_once() -> None:
+    counted = CountingStore(MemoryStore())
+    counted.put("node-1", b"0123")
+    store = CachingStore(counted, is_node, 1_000)
+    assert [store.read("node-1") for _ in range(3)] == [b"0123"] * 3
+    assert store.read("node-1", 1, 2) == b"12"
+    assert store.read_many(["node-1", "node-1"]) == [b"0123", b"0123"]
+    assert counted.requests.reads == 1
+
+
+def test_what_was_written_here_is_not_read_at_all() -> None:
+    counted = CountingStore(MemoryStore())
+    store = CachingStore(counted, is_node, 1_000)
+    store.put("node-1", b"1")
+    store.put_many({"node-2": b"2"})
+    assert store.create("node-3", b"3")
+    assert store.read_many(["node-1", "node-2", "node-3"]) == [b"1", b"2", b"3"]
+    assert counted.requests.reads == 0
+
+
+def test_a_lost_create_is_not_remembered() -> None:
+    inner = MemoryStore()
+    inner.put("node-1", b"winner")
+    store = CachingStore(inner, is_node, 1_000)
+    assert not store.create("node-1", b"loser")
+    assert store.read("node-1") == b"winner"
+
+
+def test_a_mutable_object_is_always_asked_for() -> None:
+    inner = MemoryStore()
+    store = CachingStore(inner, is_node, 1_000)
+    store.put("hint", b"1")
+    inner.put("hint", b"2")
+    assert store.read("hint") == b"2"
+    inner.put("hint", b"3")
+    assert store.read_many(["hint"]) == [b"3"]
+
+
+def test_an_object_that_was_not_there_is_asked_for_again() -> None:
+    inner = MemoryStore()
+    store = CachingStore(inner, is_node, 1_000)
+    assert store.read_many(["node-1"]) == [None]
+    with pytest.raises(NotFoundError):
+        store.read("node-1")
+    inner.put("node-1", b"1")
+    assert store.read("node-1") == b"1"
+
+
+def test_a_deleted_object_is_forgotten(tmp_path: Path) -> None:
+    store = CachingStore(MemoryStore(), is_node, 1_000, DiskCache(str(tmp_path), 1_000))
+    store.put("node-1", b"1")
+    store.delete_many(["node-1"])
+    assert store.read_many(["node-1"]) == [None]
+    assert store.held_bytes == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=40))
+def test_memory_stays_within_its_bound_and_answers_stay_right(asked: list[tuple[int, int]]) -> None:
+    inner = MemoryStore()
+    store = CachingStore(inner, is_node, 100)
+    for number, size in asked:
+        path = f"node-{number}-{size}"
+        assert store.read_many([path]) == [b"x" * size if inner.exists(path) else None]
+        store.put(path, b"x" * size)
+        assert store.read(path) == b"x" * size
+        assert store.held_bytes <= 100
+
+
+def test_what_was_used_last_stays_longest() -> None:
+    counted = CountingStore(MemoryStore())
+    store = CachingStore(counted, is_node, 100)
+    store.put_many({f"node-{number}": b"x" * 25 for number in range(4)})
+    store.read("node-0")
+    store.put("node-4", b"x" * 25)
+    store.read("node-0")
+    assert counted.requests.reads == 0
+    store.read("node-1")
+    assert counted.requests.reads == 1
+
+
+def test_a_large_object_does_not_push_out_the_others() -> None:
+    store = CachingStore(MemoryStore(), is_node, 100)
+    store.put("node-1", b"x" * 20)
+    store.put("node-2", b"x" * 90)
+    assert store.held_bytes == 20
+
+
+class GatedStore(MemoryStore):
+    """Answers no read before the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.begun = threading.Event()
+        self.reads = 0
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self.reads += 1
+        self.begun.set()
+        self.gate.wait(60)
+        return super().read(path, start, length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        self.reads += len(paths)
+        self.begun.set()
+        self.gate.wait(60)
+        return super().read_many(paths)
+
+
+def test_those_who_ask_for_the_same_at_once_share_one_read() -> None:
+    inner = GatedStore()
+    inner.put("node-1", b"1")
+    inner.put("node-2", b"2")
+    store = CachingStore(inner, is_node, 1_000)
+    answers: list[list[bytes | None]] = []
+    threads = [threading.Thread(target=lambda: answers.append(store.read_many(["node-1", "node-2"]))) for _ in range(8)]
+    threads[0].start()
+    assert inner.begun.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    inner.gate.set()
+    for thread in threads:
+        thread.join()
+    assert answers == [[b"1", b"2"]] * 8
+    assert inner.reads == 2
+
+
+def test_a_failed_read_is_told_and_not_remembered() -> None:
+    inner = FaultyStore(MemoryStore(), Faults(seed=1))
+    inner.put("node-1", b"1")
+    store = CachingStore(inner, is_node, 1_000)
+    inner.fail_next("read", "before")
+    with pytest.raises(StorageError):
+        store.read("node-1")
+    assert store.read("node-1") == b"1"
+
+
+def test_the_disk_remembers_between_runs(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)).put("node-1", b"1")
+    counted = CountingStore(inner)
+    later = CachingStore(counted, is_node, 1_000, DiskCache(str(tmp_path), 10_000))
+    assert later.read("node-1") == b"1"
+    assert later.read_many(["node-1"]) == [b"1"]
+    assert counted.requests.reads == 0
+
+
+def test_two_stores_do_not_mix_on_one_disk(tmp_path: Path) -> None:
+    disk = DiskCache(str(tmp_path), 10_000)
+    disk.write("memory://one/", "node-1", b"one")
+    assert disk.read("memory://two/", "node-1") is None
+    assert disk.read("memory://one/", "node-1") == b"one"
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "swap"])
+def test_a_damaged_file_is_not_believed(tmp_path: Path, damage: str) -> None:
+    disk = DiskCache(str(tmp_path), 10_000)
+    disk.write("memory://one/", "node-1", b"some bytes")
+    (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    held = file.read_bytes()
+    if damage == "swap":
+        disk.write("memory://one/", "node-2", b"others")
+        (other,) = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
+        file.write_bytes(other.read_bytes())
+    else:
+        file.write_bytes({"cut": held[:-1], "empty": b"", "flip": held[:-1] + b"\xff"}[damage])
+    assert disk.read("memory://one/", "node-1") is None
+    disk.write("memory://one/", "node-1", b"some bytes")
+    assert disk.read("memory://one/", "node-1") == b"some bytes"
+
+
+def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
+    disk = DiskCache(str(tmp_path), 10_000)
+    for number in range(200):
+        disk.write("memory://one/", f"node-{number}", bytes([number]) * 200)
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) <= 11_300
+        # Files of one tick of the clock would be equally old, so each gets a date of its own, long past.
+        for path in files:
+            if path.stat().st_mtime > 1_000:
+                os.utime(path, (number, number))
+    assert disk.read("memory://one/", "node-199") is not None
+    assert disk.read("memory://one/", "node-0") is None
+
+
+def test_a_disk_that_fails_only_means_that_the_store_is_asked(tmp_path: Path) -> None:
+    blocked = tmp_path / "a-file"
+    blocked.write_bytes(b"")
+    store = CachingStore(MemoryStore(), is_node, 8, DiskCache(str(blocked / "below"), 1_000))
+    store.put("node-1", b"1234")
+    assert store.read("node-1") == b"1234"
+    store.delete_many(["node-1"])
+
+
+def test_processes_share_one_disk(tmp_path: Path) -> None:
+    source = (
+        "import sys\nfrom mangrove.storage.disk_cache import DiskCache\n"
+        "disk = DiskCache(sys.argv[1], 20_000)\n"
+        "for number in range(300):\n"
+        "    data = (b'%d' % (number % 40)) * 100\n"
+        "    disk.write('s3://b/', f'node-{number % 40}', data)\n"
+        "    assert disk.read('s3://b/', f'node-{number % 40}') in {None, data}\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", source, str(tmp_path)]) for _ in range(3)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 20_000 + 3 * 2_300
+
+
+def test_a_cache_of_no_bytes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError):
+        CachingStore(MemoryStore(), is_node, 0)
+    with pytest.raises(InvalidInputError):
+        DiskCache(str(tmp_path), 0)
