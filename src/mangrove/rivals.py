@@ -71,8 +71,8 @@ def positioned(changes: Changes, base: Snapshot) -> Changes:
         if isinstance(locator, DeltaLocator) and Scan(Kind.DELTA, locator.parent) not in changes.guards:
             partitions.setdefault(locator.parent, []).append(locator)
     moved: dict[Locator, Locator] = {}
-    for partition, deltas in partitions.items():
-        last = base.last_child(Kind.DELTA, partition)
+    ends = base.last_children(Kind.DELTA, list(partitions))
+    for deltas, last in zip(partitions.values(), ends, strict=True):
         if isinstance(last, DeltaLocator) and last.position >= min(deltas).position:
             moved |= {
                 delta: replace(delta, position=last.position + number) for number, delta in enumerate(sorted(deltas), 1)

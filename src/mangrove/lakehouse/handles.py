@@ -11,7 +11,7 @@ from mangrove.model.objects import Delta, Namespace, Partition, Table, TableType
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.schemes import partition_field_text, sort_field_text
-from mangrove.transaction.deltas import OpenTable, deltas_of, open_table, partitions_of
+from mangrove.transaction.deltas import OpenTable, deltas_below, open_table, partitions_of
 
 if TYPE_CHECKING:
     # The catalog makes these and these call it back.
@@ -174,8 +174,7 @@ class LakeTable(TableOutputs):
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
         """Yield its deltas, partition by partition, each in the order in which they apply."""
         reading = self.catalog.reading()
-        for partition, _ in partitions_of(reading, open_table(reading, self.locator)):
-            yield from deltas_of(reading, partition)
+        return deltas_below(reading, [way for way, _ in partitions_of(reading, open_table(reading, self.locator))])
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] = (), description: str | None = None

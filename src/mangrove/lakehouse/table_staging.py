@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mangrove import tables
 from mangrove.metastore import Scan
-from mangrove.model.locators import DeltaLocator, Kind, TableLocator
+from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
-from mangrove.transaction.deltas import OpenTable, add_delta_to, deltas_of, open_table, partition_with, partitions_of
+from mangrove.transaction.deltas import (
+    OpenTable,
+    add_deltas_to,
+    deltas_below,
+    open_table,
+    partitions_of,
+    ways_to_partitions,
+)
 from mangrove.transaction.names import Reading, found_table, with_properties
 from mangrove.transaction.workspace import Workspace
 
@@ -32,15 +39,24 @@ def table_state(reading: Reading, locator: TableLocator, *, with_logs: bool = Tr
 
 def state_of(reading: Reading, opened: OpenTable, *, with_logs: bool = True) -> TableState:
     """Return an opened table as engines take it."""
-    logs: list[Log] = []
-    if with_logs:
-        for way, partition in partitions_of(reading, opened):
-            # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
-            values = partition.values if opened.partition_scheme.fields else ()
-            logs.append(tables.table_state.Log(values, tuple(delta for _, delta in deltas_of(reading, way))))
     table = opened.table
+    logs = _logs_of(reading, opened) if with_logs else ()
     return tables.table_state.TableState(
-        str(opened.locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties
+        str(opened.locator), table.id, opened.version, opened.partition_scheme, logs, table.properties
+    )
+
+
+def _logs_of(reading: Reading, opened: OpenTable) -> tuple[Log, ...]:
+    """Return the logs of all partitions, whose deltas are read in one pass."""
+    partitions = dict(partitions_of(reading, opened))
+    deltas: dict[PartitionLocator, list[Delta]] = {way: [] for way in partitions}
+    for locator, delta in deltas_below(reading, list(partitions)):
+        deltas[locator.parent].append(delta)
+    # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
+    is_divided = bool(opened.partition_scheme.fields)
+    return tuple(
+        tables.table_state.Log(partition.values if is_divided else (), tuple(deltas[way]))
+        for way, partition in partitions.items()
     )
 
 
@@ -65,27 +81,32 @@ def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite
 
 def stage_in(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
     """Add the deltas of a write to a table that this transaction has opened and not changed since."""
+    way_to = ways_to_partitions(workspace, opened)
     for values in write.read_logs:
-        workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, values)))
-    for planned in write.deltas:
-        _drop_replaced(workspace, opened, planned.log_values, planned.delta)
-        add_delta_to(workspace, opened, planned.log_values, planned.delta, transaction_id)
+        workspace.guard(Scan(Kind.DELTA, way_to(values)))
+    _drop_replaced(workspace, {way_to(planned.log_values): planned.delta for planned in write.deltas})
+    additions = [(planned.log_values, planned.delta) for planned in write.deltas]
+    add_deltas_to(workspace, opened, additions, transaction_id)
 
 
 def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:
     """Ask that nobody adds to the logs that were read, nor begins another one."""
     opened = open_table(workspace, locator)
     workspace.guard(Scan(Kind.PARTITION, opened.stream_locator))
+    way_to = ways_to_partitions(workspace, opened)
     for log in state.logs:
-        workspace.guard(Scan(Kind.DELTA, partition_with(workspace, opened, log.values)))
+        workspace.guard(Scan(Kind.DELTA, way_to(log.values)))
 
 
-def _drop_replaced(workspace: Workspace, opened: OpenTable, values: Sequence[Any], delta: Delta) -> None:
+def _drop_replaced(workspace: Workspace, deltas: Mapping[PartitionLocator, Delta]) -> None:
     """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
-    if delta.type is not DeltaType.REPLACE or delta.replaced_locations:
-        return
-    way = partition_with(workspace, opened, values)
-    for there, _ in list(workspace.snapshot.children(Kind.DELTA, way)):
+    through = {
+        way: delta.replaces_through
+        for way, delta in deltas.items()
+        if delta.type is DeltaType.REPLACE and not delta.replaced_locations
+    }
+    for there, _ in list(workspace.snapshot.children_of(Kind.DELTA, list(through))):
         assert isinstance(there, DeltaLocator)
-        if delta.replaces_through is None or there.position <= delta.replaces_through:
+        limit = through[there.parent]
+        if limit is None or there.position <= limit:
             workspace.delete(there)

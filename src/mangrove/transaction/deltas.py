@@ -3,7 +3,7 @@
 import decimal
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import FormatError, InvalidInputError
@@ -29,13 +29,14 @@ __all__ = [
     "REWRITTEN_BY",
     "OpenTable",
     "add_delta",
-    "add_delta_to",
+    "add_deltas_to",
+    "deltas_below",
     "deltas_of",
     "open_table",
     "partition_id_of",
-    "partition_with",
     "partitions_of",
     "put_table_version",
+    "ways_to_partitions",
 ]
 
 REWRITTEN_BY = "mangrove.rewritten-by"
@@ -100,18 +101,24 @@ def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[Partiti
             yield locator, value
 
 
-def partition_with(reading: Reading, opened: OpenTable, values: Sequence[Value | None]) -> PartitionLocator:
-    """Return the way to the partition with these values, whether it is there or not.
+def ways_to_partitions(reading: Reading, opened: OpenTable) -> Callable[[Sequence[Value | None]], PartitionLocator]:
+    """Return what tells the way to the partition with some values, whether it is there or not.
 
     DeltaCAT gives partitions ids by chance, and reads no table with two of the same
-    values; so in its tables the partition is looked for.
+    values; so in its tables all partitions are looked at, once.
     """
-    scheme_id, wanted = opened.stream.partition_scheme_id, tuple(values)
+    scheme_id = opened.stream.partition_scheme_id
+    there: dict[tuple[Value | None, ...], PartitionLocator] = {}
     if opened.table.table_format == _OF_DELTACAT:
         for way, partition in partitions_of(reading, opened):
-            if (partition.values, partition.scheme_id) == (wanted, scheme_id):
-                return way
-    return opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
+            if partition.scheme_id == scheme_id:
+                there.setdefault(partition.values, way)
+
+    def way_to(values: Sequence[Value | None]) -> PartitionLocator:
+        wanted = tuple(values)
+        return there.get(wanted) or opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
+
+    return way_to
 
 
 def deltas_of(
@@ -119,6 +126,14 @@ def deltas_of(
 ) -> Iterator[tuple[DeltaLocator, Delta]]:
     """Yield the deltas of a partition in the order in which they apply."""
     for locator, value in reading.children(Kind.DELTA, partition, after=after):
+        assert isinstance(locator, DeltaLocator)
+        assert isinstance(value, Delta)
+        yield locator, value if value.position == locator.position else replace(value, position=locator.position)
+
+
+def deltas_below(reading: Reading, partitions: Sequence[PartitionLocator]) -> Iterator[tuple[DeltaLocator, Delta]]:
+    """Yield the deltas of many partitions, partition by partition in their order, read in one pass."""
+    for locator, value in reading.children_of(Kind.DELTA, partitions):
         assert isinstance(locator, DeltaLocator)
         assert isinstance(value, Delta)
         yield locator, value if value.position == locator.position else replace(value, position=locator.position)
@@ -132,18 +147,33 @@ def add_delta(
     Its position is the next one as far as this transaction knows; it may move back
     when others commit first.
     """
-    return add_delta_to(workspace, open_table(workspace, locator), values, delta, transaction_id)
+    (added,) = add_deltas_to(workspace, open_table(workspace, locator), [(values, delta)], transaction_id)
+    return added
 
 
-def add_delta_to(
-    workspace: Workspace, opened: OpenTable, values: Sequence[Value | None], delta: Delta, transaction_id: str
-) -> DeltaLocator:
-    """Stage a delta in a table that this transaction has opened and not changed since."""
-    checked = _checked_values(opened, values)
-    way = partition_with(workspace, opened, checked)
-    partition = Partition(way.partition_id, checked, opened.stream.partition_scheme_id)
-    there = workspace.partition(way)
+def add_deltas_to(
+    workspace: Workspace,
+    opened: OpenTable,
+    additions: Sequence[tuple[Sequence[Value | None], Delta]],
+    transaction_id: str,
+) -> list[DeltaLocator]:
+    """Stage deltas in a table that this transaction has opened and not changed since, each by its partition values."""
+    way_to = ways_to_partitions(workspace, opened)
+    checked = [_checked_values(opened, values) for values, _ in additions]
+    ways = [way_to(values) for values in checked]
+    workspace.look_up(ways)
     workspace.guard(opened.stream_locator)
+    added = []
+    for way, values, (_, delta) in zip(ways, checked, additions, strict=True):
+        partition = Partition(way.partition_id, values, opened.stream.partition_scheme_id)
+        added.append(_add_delta(workspace, way, partition, delta, transaction_id))
+    return added
+
+
+def _add_delta(
+    workspace: Workspace, way: PartitionLocator, partition: Partition, delta: Delta, transaction_id: str
+) -> DeltaLocator:
+    there = workspace.partition(way)
     if delta.type in REWRITING:
         stands = there or partition
         workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mangrove.metastore import Parent, Scan
+from mangrove.metastore import Scan
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -88,13 +88,14 @@ _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kin
 
 def objects_below(reading: Reading, identity: TableIdentity) -> Iterator[Locator]:
     """Yield all that lies below a table: table versions, streams, partitions, deltas."""
-    parents: list[Parent] = [identity]
-    for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA):
-        found = [locator for parent in parents for locator, _ in reading.children(kind, parent)]
-        yield from found
+    found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
+    yield from found
+    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
         parents = [
             locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
         ]
+        found = [locator for locator, _ in reading.children_of(kind, parents)]
+        yield from found
 
 
 def _ids(version: TableVersionLocator) -> tuple[str, str, int]:

@@ -8,9 +8,10 @@ renamed is still the old one to everybody else.
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import Changes, Difference, Parent, Scan, Snapshot
+from mangrove.metastore import BelowTable, Changes, Difference, Parent, Scan, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -49,6 +50,13 @@ class Savepoint:
     last_positions: Mapping[PartitionLocator, int]
 
 
+class _Known(NamedTuple):
+    """What the version has of a partition: nothing at all, or it and the position of its last delta."""
+
+    partition: Partition | None
+    last_position: int
+
+
 class Workspace:
     """One transaction's view of the lakehouse; used by one thread at a time."""
 
@@ -64,6 +72,7 @@ class Workspace:
         self.origins: dict[str, str] = {}
         """The version's name of each namespace that was renamed here, by the namespace's id."""
         self._last_positions: dict[PartitionLocator, int] = {}
+        self._known: dict[PartitionLocator, _Known] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -106,9 +115,21 @@ class Workspace:
         }
         return [self.staged.puts.get(locator, found.get(locator)) for locator in locators]
 
+    def look_up(self, partitions: Sequence[PartitionLocator]) -> None:
+        """Read many partitions and where they end with few requests, so that adding to them asks for nothing more."""
+        unknown = [one for one in dict.fromkeys(partitions) if one not in self._known]
+        found = dict(zip(unknown, self.snapshot.get_many(unknown), strict=True))
+        there = [one for one, value in found.items() if value is not None]
+        last = dict(zip(there, self.snapshot.last_children(Kind.DELTA, there), strict=True))
+        for one, value in found.items():
+            end = last.get(one)
+            position = end.position if isinstance(end, DeltaLocator) else 0
+            self._known[one] = _Known(value if isinstance(value, Partition) else None, position)
+
     def partition(self, locator: PartitionLocator) -> Partition | None:
         """Return the partition, if it is there. That is not read in the sense of isolation: all agree on what it is."""
-        value = self.staged.puts.get(locator) or self.snapshot.get(locator)
+        self.look_up([locator])
+        value = self.staged.puts.get(locator) or self._known[locator].partition
         return value if isinstance(value, Partition) and locator not in self.staged.deletes else None
 
     def children(
@@ -125,13 +146,21 @@ class Workspace:
         shown = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
         yield from merged(shown, put)
 
+    def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects of `kind` below any of the parents, which are of one table, in order."""
+        put = [found for parent in sorted(set(parents)) for found in self.staged.below(kind, parent)]
+        self.scans.update(Scan(kind, parent) for parent in parents)
+        found = self.snapshot.children_of(kind, parents)
+        yield from merged(((way, value) for way, value in found if way not in self.staged.deletes), put)
+
     def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
         """Take the position after the last delta. It is not read in the sense of isolation: deltas commute."""
         if partition not in self._last_positions:
-            last = None if is_new else self.snapshot.last_child(Kind.DELTA, partition)
-            ends = (last, *(locator for locator, _ in self.staged.below(Kind.DELTA, partition)))
-            positions = (delta.position for delta in ends if isinstance(delta, DeltaLocator))
-            self._last_positions[partition] = max(positions, default=0)
+            self.look_up([partition])
+            last = 0 if is_new else self._known[partition].last_position
+            staged = (locator for locator, _ in self.staged.below(Kind.DELTA, partition))
+            positions = (delta.position for delta in staged if isinstance(delta, DeltaLocator))
+            self._last_positions[partition] = max((last, *positions))
         self._last_positions[partition] += 1
         return self._last_positions[partition]
 

@@ -1,0 +1,214 @@
+"""What a table of very many partitions costs, and that it holds what each of them does, on both layouts."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from mangrove.cli.engines import LocalEngines
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.table_staging import stage_write
+from mangrove.metastore import Parent
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Object
+from mangrove.model.values import Value
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.tables.writing import appended, compacted, overwritten, planned
+from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.transaction.deltas import open_table, ways_to_partitions
+from mangrove.transaction.workspace import Workspace
+
+PARTITIONS = 300
+"""More than a node of the tree holds, so that no request answers everything by chance."""
+
+
+class AskedStore(CountingStore):
+    """Counts how often somebody waits for an answer to a read, whether it is for one object or for many."""
+
+    answers = 0
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self.answers += 1
+        return super().read(path, start, length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        self.answers += 1
+        return super().read_many(paths)
+
+
+@pytest.fixture(params=["tree", "deltacat", "deltacat-2"])
+def layout(request: pytest.FixtureRequest) -> str:
+    assert isinstance(request.param, str)
+    return request.param
+
+
+@pytest.fixture
+def store() -> AskedStore:
+    return AskedStore(MemoryStore("memory://partitions/"))
+
+
+@pytest.fixture
+def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakehouse]:
+    """Return how another process opens a lakehouse with a table of two files in each of many partitions."""
+    made = create_on(repeatable_effects(store, clock), layout=layout, engines=LocalEngines)
+    made.create_namespace("n")
+    made.create_table("n.t", "day int, name varchar", partition_by=["day"])
+    for name in ("first", "second"):
+        add(made, range(PARTITIONS), name)
+    first_id = 10**6
+
+    def opened() -> Lakehouse:
+        nonlocal first_id
+        first_id += 10**6
+        return open_on(repeatable_effects(store, clock, first_id), engines=LocalEngines)
+
+    return opened
+
+
+def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
+    """Append a file to the partition of each day, as engines do, without its rows."""
+    deltas = {(day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days}
+    with lake.transaction() as transaction:
+        stage_write(transaction.core.workspace, lake.table("n.t").locator, planned(deltas), transaction.id)
+
+
+def files_by_day(table: LakeTable) -> dict[Value | None, list[str]]:
+    found: dict[Value | None, list[str]] = {}
+    for scan in table.scan().scans:
+        found.setdefault(scan.log_values[0], []).append(scan.file.location)
+    return found
+
+
+def answers(store: AskedStore, work: Callable[[], object]) -> int:
+    before = store.answers
+    work()
+    return store.answers - before
+
+
+def test_a_scan_waits_for_few_answers_however_many_partitions_there_are(
+    reopened: Callable[[], Lakehouse], store: AskedStore
+) -> None:
+    lake = reopened()
+    before = store.requests
+    assert answers(store, lambda: lake.table("n.t").scan()) <= 30
+    spent = store.requests - before
+    # The bodies of all partitions and deltas in DeltaCAT's layout, the nodes of the index or the tree, and a few more.
+    assert spent.reads <= 3 * PARTITIONS + 40
+
+
+def test_all_deltas_are_listed_by_few_answers(reopened: Callable[[], Lakehouse], store: AskedStore) -> None:
+    table = reopened().table("n.t")
+    assert answers(store, lambda: list(table.deltas())) <= 30
+    listed = list(table.deltas())
+    assert listed == sorted(listed)
+    assert len(listed) == 2 * PARTITIONS
+
+
+def test_a_write_into_all_partitions_waits_for_few_answers(
+    reopened: Callable[[], Lakehouse], store: AskedStore
+) -> None:
+    lake = reopened()
+    assert answers(store, lambda: add(lake, range(PARTITIONS), "third")) <= 30
+    assert files_by_day(lake.table("n.t")) == {
+        day: [f"data/t/{name}-{day}.parquet" for name in ("first", "second", "third")] for day in range(PARTITIONS)
+    }
+
+
+def test_replacing_and_dropping_all_partitions_wait_for_few_answers(
+    reopened: Callable[[], Lakehouse], store: AskedStore
+) -> None:
+    lake = reopened()
+    table = lake.table("n.t")
+
+    def replace_all() -> None:
+        deltas = {(day,): overwritten([DataFile(f"data/t/new-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)}
+        with lake.transaction() as transaction:
+            stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+
+    assert answers(store, replace_all) <= 40
+    assert files_by_day(table) == {day: [f"data/t/new-{day}.parquet"] for day in range(PARTITIONS)}
+    assert sum(1 for _ in table.deltas()) == PARTITIONS
+    other = reopened()
+    assert answers(store, lambda: other.drop_table("n.t")) <= 40
+    assert list(other.tables("n")) == []
+
+
+def test_a_replace_through_a_position_drops_what_stood_before_it_in_each_partition_alone(
+    reopened: Callable[[], Lakehouse],
+) -> None:
+    lake = reopened()
+    table = lake.table("n.t")
+    deltas = {
+        (day,): compacted([DataFile(f"data/t/merged-{day}.parquet", 100, 1)], through=1 + day % 2) for day in range(4)
+    }
+    with lake.transaction() as transaction:
+        stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+    found = files_by_day(table)
+    assert [found[day] for day in range(5)] == [
+        ["data/t/merged-0.parquet", "data/t/second-0.parquet"],
+        ["data/t/merged-1.parquet"],
+        ["data/t/merged-2.parquet", "data/t/second-2.parquet"],
+        ["data/t/merged-3.parquet"],
+        ["data/t/first-4.parquet", "data/t/second-4.parquet"],
+    ]
+
+
+def test_a_transaction_sees_its_own_deltas_among_those_of_many_partitions(reopened: Callable[[], Lakehouse]) -> None:
+    lake = reopened()
+    with lake.transaction() as transaction:
+        table = transaction.table("n.t")
+        for days, name in ((range(5, PARTITIONS + 5, 10), "third"), (range(5, 40, 5), "fourth")):
+            deltas = {(day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days}
+            stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+        inside = files_by_day(table)
+        positions = [way.position for way, _ in table.deltas()]
+    assert inside[5] == [f"data/t/{name}-5.parquet" for name in ("first", "second", "third", "fourth")]
+    assert inside[10] == [f"data/t/{name}-10.parquet" for name in ("first", "second", "fourth")]
+    assert len(inside) == PARTITIONS
+    assert files_by_day(lake.table("n.t")) == inside
+    assert [way.position for way, _ in lake.table("n.t").deltas()] == positions
+
+
+def test_writers_into_the_same_many_partitions_follow_each_other_with_few_answers(
+    reopened: Callable[[], Lakehouse], store: AskedStore
+) -> None:
+    loser, rival = reopened(), reopened()
+    transaction = loser.transaction()
+    deltas = {(day,): appended([DataFile(f"data/t/late-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)}
+    stage_write(transaction.core.workspace, loser.table("n.t").locator, planned(deltas), transaction.id)
+    add(rival, range(PARTITIONS), "rival")
+    assert answers(store, transaction.commit) <= 40
+    found = files_by_day(reopened().table("n.t"))
+    assert found == {
+        day: [f"data/t/{name}-{day}.parquet" for name in ("first", "second", "rival", "late")]
+        for day in range(PARTITIONS)
+    }
+
+
+class ListingWorkspace(Workspace):
+    """Counts how often partitions are listed."""
+
+    listings = 0
+
+    def children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, Object]]:
+        self.listings += kind is Kind.PARTITION
+        return super().children(kind, parent, prefix=prefix, after=after)
+
+
+def test_the_partitions_of_a_table_that_deltacat_made_are_listed_once_for_many_values(
+    reopened: Callable[[], Lakehouse],
+) -> None:
+    lake = reopened()
+    workspace = ListingWorkspace(lake.reading())
+    opened = open_table(workspace, lake.table("n.t").locator)
+    ours = ways_to_partitions(workspace, opened)
+    assert workspace.listings == 0
+    theirs = ways_to_partitions(workspace, replace(opened, table=replace(opened.table, table_format="DELTACAT")))
+    assert [theirs((day,)) for day in range(-1, PARTITIONS)] == [ours((day,)) for day in range(-1, PARTITIONS)]
+    assert workspace.listings == 1
