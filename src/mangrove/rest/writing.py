@@ -4,7 +4,7 @@ from typing import Final
 
 from mangrove.rest.endpoints import PREFIX, Endpoint
 from mangrove.rest.namespace_changes import namespace_changed, namespace_created, namespace_dropped
-from mangrove.rest.refusals import NO_SUCH_NAMESPACE, NO_SUCH_TABLE
+from mangrove.rest.refusals import NO_SUCH_NAMESPACE, NO_SUCH_TABLE, NO_SUCH_VIEW
 from mangrove.rest.table_changes import (
     table_committed,
     table_created,
@@ -13,12 +13,14 @@ from mangrove.rest.table_changes import (
     table_renamed,
     transaction_committed,
 )
+from mangrove.rest.view_changes import view_created, view_dropped, view_renamed, view_replaced
 
 __all__ = ["WRITING"]
 
 _NAMESPACES: Final = f"{PREFIX}/namespaces"
 _NAMESPACE: Final = f"{_NAMESPACES}/{{namespace}}"
 _TABLE: Final = f"{_NAMESPACE}/tables/{{table}}"
+_VIEW: Final = f"{_NAMESPACE}/views/{{view}}"
 _COMMIT_BYTES_MAX: Final = 16 * 1024 * 1024
 """A commit names manifests and not files, so even thousands of columns and snapshots take less."""
 
@@ -41,4 +43,8 @@ WRITING: Final = (
         changes=True,
         body_bytes_max=_COMMIT_BYTES_MAX,
     ),
+    Endpoint("POST", f"{_NAMESPACE}/views", view_created, NO_SUCH_NAMESPACE, changes=True),
+    Endpoint("POST", _VIEW, view_replaced, NO_SUCH_VIEW, changes=True),
+    Endpoint("DELETE", _VIEW, view_dropped, NO_SUCH_VIEW, changes=True),
+    Endpoint("POST", f"{PREFIX}/views/rename", view_renamed, NO_SUCH_VIEW, changes=True),
 )

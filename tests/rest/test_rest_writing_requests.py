@@ -1,0 +1,275 @@
+"""Changes as requests over HTTP: who may make them, what is refused, what is made together, and lost answers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from tests.iceberg.iceberg_client import Client
+from tests.rest.conftest import TOKEN, asking
+
+import mangrove
+from mangrove.effects import real_effects
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import open_on
+from mangrove.server.access import Access
+from mangrove.storage.opening import open_store
+from mangrove.testing.faulty_store import Faults, FaultyStore
+
+WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    for name in ("shop.a", "shop.b"):
+        lake.create_table(name, "id bigint not null, name string")
+    return lake
+
+
+@pytest.fixture
+def http(shop: Lakehouse) -> Iterator[TestClient]:
+    with asking(shop, WRITABLE) as found:
+        found.headers.update(BEARER)
+        yield found
+
+
+def change_of(client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    namespace, name = client.table.split(".")
+    return {"identifier": {"namespace": [namespace], "name": name}, **request}
+
+
+def test_two_tables_are_committed_by_one_request(shop: Lakehouse, http: TestClient) -> None:
+    clients = [Client(shop, name) for name in ("shop.a", "shop.b")]
+    requests = [one.request([one.rows([{"id": 1, "name": "x"}])]) for one in clients]
+    before = shop.version
+    body = {"table-changes": [change_of(one, request) for one, request in zip(clients, requests, strict=True)]}
+    answer = http.post("/v1/transactions/commit", json=body)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert shop.version == before + 1
+    assert [one.ids() for one in clients] == [[1], [1]]
+    # The same again, as by a client whose answer got lost.
+    assert http.post("/v1/transactions/commit", json=body).status_code == 204
+    assert shop.version == before + 1
+
+
+def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakehouse, http: TestClient) -> None:
+    clients = [Client(shop, name) for name in ("shop.a", "shop.b")]
+    body = {"table-changes": [change_of(one, one.request([one.rows([{"id": 1}])])) for one in clients]}
+    shop.table("shop.b").append([{"id": 5, "name": None}])
+    before = shop.version
+    answer = http.post("/v1/transactions/commit", json=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert (shop.version, clients[0].ids()) == (before, [])
+
+
+def test_where_it_is_not_certain_what_was_committed_the_client_is_told_so(shop: Lakehouse) -> None:
+    store = FaultyStore(open_store(shop.uri), Faults(0))
+    faulty = open_on(real_effects(store))
+    client = Client(shop, "shop.a")
+    request = client.request([client.rows([{"id": 1}])])
+    before = shop.version
+    with asking(faulty, WRITABLE) as http:
+        store.fail_next("put", "before", ".metadata.json")
+        answer = http.post("/v1/namespaces/shop/tables/a", json=request, headers=BEARER)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (500, "CommitStateUnknownException")
+        assert (shop.version, client.ids()) == (before + 1, [1])
+        again = http.post("/v1/namespaces/shop/tables/a", json=request, headers=BEARER)
+    assert again.status_code == 200
+    snapshot_id = request["updates"][0]["snapshot"]["snapshot-id"]
+    assert again.json()["metadata"]["current-snapshot-id"] == snapshot_id
+    assert (shop.version, client.ids()) == (before + 1, [1])
+
+
+CHANGES = [
+    ("POST", "/v1/namespaces"),
+    ("DELETE", "/v1/namespaces/shop"),
+    ("POST", "/v1/namespaces/shop/properties"),
+    ("POST", "/v1/namespaces/shop/tables"),
+    ("POST", "/v1/namespaces/shop/tables/a"),
+    ("DELETE", "/v1/namespaces/shop/tables/a"),
+    ("POST", "/v1/tables/rename"),
+    ("POST", "/v1/namespaces/shop/register"),
+    ("POST", "/v1/transactions/commit"),
+    ("POST", "/v1/namespaces/shop/views"),
+    ("POST", "/v1/namespaces/shop/views/v"),
+    ("DELETE", "/v1/namespaces/shop/views/v"),
+    ("POST", "/v1/views/rename"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_server_that_only_reads_changes_nothing(shop: Lakehouse, method: str, path: str) -> None:
+    before = shop.version
+    with asking(shop, Access("127.0.0.1", TOKEN)) as http:
+        answer = http.request(method, path, headers=BEARER, content=b"{}")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (403, "NotAuthorizedException")
+    assert "--writable" in answer.json()["error"]["message"]
+    assert shop.version == before
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_past_version_and_a_stranger_change_nothing(shop: Lakehouse, method: str, path: str) -> None:
+    before = shop.version
+    with asking(shop, WRITABLE) as http:
+        past = http.request(method, path.replace("/v1/", "/v1/version-1/"), headers=BEARER, content=b"{}")
+        stranger = http.request(method, path, content=b"{}")
+    assert past.status_code == 403
+    assert "past version" in past.json()["error"]["message"]
+    assert stranger.status_code == 401
+    assert shop.version == before
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"no JSON", b'{"a":' * 10_000, b"\xff\xfe", b'"text"', b"{}"])
+@pytest.mark.parametrize(("method", "path"), [one for one in CHANGES if one[0] == "POST"])
+def test_a_body_that_says_nothing_is_refused(
+    shop: Lakehouse, http: TestClient, method: str, path: str, content: bytes
+) -> None:
+    before = shop.version
+    answer = http.request(method, path, content=content)
+    is_idle = content == b"{}" and path in ("/v1/namespaces/shop/tables/a", "/v1/namespaces/shop/properties")
+    assert answer.status_code in ((200,) if is_idle else (400, 404, 406)), answer.text
+    assert shop.version == before
+
+
+def test_a_request_that_is_too_large_is_refused(shop: Lakehouse, http: TestClient) -> None:
+    before = shop.version
+    answer = http.post("/v1/namespaces/shop/tables/a", content=b" " * (16 * 1024 * 1024 + 1))
+    assert answer.status_code == 400
+    assert "bytes" in answer.json()["error"]["message"]
+    assert http.post("/v1/namespaces", content=b" " * (1024 * 1024 + 1)).status_code == 400
+    assert shop.version == before
+
+
+def test_clients_are_told_what_they_may_change(shop: Lakehouse, http: TestClient) -> None:
+    told = http.get("/v1/config").json()["endpoints"]
+    assert "POST /v1/{prefix}/transactions/commit" in told
+    assert "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}" in told
+    assert not any("register" in one for one in told)
+    past = http.get("/v1/config", params={"warehouse": "1"}).json()["endpoints"]
+    assert not any(one.startswith("DELETE") for one in past)
+
+
+def test_a_table_is_not_registered_by_its_metadata(http: TestClient) -> None:
+    answer = http.post("/v1/namespaces/shop/register", json={"name": "x", "metadata-location": "s3://a/b.json"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (406, "UnsupportedOperationException")
+    assert "mangrove ingest" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"table-changes": []}, "0 tables"),
+        ({"table-changes": [{}]}, "names nothing"),
+        ({"table-changes": [{"identifier": {"namespace": ["a", "b"], "name": "t"}}]}, "several levels"),
+        ({"table-changes": "all"}, "no 'table-changes'"),
+    ],
+)
+def test_a_transaction_that_names_no_tables_is_refused(http: TestClient, body: dict[str, Any], told: str) -> None:
+    answer = http.post("/v1/transactions/commit", json=body)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
+
+
+def test_a_commit_to_a_table_that_is_not_there_is_told_so(http: TestClient) -> None:
+    for path in ("/v1/namespaces/shop/tables/none", "/v1/namespaces/none/tables/none"):
+        answer = http.post(path, json={"requirements": [], "updates": []})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NoSuchTableException")
+
+
+def test_a_request_for_another_table_than_its_address_is_refused(http: TestClient) -> None:
+    other = {"identifier": {"namespace": ["shop"], "name": "b"}, "requirements": [], "updates": []}
+    answer = http.post("/v1/namespaces/shop/tables/a", json=other)
+    assert answer.status_code == 400
+    assert "names another table" in answer.json()["error"]["message"]
+
+
+def test_a_property_that_is_put_and_removed_is_refused(shop: Lakehouse, http: TestClient) -> None:
+    answer = http.post("/v1/namespaces/shop/properties", json={"removals": ["a"], "updates": {"a": "1"}})
+    assert answer.status_code == 422
+    assert dict(shop.namespace("shop").properties) == {}
+
+
+VIEW_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 0, "name": "id", "type": "long", "required": False}]}
+
+
+def view_version(sql: str, dialect: str = "spark") -> dict[str, Any]:
+    return {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1,
+        "summary": {},
+        "default-namespace": ["shop"],
+        "representations": [{"type": "sql", "sql": sql, "dialect": dialect}],
+    }
+
+
+def test_views_are_made_replaced_renamed_and_dropped(shop: Lakehouse, http: TestClient) -> None:
+    body = {
+        "name": "v",
+        "schema": VIEW_SCHEMA,
+        "view-version": view_version("select id from a"),
+        "properties": {"comment": "c"},
+    }
+    made = http.post("/v1/namespaces/shop/views", json=body)
+    assert made.status_code == 200
+    metadata = made.json()["metadata"]
+    assert metadata["versions"][0]["representations"][0]["sql"] == "select id from a"
+    view = shop.view("shop.v")
+    assert (view.sql, view.description, view.reads) == ("select id from a", "c", ("shop.a",))
+    assert http.post("/v1/namespaces/shop/views", json=body).json()["error"]["type"] == "AlreadyExistsException"
+    replaced = http.post(
+        "/v1/namespaces/shop/views/v",
+        json={
+            "requirements": [{"type": "assert-view-uuid", "uuid": metadata["view-uuid"]}],
+            "updates": [
+                {"action": "add-schema", "schema": VIEW_SCHEMA},
+                {"action": "add-view-version", "view-version": view_version("select id + 1 as id from b", "trino")},
+                {"action": "set-current-view-version", "view-version-id": -1},
+                {"action": "set-properties", "updates": {"owner": "ana"}},
+                {"action": "remove-properties", "removals": ["comment"]},
+            ],
+        },
+    )
+    assert replaced.json()["metadata"]["view-uuid"] == metadata["view-uuid"]
+    view = shop.view("shop.v")
+    assert (view.sql, view.value.dialect, view.description) == ("select id + 1 as id from b", "trino", None)
+    assert view.properties["owner"] == "ana"
+    names = {"source": {"namespace": ["shop"], "name": "v"}, "destination": {"namespace": ["shop"], "name": "w"}}
+    assert http.post("/v1/views/rename", json=names).status_code == 204
+    assert http.delete("/v1/namespaces/shop/views/w").status_code == 204
+    assert http.delete("/v1/namespaces/shop/views/w").json()["error"]["type"] == "NoSuchViewException"
+    assert shop.check().problems == ()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "updates", "status"),
+    [
+        ([{"type": "assert-view-uuid", "uuid": "another"}], [], 409),
+        ([{"type": "assert-create"}], [], 400),
+        ([], [{"action": "add-view-version", "view-version": view_version("select 1 as id")}], 400),
+        ([], [{"action": "drop-everything"}], 400),
+        (
+            [],
+            [{"action": "add-schema", "schema": 7}, {"action": "add-view-version", "view-version": view_version("x")}],
+            400,
+        ),
+        (
+            [],
+            [{"action": "add-schema", "schema": VIEW_SCHEMA}, {"action": "add-view-version", "view-version": {}}],
+            400,
+        ),
+    ],
+)
+def test_a_change_of_a_view_that_does_not_fit_is_refused(
+    shop: Lakehouse, http: TestClient, requirements: list[Any], updates: list[Any], status: int
+) -> None:
+    shop.create_view("shop.v", "select cast(1 as bigint) as id", reads=[])
+    before = shop.version
+    answer = http.post("/v1/namespaces/shop/views/v", json={"requirements": requirements, "updates": updates})
+    assert answer.status_code == status, json.dumps(answer.json())
+    assert shop.version == before
