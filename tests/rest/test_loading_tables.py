@@ -11,7 +11,11 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from starlette.testclient import TestClient
 from tests.rest.conftest import asking, counted, filled, served
 
+from mangrove.effects import real_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import open_on
+from mangrove.storage.opening import open_store
+from mangrove.testing.faulty_store import Faults, FaultyStore
 
 Opening = Callable[..., RestCatalog]
 
@@ -143,3 +147,34 @@ def test_a_damaged_file_of_metadata_is_an_error_of_the_server(lake: Lakehouse) -
         answer = client.get("v1/namespaces/sales/tables/orders")
         assert answer.status_code == 500
         assert "delete it" in answer.json()["error"]["message"]
+
+
+def test_a_bucket_that_takes_no_files_is_told_and_the_next_request_goes_on(lake: Lakehouse) -> None:
+    faulty = FaultyStore(open_store(lake.uri), Faults(0))
+    with asking(open_on(real_effects(faulty))) as client:
+        faulty.fail_next("put", "before")
+        answer = client.get("v1/namespaces/sales/tables/orders")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, 503)
+        assert answer.json()["error"]["message"]
+        assert [path for path in stored(lake) if path.name.endswith(".metadata.json")] == []
+        assert client.get("v1/namespaces/sales/tables/orders").status_code == 200
+
+
+def test_many_namespaces_come_in_pages_of_one_version(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+    with lake.transaction() as transaction:
+        for number in range(25):
+            transaction.create_namespace(f"n{number:02}")
+    wanted = [("a.b",), *((f"n{number:02}",) for number in range(25)), ("sales",)]
+    for size in ("1", "7", "27", "1000"):
+        assert catalog_of(address, **{"rest-page-size": size}).list_namespaces() == wanted
+
+
+def test_a_list_that_changes_between_two_pages_stays_that_of_the_first(lake: Lakehouse, client: TestClient) -> None:
+    first = client.get("v1/namespaces?pageSize=1").json()
+    lake.drop_view("sales.daily")
+    lake.drop_table("sales.orders")
+    lake.drop_table("sales.outside")
+    lake.drop_namespace("sales")
+    second = client.get(f"v1/namespaces?pageSize=1&pageToken={first['next-page-token']}").json()
+    assert (first["namespaces"], second["namespaces"]) == ([["a.b"]], [["sales"]])
+    assert client.get("v1/namespaces").json()["namespaces"] == [["a.b"]]
