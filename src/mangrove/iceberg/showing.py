@@ -12,7 +12,7 @@ from typing import Final
 
 from pyiceberg.table.metadata import TableMetadataV2
 
-from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.iceberg.addresses import Addresses
 from mangrove.iceberg.hidden import found_hidden, hidden_digest, known_hidden
 from mangrove.iceberg.manifests import manifest_list_bytes
@@ -57,7 +57,13 @@ def show(store: Store, state: TableState, at_millis: int) -> Shown:
     for _ in range(_ATTEMPTS_MAX):
         if metadata is not None:
             break
-        metadata = _written(store, state, name, location, at_millis)
+        try:
+            metadata = _written(store, state, name, location, at_millis)
+        except StorageError as error:
+            raise StorageError(
+                f"{state.name} could not be shown to Iceberg, for which files are written below {location}/metadata: "
+                f"{error}"
+            ) from error
     if metadata is None:
         raise ConflictError(
             f"files that show {state.name} to Iceberg were deleted {_ATTEMPTS_MAX} times while they were to be used: "

@@ -43,6 +43,7 @@ METADATA_ENDING: Final = ".metadata.json"
 PARTS_ENDING: Final = ".parts"
 
 _DIGEST_CHARACTERS: Final = 32
+_DIGITS_MAX: Final = len(str(2**63))
 
 T = TypeVar("T")
 
@@ -140,4 +141,5 @@ def runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[
 
 def _snapshot_id(state: TableState, digest: str) -> int:
     told, _, given = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")
-    return int(given) if told == digest and given.isdecimal() else snapshot_id_of(digest)
+    is_given = told == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
+    return int(given) if is_given and 0 < int(given) < 2**63 else snapshot_id_of(digest)

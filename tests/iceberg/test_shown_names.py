@@ -1,0 +1,81 @@
+"""The names of what shows a state: the same for the same state, others for any other."""
+
+from dataclasses import replace
+
+import pytest
+
+from mangrove.model.manifests import DataFile, FileKind, Manifest
+from mangrove.model.objects import Delta, DeltaType, TableVersion
+from mangrove.model.schemes import parse_partition_scheme
+from mangrove.model.sql_text import parse_schema
+from mangrove.tables.shown_names import CLIENT_SNAPSHOT, shown_name, snapshot_id_of
+from mangrove.tables.table_state import Log, TableState
+
+ROOT = "s3://bucket/lake/"
+SCHEMA = parse_schema("id bigint not null, what string")
+ROWS = DataFile("data/t/a.parquet", 100, 3, schema_id=0)
+KEYS = DataFile("data/t/b.parquet", 90, 1, schema_id=0)
+APPENDED = Delta(DeltaType.APPEND, Manifest((ROWS,)), position=1)
+UPSERTED = Delta(DeltaType.UPSERT, Manifest((KEYS,)), position=2)
+DELETED = Delta(DeltaType.DELETE, Manifest((replace(KEYS, kind=FileKind.KEY_DELETES),)), position=2)
+MORE = Delta(DeltaType.APPEND, Manifest((replace(ROWS, location="data/t/c.parquet"),)), position=3)
+
+
+def of(*deltas: Delta) -> TableState:
+    return TableState("shop.sales", "t", TableVersion(1, SCHEMA, keys=(1,)), logs=(Log((), deltas),))
+
+
+STATE = of(APPENDED, UPSERTED)
+
+
+def test_a_state_has_one_name_whatever_the_table_is_called() -> None:
+    assert shown_name(replace(STATE, name="shop.renamed"), ROOT) == shown_name(STATE, ROOT)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(STATE, table_id="u"),
+        replace(STATE, properties={"owner": "ana"}),
+        replace(STATE, version=replace(STATE.version, keys=())),
+        replace(STATE, version=replace(STATE.version, schema=parse_schema("id bigint not null, that string"))),
+        replace(STATE, version=replace(STATE.version, partition_scheme=parse_partition_scheme(["id"], SCHEMA))),
+        of(APPENDED),
+        of(APPENDED, UPSERTED, MORE),
+        of(APPENDED, replace(UPSERTED, type=DeltaType.APPEND)),
+        of(APPENDED, DELETED),
+        of(APPENDED, replace(UPSERTED, position=3)),
+    ],
+    ids=["id", "properties", "keys", "columns", "partitions", "fewer", "more", "hides less", "deletes", "positions"],
+)
+def test_another_state_has_another_name(other: TableState) -> None:
+    assert shown_name(other, ROOT).digest != shown_name(STATE, ROOT).digest
+
+
+def test_another_root_is_another_name_since_addresses_are_whole() -> None:
+    assert shown_name(STATE, "s3://bucket/copy/").digest != shown_name(STATE, ROOT).digest
+
+
+def test_a_state_to_which_nothing_was_written_has_no_snapshot() -> None:
+    name = shown_name(replace(STATE, logs=()), ROOT)
+    assert name.snapshot_id is None
+    assert name.metadata_path == f"data/t/metadata/{name.digest}-0.metadata.json"
+
+
+def test_the_id_that_a_client_gave_its_snapshot_counts_for_the_state_that_it_made_and_no_other() -> None:
+    digest = shown_name(STATE, ROOT).digest
+    given = replace(STATE, properties={CLIENT_SNAPSHOT: f"{digest} 4711"})
+    assert shown_name(given, ROOT).digest == digest
+    assert shown_name(given, ROOT).snapshot_id == 4711
+    later = replace(of(APPENDED, UPSERTED, MORE), properties=given.properties)
+    name = shown_name(later, ROOT)
+    assert name.snapshot_id == snapshot_id_of(name.digest)
+
+
+@pytest.mark.parametrize(
+    "told", ["", "nonsense", " 5", "x y", "{digest} -5", "{digest} ٤", "{digest} 0", "{digest} 9223372036854775808"]
+)
+def test_a_property_that_says_no_snapshot_of_this_state_is_passed_over(told: str) -> None:
+    digest = shown_name(STATE, ROOT).digest
+    given = replace(STATE, properties={CLIENT_SNAPSHOT: told.format(digest=digest)})
+    assert shown_name(given, ROOT).snapshot_id == snapshot_id_of(digest)
