@@ -193,6 +193,14 @@ def test_a_renamed_field_takes_no_name_of_another_field() -> None:
     assert [field.name for field in spec.fields] == ["b_bucket_bucket", "b_bucket"]
 
 
+def test_a_field_with_letters_beyond_ascii_is_shown_by_their_numbers() -> None:
+    columns = parse_schema("größe int, gr_xF6_xDFe int, `a b` int")
+    scheme = parse_partition_scheme(["größe", "`a b`"], columns)
+    spec = iceberg_spec(scheme, 1, columns)
+    assert [field.name for field in spec.fields] == ["gr_xF6_xDFe_identity", "a b"]
+    assert own_scheme(spec, columns, known=[scheme]) is scheme
+
+
 def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
     spec = PartitionSpec(
         partitioning.PartitionField(3, 1000, VoidTransform(), "gone"),

@@ -60,7 +60,7 @@ __all__ = [
     "shown_schemes",
 ]
 
-IcebergTransform = transforms.Transform[Any, Any]
+_IcebergTransform = transforms.Transform[Any, Any]
 _OWN: Final[dict[type, Transform]] = {
     transforms.IdentityTransform: Identity(),
     transforms.YearTransform: Years(),
@@ -200,7 +200,7 @@ def own_sort_scheme(
     return next((scheme for scheme in known if scheme.fields == tuple(fields)), SortScheme(tuple(fields), scheme_id))
 
 
-def own_transform(found: IcebergTransform, where: str) -> Transform:
+def own_transform(found: _IcebergTransform, where: str) -> Transform:
     """Return our transform for one of Iceberg's; refuse one that is not known."""
     match found:
         case transforms.BucketTransform():
@@ -217,7 +217,7 @@ def own_transform(found: IcebergTransform, where: str) -> Transform:
     return own
 
 
-def _iceberg_transform(transform: Transform) -> IcebergTransform:
+def _iceberg_transform(transform: Transform) -> _IcebergTransform:
     match transform:
         case Identity():
             return transforms.IdentityTransform()
@@ -262,8 +262,12 @@ def _is_itself(field: PartitionField, column: Column) -> bool:
 
 
 def _free_name(field: PartitionField, columns: Set[str], others: Set[str]) -> str:
-    """Return the field's name, or a longer one where a column that it is not has that name."""
-    name = field.name
+    """Return the field's name, or a longer one where a column that it is not has that name.
+
+    Names of fields are also names in Avro, of ASCII letters: what else is not a letter is
+    escaped by all writers, and letters of other scripts by none, so that DuckDB stops.
+    """
+    name = "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in field.name)
     while name in columns or (name != field.name and name in others):
         name = f"{name}_{word_of(field.transform)}"
     return name
