@@ -9,6 +9,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.iceberg.schemes import ShownScheme, shown_schemes
 from mangrove.iceberg.values import has_record, partition_record
 from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile
+from mangrove.model.schema import Schema
 from mangrove.model.schemes import PartitionScheme
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import FileScan
@@ -63,9 +64,18 @@ def _place(
     for shown in schemes[1:]:
         if shown.scheme != scheme or values is None or len(values) != len(shown.scheme.fields):
             continue
-        if has_record(values, shown.scheme, state.schema):
+        if has_record(values, shown.scheme, state.schema) and _may_be(values, shown.scheme, state.schema):
             return shown, values
     return schemes[0], ()
+
+
+def _may_be(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
+    """Return whether nulls stand where a manifest has room for them: not in a field of what is never null by itself.
+
+    A column inside a struct has no value where the struct has none.
+    """
+    fields = zip(scheme.fields, values, strict=True)
+    return all(value is not None or schema.column_with_id(field.source_id).nullable for field, value in fields)
 
 
 def _check_readable(table: str, file: DataFile) -> None:
