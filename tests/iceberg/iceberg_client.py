@@ -161,21 +161,27 @@ class Client:
 
     def seen_ids(self) -> list[int]:
         """Return the ids of all rows as a reader finds them that knows only what is shown."""
+        return sorted(row["id"] for rows in self.contents().values() for row in rows.values())
+
+    def contents(self) -> dict[str, dict[int, dict[str, Any]]]:
+        """Return the rows that are shown, by the addresses of their files and their numbers."""
         self.load()
+        alive = self.alive()
         hidden: dict[str, set[int]] = {}
-        for one in self.alive():
+        for one in alive:
             if one.content is DataFileContent.POSITION_DELETES:
                 target = deleted_from(one.file)
                 assert target is not None
                 hidden.setdefault(target, set()).update(
                     self._read(one, (FILE_PATH, POSITION)).column("pos").to_pylist()
                 )
-        seen: list[int] = []
-        for one in self.alive():
+        found: dict[str, dict[int, dict[str, Any]]] = {}
+        for one in alive:
             if one.content is DataFileContent.DATA:
-                ids = self._read(one, self._state().schema.columns).column("id").to_pylist()
-                seen += [row for number, row in enumerate(ids) if number not in hidden.get(one.address, set())]
-        return sorted(seen)
+                rows = enumerate(self._read(one, self._state().schema.columns).to_pylist())
+                gone = hidden.get(one.address, set())
+                found[one.address] = {number: row for number, row in rows if number not in gone}
+        return found
 
     def _read(self, listed: ListedFile, columns: Sequence[Column]) -> pa.Table:
         path = self._files().place.path_of(listed.address)
