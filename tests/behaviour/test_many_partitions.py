@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from mangrove.cli.engines import LocalEngines
+from mangrove.errors import ConflictError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.table_staging import stage_write
+from mangrove.lakehouse.table_staging import stage_write, state_of
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
@@ -17,6 +18,8 @@ from mangrove.model.objects import Object
 from mangrove.model.values import Value
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
+from mangrove.tables.predicate_text import parse_predicate
+from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.writing import appended, compacted, overwritten, planned
 from mangrove.testing.effects import Clock, repeatable_effects
 from mangrove.transaction.deltas import open_table, ways_to_partitions
@@ -212,3 +215,69 @@ def test_the_partitions_of_a_table_that_deltacat_made_are_listed_once_for_many_v
     theirs = ways_to_partitions(workspace, replace(opened, table=replace(opened.table, table_format="DELTACAT")))
     assert [theirs((day,)) for day in range(-1, PARTITIONS)] == [ours((day,)) for day in range(-1, PARTITIONS)]
     assert workspace.listings == 1
+
+
+PREDICATES = {
+    "day = 7": (1, False),
+    "day in (7, 250, 9999)": (3, False),
+    "day = 7 and name = 'x' or day = 8": (2, False),
+    "day = 9999": (1, False),
+    "day >= 290": (10, True),
+    "day is null": (0, True),
+}
+"""How many partitions such rows can lie in, and whether they are found by listing all: what is named is looked up."""
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+def test_a_scan_by_partition_reads_the_deltas_of_those_partitions_alone(
+    reopened: Callable[[], Lakehouse], store: AskedStore, layout: str, where: str
+) -> None:
+    meant, is_listed = PREDICATES[where]
+    table = reopened().table("n.t")
+    before = store.requests
+    plan = table.scan(where)
+    spent = store.requests - before
+    whole = table.state()
+    assert plan.scans == plan_scan(whole, parse_predicate(where, whole.schema)).scans
+    assert plan.skipped == ()
+    assert plan.partitions == len(plan.scans) // 2
+    nodes = 20 if is_listed else 10
+    bodies = 0 if layout == "tree" else (PARTITIONS if is_listed else meant) + 2 * meant
+    assert spent.reads <= nodes + meant + bodies
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+def test_a_scan_by_partition_of_a_table_that_deltacat_made_finds_what_a_whole_one_does(
+    reopened: Callable[[], Lakehouse], where: str
+) -> None:
+    lake = reopened()
+    opened = open_table(lake.reading(), lake.table("n.t").locator)
+    theirs = replace(opened, table=replace(opened.table, table_format="DELTACAT"))
+    assert opened.version.schema is not None
+    predicate = parse_predicate(where, opened.version.schema)
+    found = state_of(lake.reading(), theirs, predicate=predicate)
+    assert found.logs == state_of(lake.reading(), opened, predicate=predicate).logs
+    assert found.is_part
+
+
+@pytest.mark.parametrize("day", [7, PARTITIONS + 7])
+def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_else(
+    reopened: Callable[[], Lakehouse], day: int
+) -> None:
+    lake, rival = reopened(), reopened()
+    careful = [lake.transaction(isolation="serializable") for _ in range(2)]
+    for transaction in careful:
+        transaction.table("n.t").scan(f"day = {day}")
+        transaction.create_namespace(f"after-{transaction.id}")
+    add(rival, [8, PARTITIONS + 8], "elsewhere")
+    careful[0].commit()
+    add(rival, [day], "there")
+    with pytest.raises(ConflictError):
+        careful[1].commit()
+
+
+def test_a_plan_says_that_it_looks_into_one_partition_alone(reopened: Callable[[], Lakehouse]) -> None:
+    assert reopened().table("n.t").scan("day = 7").explain().splitlines() == [
+        "opens 2 of 2 files: 2 of 2 rows, 200 bytes",
+        "looks into 1 partitions, because no other holds such rows",
+    ]

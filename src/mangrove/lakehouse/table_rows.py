@@ -82,7 +82,9 @@ class TableRows:
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
-        return self._engines().reader().read(self.state(), columns, where)
+        reader = self._engines().reader()
+        state, predicate = self._asked(where)
+        return reader.read(state, columns, predicate)
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
@@ -96,16 +98,25 @@ class TableRows:
 
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
-        return self._engines().spark().read(self.state(), columns, where)
+        spark = self._engines().spark()
+        state, predicate = self._asked(where)
+        return spark.read(state, columns, predicate)
 
     def scan(self, where: str | Predicate | None = None) -> ScanPlan:
         """Return what would be read, and why the rest is skipped."""
-        state = self.state()
-        return tables.scan_plan.plan_scan(state, tables.predicate_text.bound_predicate(where, state.schema))
+        return tables.scan_plan.plan_scan(*self._asked(where))
 
     def state(self) -> TableState:
         """Return the table as engines take it."""
         return table_state(self.catalog.reading(), self.locator)
+
+    def _asked(self, where: str | Predicate | None) -> tuple[TableState, Predicate | None]:
+        """Return what a read needs of the table, and which rows it means."""
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.locator)
+        schema = state_of(reading, opened, with_logs=False).schema
+        predicate = tables.predicate_text.bound_predicate(where, schema)
+        return state_of(reading, opened, predicate=predicate), predicate
 
     def add_column(self, name: str, type_words: str) -> None:
         """Add a column, null in all rows that are there; `address.city` adds one to a struct."""

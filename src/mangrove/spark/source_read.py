@@ -46,7 +46,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the files to be read; where there are none, one piece without any."""
         snapshot = self._options.opened().metastore.at_version(self._version)
-        state = table_state(snapshot, self._options.table)
+        state = table_state(snapshot, self._options.table, predicate=self._pieces.predicate)
         pieces = gathered(plan_scan(state, self._pieces.predicate).scans, self._version)
         return [*pieces] or [FilesPiece((), self._version)]
 

@@ -4,18 +4,21 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mangrove.model.manifests import DataFile, FileKind
-from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import Float4, Float8
 from mangrove.model.values import Value, with_zone
 from mangrove.tables.live_files import LiveFile, live_files
+from mangrove.tables.partition_choice import may_hold
 from mangrove.tables.predicates import Predicate, column_ids
-from mangrove.tables.pruning import UNKNOWN, ColumnFacts, PartitionFact, may_match, partition_may_match
+from mangrove.tables.pruning import UNKNOWN, ColumnFacts, may_match
 from mangrove.tables.table_state import Log, TableState
 
 __all__ = ["FileScan", "KeyFile", "ScanPlan", "SkippedFile", "plan_scan"]
+
+_NO_ROWS: Final = "it has no rows"
+_OTHER_PARTITION: Final = "its partition holds no such row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class ScanPlan:
 
     scans: tuple[FileScan, ...]
     skipped: tuple[SkippedFile, ...] = ()
+    partitions: int | None = None
+    """How many partitions were looked into, where others were not; of those others no file is told."""
 
     @property
     def key_files(self) -> tuple[KeyFile, ...]:
@@ -77,6 +82,8 @@ class ScanPlan:
         size = sum(scan.file.size_bytes for scan in self.scans)
         total = len(self.scans) + len(self.skipped)
         lines = [f"opens {len(self.scans):,} of {total:,} files: {rows:,} of {total_rows:,} rows, {size:,} bytes"]
+        if self.partitions is not None:
+            lines.append(f"looks into {self.partitions:,} partitions, because no other holds such rows")
         keyed = [scan for scan in self.scans if scan.hidden_by]
         if keyed:
             keys = sum(key_file.file.row_count for key_file in self.key_files)
@@ -103,21 +110,30 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     skipped: list[SkippedFile] = []
     for log in state.logs:
         alive = live_files(log.deltas)
+        if predicate is not None and not _is_meant(state, log, predicate):
+            skipped += [
+                SkippedFile(live.file, _OTHER_PARTITION if live.file.row_count else _NO_ROWS)
+                for live in alive
+                if live.is_data
+            ]
+            continue
         hiding = _Hiding(_key_files(state, alive, predicate))
         by_position = [live for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
         for live in alive:
             if not live.is_data:
                 continue
-            reason = None if predicate is None else _reason_to_skip(state, log, live.file, predicate)
-            if live.file.row_count == 0:
-                reason = "it has no rows"
+            reason = _reason_to_skip(state, live.file, predicate)
             if reason is not None:
                 skipped.append(SkippedFile(live.file, reason))
                 continue
             hidden_by = hiding.of(live)
             numbered = tuple(other.file for other in by_position if other.file.applies_to in (None, live.file.location))
             scans.append(FileScan(live.file, live.position, log.values, hidden_by, numbered))
-    return ScanPlan(tuple(scans), tuple(skipped))
+    return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
+
+
+def _is_meant(state: TableState, log: Log, predicate: Predicate) -> bool:
+    return not state.log_scheme.fields or may_hold(state.log_scheme, log.values, state.schema, predicate)
 
 
 def _key_files(state: TableState, alive: Iterable[LiveFile], predicate: Predicate | None) -> list[KeyFile]:
@@ -133,28 +149,17 @@ def _key_files(state: TableState, alive: Iterable[LiveFile], predicate: Predicat
     return found
 
 
-def _reason_to_skip(state: TableState, log: Log, file: DataFile, predicate: Predicate) -> str | None:
-    for scheme, values in _partitions_of(state, log, file):
-        facts = [
-            PartitionFact(field, state.schema.column_with_id(field.source_id).type, value)
-            for field, value in zip(scheme.fields, values, strict=True)
-            if state.schema.has_id(field.source_id)
-        ]
-        if not partition_may_match(predicate, facts):
-            return "its partition holds no such row"
+def _reason_to_skip(state: TableState, file: DataFile, predicate: Predicate | None) -> str | None:
+    if file.row_count == 0:
+        return _NO_ROWS
+    if predicate is None:
+        return None
+    scheme, values = state.file_scheme, file.partition_values
+    if values is not None and scheme is not None and not may_hold(scheme, values, state.schema, predicate):
+        return _OTHER_PARTITION
     if not may_match(predicate, _facts_in(state, file)):
         return "its statistics rule such rows out"
     return None
-
-
-def _partitions_of(
-    state: TableState, log: Log, file: DataFile
-) -> Iterable[tuple[PartitionScheme, tuple[Value | None, ...]]]:
-    if state.log_scheme.fields:
-        yield state.log_scheme, log.values
-    scheme = state.file_scheme
-    if file.partition_values is not None and scheme is not None and len(scheme.fields) == len(file.partition_values):
-        yield scheme, file.partition_values
 
 
 def _facts_in(state: TableState, file: DataFile) -> Callable[[int], ColumnFacts]:

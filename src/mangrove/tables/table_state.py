@@ -48,6 +48,8 @@ class TableState:
     logs: tuple[Log, ...] = ()
     properties: Mapping[str, str] = NO_PROPERTIES
     """Those of the table, which say among others how it is written."""
+    is_part: bool = False
+    """Whether logs were left out because they hold none of the rows that a read asks for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))

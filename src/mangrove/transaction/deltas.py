@@ -34,8 +34,10 @@ __all__ = [
     "deltas_of",
     "open_table",
     "partition_id_of",
+    "partitions_at",
     "partitions_of",
     "put_table_version",
+    "ways_by_values",
     "ways_to_partitions",
 ]
 
@@ -101,6 +103,14 @@ def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[Partiti
             yield locator, value
 
 
+def partitions_at(reading: Reading, ways: Sequence[PartitionLocator]) -> Iterator[tuple[PartitionLocator, Partition]]:
+    """Yield those of the partitions that are there, in order, as `partitions_of` would."""
+    ordered = sorted(set(ways))
+    for way, value in zip(ordered, reading.get_many(ordered), strict=True):
+        if isinstance(value, Partition) and value.state is StreamState.COMMITTED:
+            yield way, value
+
+
 def ways_to_partitions(reading: Reading, opened: OpenTable) -> Callable[[Sequence[Value | None]], PartitionLocator]:
     """Return what tells the way to the partition with some values, whether it is there or not.
 
@@ -119,6 +129,14 @@ def ways_to_partitions(reading: Reading, opened: OpenTable) -> Callable[[Sequenc
         return there.get(wanted) or opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
 
     return way_to
+
+
+def ways_by_values(opened: OpenTable, values: Sequence[tuple[Value | None, ...]]) -> list[PartitionLocator] | None:
+    """Return the ways to the partitions with these values, or None where their ids do not follow from the values."""
+    if opened.table.table_format == _OF_DELTACAT:
+        return None
+    scheme_id = opened.stream.partition_scheme_id
+    return [opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted)) for wanted in values]
 
 
 def deltas_of(
