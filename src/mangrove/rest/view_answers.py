@@ -2,7 +2,8 @@
 
 Engines give a view just the columns that its metadata names: Spark with Iceberg's JAR would
 read a view without any as rows without columns, and say nothing. So a view of which nobody
-knows the columns without asking Spark is not there for them, and the refusal says why.
+knows the columns without asking Spark is not there for them, and the refusal says why. Any
+other refusal than that would end Trino's list of the columns of all views.
 """
 
 import importlib.util

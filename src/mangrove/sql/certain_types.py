@@ -15,6 +15,8 @@ TypeOf: TypeAlias = Callable[[Any], DataType | None]
 
 _DIGITS_MAX: Final = 38
 _WIDER: Final = (Int2, Int4, Int8)
+"""Whole numbers, each wider than those before it."""
+_NUMBERS: Final = (*_WIDER, Float4, Float8)
 _TEXTS: Final = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.Replace)
 _PARTS_OF_DATES: Final = (exp.Year, exp.Month, exp.Day, exp.Quarter)
 
@@ -81,11 +83,11 @@ def _averaged(of: DataType | None) -> DataType | None:
 def _calculated(one: DataType | None, other: DataType | None) -> DataType | None:
     if isinstance(one, _WIDER) and isinstance(other, _WIDER):
         return one if _WIDER.index(type(one)) >= _WIDER.index(type(other)) else other
-    if isinstance(one, Float8) and isinstance(other, Float8 | Float4 | _WIDER):
+    if isinstance(one, Float4) and isinstance(other, Float4):
         return one
-    if isinstance(other, Float8) and isinstance(one, Float4 | _WIDER):
-        return other
-    return None
+    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS) and Float8() in (one, other):
+        return Float8()
+    return None  # A float and a whole number are a double only in ANSI mode.
 
 
 def _common(types: Sequence[DataType | None]) -> DataType | None:
