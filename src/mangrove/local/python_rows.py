@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["python_rows", "python_value"]
+__all__ = ["held_values", "python_rows", "python_value"]
 
 
 def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
@@ -14,6 +14,14 @@ def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     except (OverflowError, ValueError):
         columns = [[python_value(value) for value in column] for column in rows.columns]
         return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def held_values(column: Any) -> list[Any]:
+    """Return the values of a column, without the times that Python cannot hold."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [value for value in map(python_value, column) if not isinstance(value, str)]
 
 
 def python_value(scalar: Any) -> Any:

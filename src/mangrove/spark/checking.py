@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import python_rows
 from mangrove.spark.changing import SparkFiles, key_name, near_keys
 from mangrove.spark.targets import column, file_numbers, target_rows
 from mangrove.tables.scan_plan import plan_scan
@@ -60,11 +61,12 @@ def settled(frame: DataFrame) -> DataFrame:
 
 def check_inside(state: TableState, rows: DataFrame, condition: str) -> None:
     """Refuse rows that an overwrite would add beside what `where` means."""
-    outside = rows.where(f"not coalesce(({condition}), false)").limit(_EXAMPLES_MAX).collect()
-    if outside:
+    outside = rows.where(f"not coalesce(({condition}), false)").limit(_EXAMPLES_MAX)
+    examples = python_rows(outside.toArrow())
+    if examples:
         raise InvalidInputError(
             f"some rows for {state.name} are not what `where` means, and an overwrite would add them beside it, "
-            f"for example {[row.asDict(recursive=True) for row in outside]}: leave them out or widen `where`"
+            f"for example {examples}: leave them out or widen `where`"
         )
 
 
@@ -90,7 +92,7 @@ def check_new_keys(files: SparkFiles, state: TableState, hidden: DataFrame, new:
 
 
 def _refuse(state: TableState, found: DataFrame, words: str) -> None:
-    examples = found.collect()
+    examples = python_rows(found.toArrow())
     if examples:
         keys = [{key.name: row[key_name(place)] for place, key in enumerate(state.key_columns)} for row in examples]
         raise InvalidInputError(

@@ -12,6 +12,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from mangrove.local.python_rows import held_values
+
 __all__ = ["clustered", "interleaved", "split_points"]
 
 _BITS: Final = 6
@@ -30,7 +32,7 @@ def clustered(rows: DataFrame, columns: Sequence[Column], file_count: int, *, al
     chosen = rows.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
     sample = chosen.sample(fraction=fraction, seed=0).limit(2 * _SAMPLE_ROWS_MAX).toArrow()
     numbers = [
-        _numbered(column, split_points(sample.column(name).to_pylist(), 2**_BITS))
+        _numbered(column, split_points(held_values(sample.column(name)), 2**_BITS))
         for column, name in zip(columns, names, strict=True)
     ]
     # The curve turns at powers of two, and files that end where it turns hold the smallest ranges.

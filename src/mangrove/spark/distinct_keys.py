@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.parquet import read_columns
+from mangrove.local.python_rows import python_rows
 from mangrove.local.row_keys import check_distinct
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
@@ -47,9 +48,8 @@ def check_distinct_keys(
     schema = spark_schema(Schema(state.key_columns, last_column_id=state.schema.last_column_id))
     rows = lists.read(listed(files, root_uri), schema)
     counted = rows.groupBy(*(f.col(f"`{name}`") for name in rows.columns)).agg(f.count(f.lit(1)).alias(_ROWS))
-    repeated = counted.where(f"`{_ROWS}` > 1").limit(3).collect()
-    if repeated:
-        examples = [row.asDict() for row in repeated]
+    examples = python_rows(counted.where(f"`{_ROWS}` > 1").limit(3).toArrow())
+    if examples:
         raise InvalidInputError(
             f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
             f"for example {examples}: keep one row for each key"

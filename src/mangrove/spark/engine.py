@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.frames import arrow_table
+from mangrove.local.python_rows import python_rows
 from mangrove.local.scanning import chosen_columns
 from mangrove.maintenance.compacting import Tell, compacted_table
 from mangrove.maintenance.copying import Copier
@@ -216,8 +217,8 @@ class SparkEngine:
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that a condition means."""
         with refusals():
-            found = self.read(state).where(condition_sql(where, state.schema)).limit(_EXAMPLES_MAX).collect()
-        return [row.asDict(recursive=True) for row in found]
+            found = self.read(state).where(condition_sql(where, state.schema)).limit(_EXAMPLES_MAX)
+            return python_rows(found.toArrow())
 
     def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""

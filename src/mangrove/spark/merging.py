@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import python_rows
 from mangrove.model.types import Column as TableColumn
 from mangrove.spark.changing import Change, SparkFiles, change_rows, key_name
 from mangrove.spark.checking import check_new_keys, settled
@@ -198,11 +199,12 @@ def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
     places = range(len(state.key_columns))
     keys = [f.first(column(key_name(place))).alias(key_name(place)) for place in places]
     counted = made.where(column(_ACTION).isin(paired)).groupBy(column(FILE), column(ROW))
-    found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX).collect()
-    if found:
+    found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX)
+    repeated = python_rows(found.toArrow())
+    if repeated:
         examples = [
             {key.name: row[key_name(place)] for place, key in enumerate(state.key_columns)} or {"row": row[ROW]}
-            for row in found
+            for row in repeated
         ]
         raise InvalidInputError(
             f"some rows of {state.name} are matched by several rows of the source, and nothing says which of them "

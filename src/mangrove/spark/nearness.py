@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import python_rows
 from mangrove.model.types import Column
 from mangrove.model.values import Value, canonical_value, fits_type
 from mangrove.spark.targets import column
@@ -55,11 +56,11 @@ def near_values(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> Pred
         f.struct(f.min(column(one.name)).alias("least"), f.max(column(one.name)).alias("greatest")).alias(one.name)
         for one in exact
     ]
-    (found,) = values.agg(f.count(f.lit(1)).alias(_COUNT), *ends).toArrow().to_pylist()
+    (found,) = python_rows(values.agg(f.count(f.lit(1)).alias(_COUNT), *ends).toArrow())
     if found[_COUNT] > _VALUES_MAX:
         return AllOf(tuple(_between(one, **found[one.name]) for one in exact))
-    some = values.toArrow()
-    return AllOf(tuple(_one_of(one, some.column(one.name).to_pylist()) for one in exact))
+    some = python_rows(values.toArrow())
+    return AllOf(tuple(_one_of(one, [row[one.name] for row in some]) for one in exact))
 
 
 def _is_exact(ours: DataType, theirs: DataType) -> bool:

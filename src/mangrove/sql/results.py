@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+from mangrove.errors import InvalidInputError
 from mangrove.spark.statements import Frame, each_row, failed, quiet, run_time_errors
 from mangrove.sql.answers import Answer, Row
 from mangrove.sql.refusals import stopped
@@ -67,6 +68,11 @@ class Result:
         except run_time_errors as error:
             reason = stopped(failed(error))
             raise type(reason)(f"line {self.line}: {reason}") from error
+        except (OverflowError, ValueError) as error:
+            raise InvalidInputError(
+                f"line {self.line}: a row holds a value that Python cannot ({error}), such as a time outside the years "
+                "1 to 9999: have Spark make it a text, as in CAST(day AS STRING)"
+            ) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         """Yield for each table that a query reads how many of its files are read, and how many are skipped."""
