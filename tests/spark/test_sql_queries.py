@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -152,6 +153,42 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
         other.run("select * from sales.largest")
     assert str(it.value).count("^") == 1
     session.run("drop view largest")
+
+
+def test_a_circle_that_the_new_name_of_a_namespace_makes_is_told_when_it_is_read(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    for name in ("here", "there"):
+        lake.create_namespace(name)
+    lake.create_view("here.a", "select * from there.b")
+    lake.create_view("there.b", "select * from elsewhere.a")
+    lake.rename_namespace("here", "elsewhere")
+    circle = r"elsewhere\.a reads there\.b reads elsewhere\.a\. Drop one of them"
+    for text in ("select * from elsewhere.a", "describe elsewhere.a", "explain select * from elsewhere.a"):
+        with pytest.raises(InvalidInputError, match=circle):
+            session.run(text)
+    session.run("create or replace view there.b as select 1 as one")
+    assert values(session, "select * from elsewhere.a") == [1]
+
+
+def test_views_are_read_many_deep_and_refused_where_it_is_too_deep(session: SqlSession, lake: Lakehouse) -> None:
+    lake.create_namespace("deep")
+    with lake.transaction() as transaction:
+        for number in range(52):
+            read = f"deep.v{number - 1}" if number else "(select 7 as n)"
+            transaction.create_view(f"deep.v{number}", f"select * from {read}")
+    assert values(session, "select n from deep.v30") == [7]
+    with pytest.raises(InvalidInputError, match=r"more than 50 views stand in each other: deep\.v51 reads"):
+        session.run("select n from deep.v51")
+
+
+def test_a_tinyint_is_kept_as_a_smallint(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("create table sales.small as select cast(-128 as tinyint) as a, cast(1 as smallint) as b")
+    session.run("insert into sales.small select cast(127 as tinyint), 300")
+    lake.table("sales.small").append(pa.table({"a": pa.array([5], pa.int8()), "b": pa.array([250], pa.uint8())}))
+    assert session.run("describe sales.small").rows() == [("a", "smallint", None), ("b", "smallint", None)]
+    assert values(session, "select a, b from sales.small order by a") == [(-128, 1), (5, 250), (127, 300)]
+    session.run("drop table sales.small")
 
 
 @pytest.mark.parametrize(

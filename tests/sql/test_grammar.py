@@ -155,12 +155,28 @@ def test_the_text_and_the_arguments_of_execute_immediate_are_expressions() -> No
         ("begin declare x int; insert into t values (x); end", "INSERT"),
         ("begin if a then select 1; else update t set a = 1; end if; end", "UPDATE"),
         ("begin while a do delete from t; end while; end", "DELETE"),
+        ("begin create table s.t (id int); end", "CREATE"),
+        ("begin select 1; create or replace view v as select 1; end", "CREATE"),
+        ("begin if a then drop table t; end if; end", "DROP"),
+        ("begin alter table t add column a int; end", "ALTER"),
     ],
 )
-def test_a_block_that_changes_rows_is_refused_at_its_place_with_what_to_do(text: str, word: str) -> None:
-    with pytest.raises(InvalidInputError, match=rf"column {text.upper().index(word) + 1}: .*BEGIN TRANSACTION"):
+def test_a_block_that_changes_rows_or_tables_is_refused_at_its_place_with_what_to_do(text: str, word: str) -> None:
+    expected = rf"column {text.upper().index(word) + 1}: .*cannot {word} .*BEGIN TRANSACTION.*txn\.sql"
+    with pytest.raises(InvalidInputError, match=expected):
         parse_statement(text)
-    assert isinstance(parse_statement("begin declare insert int; select insert; end"), Query)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "begin declare insert int; select insert; end",
+        "begin create or replace temporary view v as select 1; select * from v; drop view v; end",
+        "begin select create from t; end",
+    ],
+)
+def test_a_block_that_reads_and_keeps_to_temporary_views_is_left_to_spark(text: str) -> None:
+    assert isinstance(parse_statement(text), Query)
 
 
 def test_updates_and_deletes_have_aliases_and_conditions() -> None:

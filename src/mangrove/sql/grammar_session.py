@@ -1,11 +1,13 @@
 """The grammar of CACHE, UNCACHE, REFRESH, ANALYZE and EXECUTE IMMEDIATE, and of blocks that would change tables."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.sql.cursor import Cursor, Piece
 from mangrove.sql.places import error_at
 from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
+from mangrove.sql.tokens import Token
 
 __all__ = [
     "parse_analyze",
@@ -18,6 +20,8 @@ __all__ = [
 ]
 
 _CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE")
+_DEFINED: Final = frozenset({"TABLE", "VIEW", "NAMESPACE", "SCHEMA", "DATABASE"})
+_DEFINING_WORDS_MAX: Final = 5
 _STATEMENT_STARTS: Final = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "ATOMIC")
 
 
@@ -92,15 +96,23 @@ def refuse_load(cursor: Cursor) -> None:
 
 
 def refuse_changes_in_block(cursor: Cursor) -> None:
-    """Refuse a block of Spark's, BEGIN … END, that changes rows: Spark runs it, and cannot change our tables."""
+    """Refuse a block of Spark's, BEGIN … END, that changes rows or tables: Spark runs it, and would not find ours."""
     for place, token in enumerate(cursor.tokens[1:], 1):
         before = cursor.tokens[place - 1]
         begins = before.text in (";", ":") or before.word in _STATEMENT_STARTS
-        if begins and token.word in _CHANGES:
+        if begins and (token.word in _CHANGES or _defines(cursor.tokens[place : place + _DEFINING_WORDS_MAX])):
             raise error_at(
                 cursor.text,
                 token.start,
-                f"a block BEGIN … END is run by Spark, which cannot {token.word} in the lakehouse's tables: write the "
-                "statements one by one between BEGIN TRANSACTION; and COMMIT;, or loop in Python inside "
-                "lake.transaction()",
+                f"a block BEGIN … END is run by Spark, which cannot {token.word} in the lakehouse: write the "
+                "statements one by one between BEGIN TRANSACTION; and COMMIT;, or in Python, where loops and conditions"
+                " are: with lake.transaction() as txn: txn.sql(…)",
             )
+
+
+def _defines(tokens: Sequence[Token]) -> bool:
+    """Return whether words begin the definition of a table or the like; temporary views are Spark's own."""
+    first, *others = (token.word for token in tokens)
+    things = _DEFINED if first == "CREATE" else _DEFINED - {"VIEW"}
+    behind = next((word for word in others if word not in ("OR", "REPLACE", "EXTERNAL")), "")
+    return first in ("CREATE", "ALTER", "DROP") and behind in things
