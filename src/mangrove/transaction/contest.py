@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from mangrove.metastore import Changes, Isolation, Scan
-from mangrove.model.locators import Locator
+from mangrove.metastore import Changes, Isolation, Parent, Scan
+from mangrove.model.locators import Kind, Locator
 
 __all__ = ["contested", "covers"]
 
@@ -18,4 +18,12 @@ def covers(scan: Scan, locator: Locator) -> bool:
 def contested(changes: Changes, isolation: Isolation, written: Iterable[Locator]) -> list[Locator]:
     """Return those of the objects that others wrote which stop the changes from following."""
     single, scans = changes.untouched(isolation)
-    return sorted(locator for locator in written if locator in single or any(covers(scan, locator) for scan in scans))
+    # A transaction may have scanned as many partitions as another wrote.
+    below: dict[tuple[Kind, Parent], list[Scan]] = {}
+    for scan in scans:
+        below.setdefault((scan.kind, scan.parent), []).append(scan)
+    return sorted(
+        locator
+        for locator in written
+        if locator in single or any(covers(scan, locator) for scan in below.get((locator.kind, locator.parent), ()))
+    )

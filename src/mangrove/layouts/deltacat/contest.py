@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
+from mangrove.betree.spans import Spans, spans_of
 from mangrove.layouts.deltacat.guard import Written
-from mangrove.layouts.deltacat.keys import KeyRange
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import SETTINGS_WRITTEN
 from mangrove.metastore import Changes, Isolation
@@ -18,14 +18,11 @@ class Footprint:
     """What must be untouched for a transaction to follow others: single keys of the index, and ranges of them."""
 
     keys: frozenset[str]
-    ranges: tuple[KeyRange, ...]
+    ranges: Spans
 
     def touched_by(self, written: Iterable[Written]) -> list[str]:
         """Return what people call those of the objects that a rival wrote which stand in the way."""
-        return [one.said for one in written if one.key in self.keys or self._covers(one.key)]
-
-    def _covers(self, key: str) -> bool:
-        return any(first <= key < end for first, end in self.ranges)
+        return [one.said for one in written if one.key in self.keys or self.ranges.hold(one.key)]
 
 
 def footprint_of(
@@ -39,4 +36,4 @@ def footprint_of(
     if changes.settings is not None:
         keys.add(SETTINGS_WRITTEN.key)
     ranges = [found for scan in scans if (found := base.range_of(scan)) is not None]
-    return Footprint(frozenset(keys), tuple(ranges))
+    return Footprint(frozenset(keys), spans_of(ranges))

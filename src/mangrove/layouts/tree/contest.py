@@ -1,8 +1,9 @@
 """Deciding whether a transaction can follow a rival's that committed first."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from mangrove.betree.spans import Spans, spans_of
 from mangrove.layouts.tree.key_names import KeyNames
 from mangrove.layouts.tree.keys import KeyEncoding, KeyRange, NameSizes, parts_of_locator
 from mangrove.metastore import Changes, Isolation, Scan
@@ -58,10 +59,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What must be untouched for a transaction to follow others: single keys, and ranges of one kind each."""
+    """What must be untouched for a transaction to follow others: single keys, and ranges of each kind."""
 
     keys: frozenset[str]
-    ranges: tuple[tuple[Kind, KeyRange], ...]
+    ranges: Mapping[Kind, Spans]
 
     def touched_by(self, written: Iterable[str], keys: Keys) -> list[str]:
         """Return those of the keys that a rival wrote which stand in the way."""
@@ -69,7 +70,7 @@ class Footprint:
 
     def _covers(self, key: str, keys: Keys) -> bool:
         return any(
-            first <= key < end and keys.encoding.is_of_kind(key, kind, keys.sizes) for kind, (first, end) in self.ranges
+            spans.hold(key) and keys.encoding.is_of_kind(key, kind, keys.sizes) for kind, spans in self.ranges.items()
         )
 
 
@@ -78,7 +79,10 @@ def footprint_of(
 ) -> Footprint:
     """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
     single, scans = changes.untouched(isolation, commuting)
+    ranges: dict[Kind, list[KeyRange]] = {}
+    for scan in scans:
+        ranges.setdefault(scan.kind, []).append(keys.range_of(scan))
     return Footprint(
         frozenset(keys.key_of(locator) for locator in single),
-        tuple((scan.kind, keys.range_of(scan)) for scan in scans),
+        {kind: spans_of(found) for kind, found in ranges.items()},
     )

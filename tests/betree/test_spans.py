@@ -1,0 +1,34 @@
+"""Many ranges of keys as one, against looking at each of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.betree.spans import spans_of
+
+keys = st.text("abc", max_size=4)
+
+
+@given(st.lists(st.tuples(keys, keys)), st.lists(keys))
+def test_a_key_lies_in_the_ranges_together_as_in_one_of_them(ranges: list[tuple[str, str]], asked: list[str]) -> None:
+    spans = spans_of(ranges)
+    for key in [*asked, *(bound for bounds in ranges for bound in bounds)]:
+        assert spans.hold(key) == any(first <= key < end for first, end in ranges)
+    assert list(spans.firsts) == sorted(set(spans.firsts))
+
+
+class CountedKey(str):
+    """A key that counts how often it is compared."""
+
+    times = 0
+
+    def __lt__(self, other: str) -> bool:
+        CountedKey.times += 1
+        return str.__lt__(self, other)
+
+
+def test_as_many_keys_as_there_are_ranges_are_compared_with_few_of_them_each() -> None:
+    spans = spans_of((f"{number:05d}a", f"{number:05d}b") for number in range(10_000))
+    assert len(spans.firsts) == 10_000
+    CountedKey.times = 0
+    assert sum(spans.hold(CountedKey(f"{number:05d}a")) for number in range(10_000)) == 10_000
+    assert CountedKey.times <= 10_000 * 20
