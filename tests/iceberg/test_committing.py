@@ -178,6 +178,27 @@ def test_a_rival_between_loading_and_committing_is_a_conflict(shop: Lakehouse) -
     assert client.ids() == [2]
 
 
+@pytest.mark.parametrize("goes", [False, True])
+def test_an_append_of_ours_that_began_before_a_client_committed_follows_it(shop: Lakehouse, goes: bool) -> None:
+    client = client_of(shop)
+    first = client.rows(numbered(1))
+    client.commit([first])
+    with shop.transaction() as ours:
+        ours.table("shop.orders").append(numbered(2))
+        client.commit([client.rows(numbered(3))], removed=[first.address] if goes else [])
+    assert client.ids() == client.seen_ids() == ([2, 3] if goes else [1, 2, 3])
+
+
+def test_a_client_does_not_commit_beside_a_rewrite_of_ours(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    client.commit([client.rows(numbered(1)), client.rows(numbered(2))])
+    request = client.request([client.rows(numbered(3))])
+    shop.table("shop.orders").compact()
+    with pytest.raises(ConflictError):
+        client.send(request)
+    assert client.ids() == client.seen_ids() == [1, 2]
+
+
 def test_a_staged_table_takes_no_place_of_another(shop: Lakehouse) -> None:
     other = client_of(shop)
     metadata = other.shown.metadata
