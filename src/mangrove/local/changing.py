@@ -23,7 +23,7 @@ from mangrove.model.values import Value
 from mangrove.tables.hiding import Hiding, hiding_of
 from mangrove.tables.predicates import AllOf, Comparison, Constant, Operator, Predicate
 from mangrove.tables.row_counts import RowCounts
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
     PlannedWrite,
@@ -55,10 +55,14 @@ def changed(
     """
     check_rows(state, new)
     added = placed(state, files.write(state, new))
-    touched = [(scan, rows, part) for scan, rows, part in target.parts(mask) if pc.any(part).as_py()]
+    logs = {log.values: log for log in state.logs}
+    touched: dict[tuple[Value | None, ...], list[tuple[FileScan, pa.Table, Any]]] = {}
+    for scan, rows, part in target.parts(mask):
+        if pc.any(part).as_py():
+            touched.setdefault(scan.log_values, []).append((scan, rows, part))
     deltas: dict[tuple[Value | None, ...], Delta] = {}
-    for values in dict.fromkeys([*(scan.log_values for scan, _, _ in touched), *added]):
-        here = [(scan, rows, part) for scan, rows, part in touched if scan.log_values == values]
+    for values in dict.fromkeys([*touched, *added]):
+        here = touched.get(values, [])
         coming = added.get(values, [])
         if not here:
             deltas[values] = appended(coming)
@@ -66,7 +70,7 @@ def changed(
         match hiding_of(state):
             case Hiding.KEYS:
                 hidden = pa.concat_tables([rows.filter(part) for _, rows, part in here])
-                alone = replace(state, logs=(state.log_with(values),))
+                alone = replace(state, logs=(logs[values],))
                 deltas[values] = _by_keys(files, alone, hidden, new, coming)
             case Hiding.POSITIONS:
                 numbers = [(scan.file.location, rows.filter(part).column(ROW)) for scan, rows, part in here]

@@ -83,11 +83,6 @@ class TableState:
         partitioned = [scheme for scheme in self.version.partition_schemes if scheme.fields]
         return partitioned[0] if len(partitioned) == 1 else None
 
-    def log_with(self, values: Sequence[Value | None]) -> Log:
-        """Return the log with these partition values, empty if there is none yet."""
-        wanted = tuple(values)
-        return next((log for log in self.logs if log.values == wanted), Log(wanted))
-
     def checked_keys(self, purpose: str) -> tuple[Column, ...]:
         """Return the key columns; refuse a table without them, or with some whose values cannot be told apart."""
         if not self.version.keys:
