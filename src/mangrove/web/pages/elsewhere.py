@@ -8,9 +8,10 @@ from mangrove.model.locators import TableLocator
 from mangrove.web.html import Element, element
 from mangrove.web.pages.pieces import note, section
 
-__all__ = ["Elsewhere", "elsewhere_section", "snippets"]
+__all__ = ["SPARK_PACKAGE", "Elsewhere", "elsewhere_section", "snippets"]
 
-_SPARK_PACKAGE: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+SPARK_PACKAGE: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+"""What Spark 4.1 loads to speak to an Iceberg catalog."""
 _TRINO_STORES: Final = {"s3": "native-s3", "gs": "native-gcs", "az": "native-azure", "abfss": "native-azure"}
 
 
@@ -88,7 +89,7 @@ def _spark(where: Elsewhere, table: TableLocator) -> str:
     ]
     settings += [] if where.version is None else [(f"{catalog}.warehouse", str(where.version))]
     settings += [(f"{catalog}.token", "…")] if where.has_token else []
-    lines = [f"spark-sql --packages {_SPARK_PACKAGE}", *(f"  --conf {name}={value}" for name, value in settings)]
+    lines = [f"spark-sql --packages {SPARK_PACKAGE}", *(f"  --conf {name}={value}" for name, value in settings)]
     names = ".".join(f"`{part.replace('`', '``')}`" for part in (table.namespace, table.name))
     return " \\\n".join(lines) + f"\n\nSELECT * FROM lake.{names};"
 

@@ -1,0 +1,157 @@
+"""Spark with Iceberg's own JAR as a client: what its makers understand of the tables, the views and the past.
+
+It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROVE_ICEBERG_PYTHON` names it.
+"""
+
+import datetime
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.rest.conftest import TOKEN, counted, served
+
+import mangrove
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.server.access import Access
+from mangrove.web.pages.elsewhere import SPARK_PACKAGE
+
+PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("iceberg-java"),
+    pytest.mark.skipif(PYTHON is None, reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
+]
+
+Rows = list[list[str]]
+Asking = Callable[[str], Rows]
+
+
+@pytest.fixture(scope="module")
+def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """A lakehouse whose past is version 3."""
+    lake = mangrove.create(tmp_path_factory.mktemp("a folder") / "my lake")
+    lake.create_namespace("sales", properties={"owner": "ana"}, description="What was sold")
+    orders = lake.create_table(
+        "sales.orders",
+        "id bigint not null, customer string, amount decimal(10,2), place struct<city: string>",
+        keys=["id"],
+    )
+    orders.append(
+        [{"id": number, "customer": f"c{number}", "amount": number, "place": {"city": "x"}} for number in range(100)]
+    )
+    assert lake.version == 3
+    orders.upsert([{"id": 5, "customer": "new", "amount": 7, "place": None}])
+    orders.delete("id > 90")
+    orders.add_column("note", "string")
+    months = lake.create_table("sales.months", "id bigint, day date", partition_by=["months(day)"])
+    months.append([{"id": number, "day": datetime.date(2026, 1 + number % 12, 1)} for number in range(24)])
+    lake.create_view("sales.sums", "select customer, count(*) as n, sum(amount) as total from orders group by customer")
+    lake.create_view("sales.new_sums", "select n, total from sales.sums where customer = 'new'")
+    lake.create_view("sales.unsure", "select count(*) from orders")
+    return lake
+
+
+@contextmanager
+def iceberg_spark(address: str) -> Iterator[Asking]:
+    """Run a Spark of its own, and give what asks it."""
+    assert PYTHON is not None
+    script = Path(__file__).with_name("iceberg_spark.py")
+    command = [PYTHON, str(script), SPARK_PACKAGE, address, TOKEN, "3"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to_spark, from_spark = process.stdin, process.stdout
+
+        def ask(statement: str) -> Rows:
+            to_spark.write(f"{json.dumps(statement)}\n")
+            to_spark.flush()
+            line = next(line for line in from_spark if line.startswith("{"))
+            answer = json.loads(line)
+            if "error" in answer:
+                raise RuntimeError(answer["error"])
+            rows: Rows = answer["rows"]
+            return rows
+
+        try:
+            yield ask
+        finally:
+            to_spark.close()
+
+
+@pytest.fixture(scope="module")
+def ask(java_lake: Lakehouse) -> Iterator[Asking]:
+    with (
+        served(counted(java_lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
+        iceberg_spark(address) as found,
+    ):
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("show namespaces in lake", [["sales"]]),
+        ("select count(*), sum(id), sum(amount) from lake.sales.orders", [["91", "4095", "4097.00"]]),
+        ("select customer, place, note from lake.sales.orders where id = 5", [["new", "None", "None"]]),
+        ("select place.city from lake.sales.orders where id = 6", [["x"]]),
+        ("select id from lake.sales.orders where id = 95", []),
+        ("select count(*), min(day) from lake.sales.months where day >= date'2026-06-01'", [["14", "2026-06-01"]]),
+        ("select count(*) from past.sales.orders", [["100"]]),
+        ("select customer from past.sales.orders where id = 5", [["c5"]]),
+        ("select * from lake.sales.sums where customer = 'new'", [["new", "1", "7.00"]]),
+        ("select * from lake.sales.new_sums", [["1", "7.00"]]),
+        ("select operation from lake.sales.orders.snapshots", [["overwrite"]]),
+    ],
+)
+def test_icebergs_own_code_reads_what_the_lakehouse_holds(ask: Asking, query: str, rows: Rows) -> None:
+    assert ask(query) == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("select * from lake.sales.unsure", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("select * from lake.sales.nobody", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("select * from lake.sales.orders version as of 12345", "Cannot find snapshot"),
+        ("delete from past.sales.orders where id = 1", "does not support endpoint"),
+        ("call lake.system.expire_snapshots('sales.orders')", "GC is disabled"),
+        ("alter table lake.sales.orders create branch other", "main alone"),
+    ],
+)
+def test_what_there_is_not_is_refused_to_icebergs_own_code(ask: Asking, query: str, told: str) -> None:
+    with pytest.raises(RuntimeError, match=told):
+        ask(query)
+
+
+def test_what_icebergs_own_code_commits_the_lakehouse_reads(ask: Asking, java_lake: Lakehouse) -> None:
+    before = java_lake.version
+    statements = [
+        "create namespace lake.fresh",
+        "create table lake.fresh.t (id bigint not null, s string, day date) using iceberg partitioned by (months(day))",
+        "insert into lake.fresh.t values (1, 'a', date'2026-01-01'), (2, 'b', date'2026-02-01'), (3, 'c', null)",
+        "update lake.fresh.t set s = 'B' where id = 2",
+        "delete from lake.fresh.t where id = 1",
+        "merge into lake.fresh.t t using (select 3L as id, 'C' as s union all select 4L, 'd') s on t.id = s.id "
+        "when matched then update set s = s.s when not matched then insert (id, s) values (s.id, s.s)",
+        "alter table lake.fresh.t add column note string",
+        "alter table lake.fresh.t rename column s to text",
+        "insert into lake.fresh.t values (5, 'e', date'2026-05-05', 'five')",
+        "call lake.system.rewrite_data_files('fresh.t')",
+        "create table lake.fresh.copy using iceberg as select id, text from lake.fresh.t",
+    ]
+    for statement in statements:
+        ask(statement)
+    rows = sorted(java_lake.table("fresh.t").to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["text"], row["note"]) for row in rows] == [
+        (2, "B", None), (3, "C", None), (4, "d", None), (5, "e", "five"),
+    ]  # fmt: skip
+    assert java_lake.table("fresh.copy").to_arrow().num_rows == 4
+    assert java_lake.version >= before + len(statements) - 1
+    assert ask("select count(*) from lake.fresh.t where text in ('B', 'e')") == [["2"]]
+    assert java_lake.check().problems == ()
