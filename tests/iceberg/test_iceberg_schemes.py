@@ -153,6 +153,11 @@ def test_a_partition_that_may_hold_nan_or_the_other_zero_has_no_record(column: s
     assert has_record([1.5], scheme, COLUMNS)
 
 
+def test_a_partition_of_bytes_of_a_fixed_length_has_no_record() -> None:
+    assert not has_record([b"12345"], scheme_of(COLUMNS.column("p"), Identity()), COLUMNS)
+    assert has_record([7], scheme_of(COLUMNS.column("p"), Bucket(8)), COLUMNS)
+
+
 def test_a_clients_partition_of_nan_is_that_of_null() -> None:
     scheme = scheme_of(COLUMNS.column("g"), Identity())
     assert own_partition_values(Record(math.nan), iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (None,)

@@ -163,13 +163,14 @@ def own_value(held: Any, data_type: DataType) -> Value | None:
 
 
 def has_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
-    """Return whether the values of a partition mean in Iceberg what they mean here.
+    """Return whether the values of a partition mean to all of Iceberg's readers what they mean here.
 
     Files with others belong to the spec without fields:
 
         the smallest numbers, truncated    lie below all that their type can hold
         null of double or float            NaN lies in that partition too, and readers would take it for null
         zero of double or float            -0.0 lies there too, and Iceberg looks for it elsewhere
+        bytes of a fixed length            Iceberg's Java wants their length before them, against Avro's rules
     """
     held = zip(values, scheme.result_types(schema), strict=True)
     return all(_is_same_in_iceberg(value, data_type) for value, data_type in held)
@@ -209,6 +210,8 @@ def own_partition_values(
 
 def _is_same_in_iceberg(value: Value | None, data_type: DataType) -> bool:
     if isinstance(data_type, Float4 | Float8) and not value:
+        return False
+    if isinstance(data_type, Fixed) and value is not None:
         return False
     return value is None or _is_partition_value(value, data_type)
 
