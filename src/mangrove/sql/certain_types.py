@@ -11,7 +11,7 @@ from mangrove.model.types import Boolean, DataType, Decimal, Float4, Float8, Int
 
 __all__ = ["certain_type"]
 
-TypeOf: TypeAlias = Callable[[Any], DataType | None]
+_TypeOf: TypeAlias = Callable[[Any], DataType | None]
 
 _DIGITS_MAX: Final = 38
 _WIDER: Final = (Int2, Int4, Int8)
@@ -21,7 +21,7 @@ _TEXTS: Final = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.Left, exp.Ri
 _PARTS_OF_DATES: Final = (exp.Year, exp.Month, exp.Day, exp.Quarter)
 
 
-def certain_type(node: Any, plain: TypeOf) -> DataType | None:
+def certain_type(node: Any, plain: _TypeOf) -> DataType | None:
     """Return the type of an expression; `plain` tells those of names and literals."""
 
     def of(inner: Any) -> DataType | None:
