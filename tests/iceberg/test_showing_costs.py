@@ -92,8 +92,25 @@ def test_hidden_rows_are_looked_for_once_as_long_as_the_same_files_hide_them(tmp
     sales.append([{"id": 40, "what": "new"}])
     store = CountingStore(lake.effects.store)
     show(store, sales.state(), AT_MILLIS)
-    # Only whether the state has been shown: no Parquet file is opened.
-    assert store.requests.reads == 1
+    # Whether the state has been shown, and what was found out for the last one: no Parquet file is opened.
+    assert store.requests.reads == 2
+
+
+def test_an_upsert_whose_keys_may_be_anywhere_writes_files_only_for_those_that_lose_rows(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    for number in range(20):
+        sales.append([{"id": 20 * one + number, "what": "old"} for one in range(20)])
+    sales.upsert([{"id": 20 * one, "what": "new"} for one in range(20)])
+    show(lake.effects.store, sales.state(), AT_MILLIS)
+    sales.upsert([{"id": 1, "what": "newer"}, {"id": 382, "what": "newer"}])
+    store = CountingStore(lake.effects.store)
+    found = show(store, sales.state(), AT_MILLIS)
+    # Two files of hidden rows, two manifests, the list, the names of the parts, the metadata.
+    assert store.requests.puts == 7
+    rows = StaticTable.from_metadata(found.metadata_address).scan().to_arrow().to_pylist()
+    assert sorted(rows, key=repr) == sorted(sales.to_arrow().to_pylist(), key=repr)
 
 
 def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -> None:

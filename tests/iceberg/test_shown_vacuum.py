@@ -10,12 +10,13 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.effects import real_effects
+from mangrove.errors import FormatError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.storage.port import ObjectInfo
-from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, shown_folder
+from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, paths_in_parts, shown_folder
 from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
 
 
@@ -152,5 +153,38 @@ def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake
         for path in there:
             if path.endswith(METADATA_ENDING):
                 parts = re.sub(re.escape(METADATA_ENDING) + "$", PARTS_ENDING, path)
-                assert there.issuperset(lake.effects.store.read(parts).decode().splitlines())
+                assert there.issuperset(paths_in_parts(lake.effects.store.read(parts).decode()))
+    assert rows(sales.iceberg()) == own_rows(sales)
+
+
+def test_what_shows_a_state_goes_whole_where_the_names_of_its_parts_are_gone(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    address = sales.iceberg()
+    (parts,) = [path for path in shown_paths(lake, sales) if path.endswith(PARTS_ENDING)]
+    lake.effects.store.delete_many([parts])
+    lake.vacuum(alone=True)
+    assert shown_paths(lake, sales) == set()
+    assert sales.iceberg() == address
+    assert rows(address) == own_rows(sales)
+
+
+def test_a_table_to_which_nothing_was_written_stays_shown(lake: Lakehouse) -> None:
+    table = lake.create_table("shop.nothing", "id bigint")
+    table.iceberg()
+    before = shown_paths(lake, table)
+    lake.effects.store.put(f"{shown_folder(table.id)}stray", b"")
+    lake.vacuum(alone=True)
+    assert shown_paths(lake, table) == before != set()
+
+
+def test_damaged_names_of_parts_stop_the_vacuum_with_what_to_do(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    sales.iceberg()
+    before = shown_paths(lake, sales)
+    (parts,) = [path for path in before if path.endswith(PARTS_ENDING)]
+    lake.effects.store.put(parts, b"\xff")
+    with pytest.raises(FormatError, match="is damaged: delete it"):
+        lake.vacuum(alone=True)
+    assert shown_paths(lake, sales) == before
+    sales.append([{"id": 50, "what": "more"}])
     assert rows(sales.iceberg()) == own_rows(sales)

@@ -1,20 +1,22 @@
-"""The rows that later writes hide, as files of position deletes: found once, and named by all that hides them.
+"""The rows that later writes hide, as files of position deletes, named by what they tell.
 
     data/<table id>/metadata/<digest>-<count>-deletes.parquet
 
-The count is part of the name, so that a listing says all that a manifest tells of such a
-file. Where nothing is hidden after all, there is one with the count 0, which no
-manifest names: it spares whoever looks next the comparison of keys.
+Of a write whose keys may meet those of any file, most files lose no row. So what is told of
+them stays the same, and is not written again. The count is part of the name, so that a
+listing says all that a manifest tells of such a file.
 """
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mangrove.errors import FormatError
 from mangrove.iceberg.placing import PlacedFile
 from mangrove.local.parquet import encoded
 from mangrove.local.positions import FILE_PATH, POSITION
@@ -27,11 +29,11 @@ from mangrove.tables.scan_plan import FileScan, ScanPlan
 from mangrove.tables.shown_names import SHOWN_FORMAT, digest_of, file_words, shown_folder
 from mangrove.tables.table_state import TableState
 
-__all__ = ["found_hidden", "hidden_digest", "known_hidden"]
+__all__ = ["FoundHidden", "found_hidden", "hidden_digest", "hidden_file"]
 
 _ROWS_AT_ONCE: Final = 8_000_000
 """So many rows and keys are compared at once, unless a single file meets more."""
-_NAME: Final = re.compile(r"([0-9a-f]{32})-(\d+)-deletes\.parquet")
+_NAME: Final = re.compile(r".*/[0-9a-f]{32}-(\d+)-deletes\.parquet")
 _SCHEMA: Final = Schema((replace(FILE_PATH, nullable=False), replace(POSITION, nullable=False)))
 
 
@@ -43,33 +45,46 @@ def hidden_digest(placed: PlacedFile) -> str:
     return digest_of([*words, *(file.location for file in scan.position_deletes)])
 
 
-def known_hidden(table_id: str, there: Mapping[str, int]) -> dict[str, DataFile]:
-    """Return the files of hidden rows among those that a listing found, by their digests."""
-    folder = shown_folder(table_id)
-    found: dict[str, DataFile] = {}
-    for path, size_bytes in there.items():
-        match = _NAME.fullmatch(path.removeprefix(folder))
-        if match is not None:
-            found[match[1]] = _file(path, size_bytes, int(match[2]))
-    return found
+def hidden_file(path: str, size_bytes: int) -> DataFile:
+    """Return a file of hidden rows that a listing found."""
+    match = _NAME.fullmatch(path)
+    if match is None:
+        raise FormatError(
+            f"{path!r} is no name of a file of hidden rows: delete the files beside it that end in .parts"
+        )
+    return DataFile(path, size_bytes, int(match[1]), kind=FileKind.POSITION_DELETES)
 
 
-def found_hidden(
-    store: Store, state: TableState, placed: Sequence[PlacedFile]
-) -> Iterator[tuple[str, DataFile, bytes]]:
-    """Yield for each file of rows the digest, the file that tells which of its rows are hidden, and its bytes."""
+@dataclass(frozen=True, slots=True)
+class FoundHidden:
+    """What is hidden of a file of rows."""
+
+    digest: str
+    """Of all that decides it."""
+    path: str
+    """Where the file lies that tells it; none where nothing is hidden."""
+    address: str
+    numbers: Any
+
+    def encoded(self) -> bytes:
+        """Return the bytes of the file."""
+        return encoded(_rows(self.address, self.numbers))
+
+
+def found_hidden(store: Store, state: TableState, placed: Sequence[PlacedFile]) -> Iterator[FoundHidden]:
+    """Yield for each file of rows what is hidden of it, having compared its keys with newer ones."""
     for batch in _batches(placed):
         parts = scanned_parts(store, state, ScanPlan(tuple(one.scan for one in batch)), ())
         for one, (scan, visible) in zip(batch, parts, strict=True):
             numbers = _others(scan.file.row_count, visible.column(ROW))
-            data = encoded(_rows(one.address, numbers))
-            digest = hidden_digest(one)
-            path = f"{shown_folder(state.table_id)}{digest}-{len(numbers)}-deletes.parquet"
-            yield digest, _file(path, len(data), len(numbers)), data
+            path = _path(state.table_id, one.address, numbers) if len(numbers) else ""
+            yield FoundHidden(hidden_digest(one), path, one.address, numbers)
 
 
-def _file(path: str, size_bytes: int, row_count: int) -> DataFile:
-    return DataFile(path, size_bytes, row_count, kind=FileKind.POSITION_DELETES)
+def _path(table_id: str, address: str, numbers: Any) -> str:
+    told = hashlib.sha256(memoryview(numbers.buffers()[1])[: numbers.nbytes]).hexdigest()
+    digest = digest_of([repr((SHOWN_FORMAT, address)), told])
+    return f"{shown_folder(table_id)}{digest}-{len(numbers)}-deletes.parquet"
 
 
 def _rows(address: str, numbers: Any) -> pa.Table:

@@ -14,16 +14,15 @@ from pyiceberg.table.metadata import TableMetadataV2
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.iceberg.addresses import Addresses
-from mangrove.iceberg.hidden import found_hidden, hidden_digest, known_hidden
+from mangrove.iceberg.hidden import found_hidden, hidden_digest, hidden_file
 from mangrove.iceberg.manifests import manifest_list_bytes
 from mangrove.iceberg.metadata import ShownSnapshot, metadata_of, sequence_number_of
 from mangrove.iceberg.placing import PlacedFile, placed_files
 from mangrove.iceberg.planned_manifests import PlannedManifest, ToldFile, planned_manifests
-from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import parse_root
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.shown_names import ShownName, shown_folder, shown_name
+from mangrove.tables.shown_names import PARTS_ENDING, ShownName, hidden_in_parts, parts_text, shown_folder, shown_name
 from mangrove.tables.table_state import TableState
 
 __all__ = ["Shown", "show", "shown_address"]
@@ -107,51 +106,75 @@ def _written(store: Store, state: TableState, name: ShownName, location: str, at
     return metadata if not used or used <= _listed(store, state).keys() else None
 
 
-def _listed(store: Store, state: TableState) -> dict[str, int]:
+def _listed(store: Store, state: TableState) -> dict[str, ObjectInfo]:
     listed = store.list(shown_folder(state.table_id))
-    return {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+    return {entry.path: entry for entry in listed if isinstance(entry, ObjectInfo)}
 
 
 def _shown_snapshot(
-    store: Store, state: TableState, name: ShownName, snapshot_id: int, there: Mapping[str, int]
+    store: Store, state: TableState, name: ShownName, snapshot_id: int, there: Mapping[str, ObjectInfo]
 ) -> tuple[ShownSnapshot, frozenset[str]]:
     """Write the files of a snapshot that are not there; return it with the paths of all of them."""
     addresses = Addresses(store)
     scans = plan_scan(state).scans
     placed = placed_files(state, addresses.of_all([scan.file.location for scan in scans]), scans)
     rows = [ToldFile(one.scan.file, one.address, one, one.words) for one in placed]
-    hidden = _hidden_files(store, state, placed, there)
     root = addresses.of("")
-    hiding = [ToldFile(file, root + file.location, one, file.location) for one, file in hidden if file.row_count]
+    touched = {hidden_digest(one): one for one in placed if not one.scan.is_whole}
+    hidden, sizes = _hidden_files(store, state, touched, there)
+    hiding = [
+        ToldFile(hidden_file(path, sizes[path]), root + path, touched[digest], path)
+        for digest, path in hidden.items()
+        if path
+    ]
     manifests = [*planned_manifests(state, rows, root), *planned_manifests(state, hiding, root)]
     sizes = _write_missing(store, manifests, there)
     records = [manifest.record(sizes[manifest.path]) for manifest in manifests]
-    parts = [name.list_path, *(manifest.path for manifest in manifests), *(file.location for _, file in hidden)]
+    parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in hiding)]
     encoded = manifest_list_bytes(records, snapshot_id, sequence_number_of(state), name.digest)
-    store.put_many({name.list_path: encoded, name.parts_path: "\n".join(parts).encode()})
+    store.put_many({name.list_path: encoded, name.parts_path: parts_text(parts, hidden).encode()})
     return ShownSnapshot(snapshot_id, root + name.list_path, _counts(rows, hiding)), frozenset(parts)
 
 
 def _hidden_files(
-    store: Store, state: TableState, placed: Sequence[PlacedFile], there: Mapping[str, int]
-) -> list[tuple[PlacedFile, DataFile]]:
-    """Return each file of which rows may be hidden, with the file that says which; write those that are missing."""
-    touched = {hidden_digest(one): one for one in placed if not one.scan.is_whole}
-    known = known_hidden(state.table_id, there)
-    unknown = [one for digest, one in touched.items() if digest not in known]
+    store: Store, state: TableState, touched: Mapping[str, PlacedFile], there: Mapping[str, ObjectInfo]
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Return by the digests of what hides rows where it is told which, and the sizes of these files.
+
+    What was found for the state that was shown last is known. All else is found out,
+    and written where nobody told the same.
+    """
+    known = _known_hidden(store, there) if touched else {}
+    known = {digest: path for digest, path in known.items() if not path or path in there}
+    found: dict[str, str] = {}
+    sizes = {path: entry.size for path, entry in there.items()}
 
     def written() -> Iterator[tuple[str, bytes]]:
-        for digest, file, data in found_hidden(store, state, unknown):
-            known[digest] = file
-            yield file.location, data
+        for one in found_hidden(store, state, [touched[digest] for digest in touched if digest not in known]):
+            found[one.digest] = one.path
+            if one.path and one.path not in there:
+                data = one.encoded()
+                sizes[one.path] = len(data)
+                yield one.path, data
 
     _write_all(store, written())
-    return [(one, known[digest]) for digest, one in touched.items()]
+    return {digest: found[digest] if digest in found else known[digest] for digest in touched}, sizes
 
 
-def _write_missing(store: Store, manifests: Sequence[PlannedManifest], there: Mapping[str, int]) -> dict[str, int]:
+def _known_hidden(store: Store, there: Mapping[str, ObjectInfo]) -> dict[str, str]:
+    """Return what was found out about hidden rows for the state that was shown last."""
+    shown = [entry for path, entry in there.items() if path.endswith(PARTS_ENDING)]
+    if not shown:
+        return {}
+    (data,) = store.read_many([max(shown, key=lambda entry: entry.modified_at_millis).path])
+    return {} if data is None else hidden_in_parts(data.decode(errors="replace"))
+
+
+def _write_missing(
+    store: Store, manifests: Sequence[PlannedManifest], there: Mapping[str, ObjectInfo]
+) -> dict[str, int]:
     """Write the manifests that are not there; return the sizes of all."""
-    sizes = dict(there)
+    sizes = {path: entry.size for path, entry in there.items()}
 
     def written() -> Iterator[tuple[str, bytes]]:
         for manifest in manifests:

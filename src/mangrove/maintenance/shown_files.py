@@ -5,17 +5,18 @@ what shows the newest state, and what shows the next one takes most of its files
 was shown last. All others go as what no version needs, and all of a table that was dropped.
 """
 
+import posixpath
 import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.maintenance.maintained import Maintained
 from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, TableLocator
 from mangrove.model.objects import Table, TableType
 from mangrove.storage.port import Entry, ObjectInfo
-from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, shown_name
+from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, paths_in_parts, shown_name
 from mangrove.tables.table_state import Log, TableState
 from mangrove.transaction.deltas import deltas_of, open_table, partitions_of
 
@@ -23,6 +24,9 @@ __all__ = ["ShownFiles", "is_shown_metadata"]
 
 _FOLDER: Final = re.compile(r"data/([^/]+)/metadata/")
 _METADATA: Final = re.compile(_FOLDER.pattern + r"[0-9a-f]{32}-\d+" + re.escape(METADATA_ENDING))
+
+_WITHOUT_PARTS: Final = f"-0{METADATA_ENDING}"
+"""So ends what shows a table to which nothing was ever written."""
 
 
 def is_shown_metadata(path: str) -> bool:
@@ -61,13 +65,18 @@ class ShownFiles:
 
 
 def _leads_to(lake: Maintained, metadata_path: str) -> Iterator[str]:
-    """Yield the files by which a state is shown."""
+    """Yield the files by which a state is shown, or none where nobody knows all of them: they are written again."""
     parts_path = metadata_path.removesuffix(METADATA_ENDING) + PARTS_ENDING
+    (parts,) = lake.store.read_many([parts_path])
+    if parts is None and not metadata_path.endswith(_WITHOUT_PARTS):
+        return
     yield metadata_path
     yield parts_path
-    (parts,) = lake.store.read_many([parts_path])
-    if parts is not None:
-        yield from parts.decode().splitlines()
+    try:
+        yield from paths_in_parts((parts or b"").decode())
+    except UnicodeDecodeError as error:
+        beside = posixpath.basename(metadata_path)
+        raise FormatError(f"{parts_path} is damaged: delete it, and {beside} beside it; they are derived") from error
 
 
 def _state(newest: Snapshot, locator: TableLocator, table: Table) -> TableState | None:

@@ -1,7 +1,8 @@
 """How the files are called that show a state of a table to Iceberg: by digests of all that they depend on.
 
     data/<table id>/metadata/<digest>-<snapshot>.metadata.json   what an engine opens
-    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it leads to
+    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it leads to, and what was
+                                                                 found out about hidden rows
 
 The same state has the same names, wherever and whenever it is shown. So whether it has
 been shown is one request, and two that show it at once write the same. Addresses
@@ -10,7 +11,7 @@ the files of the place that it came from.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -26,6 +27,9 @@ __all__ = [
     "ShownName",
     "digest_of",
     "file_words",
+    "hidden_in_parts",
+    "parts_text",
+    "paths_in_parts",
     "runs",
     "shown_folder",
     "shown_name",
@@ -111,6 +115,27 @@ def file_words(file: DataFile, position: int) -> str:
     """Return what tells a file from all others; names are never used twice, so its statistics add nothing."""
     told = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
     return repr((*told, file.partition_values, file.applies_to, file.key_ids, file.content_type))
+
+
+def parts_text(paths: Iterable[str], hidden: Mapping[str, str]) -> str:
+    """Return what a file of parts holds: paths, an empty line, and by digests of what hides rows where they are told.
+
+    >>> text = parts_text(["a", "b"], {"1f": "b", "2e": ""})
+    >>> paths_in_parts(text), hidden_in_parts(text)
+    (['a', 'b'], {'1f': 'b', '2e': ''})
+    """
+    return "\n".join([*paths, "", *(f"{digest} {path}" for digest, path in hidden.items())])
+
+
+def paths_in_parts(text: str) -> list[str]:
+    """Return the files that a state is shown by, without the metadata."""
+    return text.partition("\n\n")[0].splitlines()
+
+
+def hidden_in_parts(text: str) -> dict[str, str]:
+    """Return which file tells what is hidden, by the digests of all that decides it; none where nothing is."""
+    told = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
+    return {digest: path for digest, _, path in told}
 
 
 def snapshot_id_of(digest: str) -> int:
