@@ -12,13 +12,14 @@ from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.table_states import state_of
 from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, TableLocator
 from mangrove.model.objects import Table, TableType
 from mangrove.storage.port import Entry, ObjectInfo
 from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, paths_in_parts, shown_name
-from mangrove.tables.table_state import Log, TableState
-from mangrove.transaction.deltas import deltas_of, open_table, partitions_of
+from mangrove.tables.table_state import TableState
+from mangrove.transaction.deltas import open_table
 
 __all__ = ["ShownFiles", "is_shown_metadata"]
 
@@ -87,11 +88,4 @@ def _state(newest: Snapshot, locator: TableLocator, table: Table) -> TableState 
         opened = open_table(newest, locator)
     except InvalidInputError:
         return None  # nothing says what its rows are
-    if opened.version.schema is None:
-        return None
-    is_divided = bool(opened.partition_scheme.fields)
-    logs = [
-        Log(partition.values if is_divided else (), tuple(delta for _, delta in deltas_of(newest, way)))
-        for way, partition in partitions_of(newest, opened)
-    ]
-    return TableState(str(locator), table.id, opened.version, opened.partition_scheme, tuple(logs), table.properties)
+    return None if opened.version.schema is None else state_of(newest, opened)
