@@ -1,8 +1,10 @@
 """What showing a state costs, and what becomes of it when something fails on the way."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import assume, given
@@ -122,6 +124,24 @@ def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -
         found.append(files_of(lake.effects.store, state.table_id))
         lake.effects.store.delete_many(found[-1])
     assert found[0] == found[1]
+
+
+def test_several_who_show_one_state_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    lake = with_hidden_rows(tmp_path / "lake")
+    state = lake.table("shop.sales").state()
+    begin = Barrier(4)
+
+    def shown(_: int) -> str:
+        begin.wait()
+        return show(lake.effects.store, state, AT_MILLIS).metadata_address
+
+    with ThreadPoolExecutor(4) as pool:
+        (address,) = set(pool.map(shown, range(4)))
+    together = files_of(lake.effects.store, state.table_id)
+    lake.effects.store.delete_many(together)
+    show(lake.effects.store, state, AT_MILLIS)
+    assert files_of(lake.effects.store, state.table_id) == together
+    assert StaticTable.from_metadata(address).scan().to_arrow().num_rows == 21
 
 
 def crashes(paths: dict[str, bytes]) -> Iterator[tuple[str, int]]:

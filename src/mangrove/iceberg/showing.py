@@ -49,6 +49,7 @@ def show(store: Store, state: TableState, at_millis: int) -> Shown:
     `at_millis` is when the version was committed that is read. It is told by whoever shows a
     state first: it is no part of the state, which many versions may share.
     """
+    assert not state.is_part, "a table is shown with all of its partitions"
     addresses = Addresses(store)
     name = shown_name(state, store.uri)
     location = addresses.of(f"data/{state.table_id}")
