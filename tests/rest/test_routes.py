@@ -1,6 +1,7 @@
 """PyIceberg as a client: it finds namespaces, tables and views, at the newest version and at past ones."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -11,7 +12,7 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from tests.rest.conftest import TOKEN, counted, served
+from tests.rest.conftest import TOKEN, counted, filled, served
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
@@ -86,9 +87,12 @@ def test_an_export_is_a_warehouse(lake: Lakehouse, tmp_path: object, address: st
     assert catalog_of(address, warehouse="year-end").list_tables("sales") == [("sales", "orders")]
 
 
-def test_the_address_of_the_lakehouse_is_a_warehouse_too(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
-    for warehouse in (lake.uri, lake.uri.rstrip("/")):
-        assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
+def test_the_address_of_the_lakehouse_is_a_warehouse_too(tmp_path: Path, catalog_of: Opening) -> None:
+    lake = filled(tmp_path / "my lake")
+    assert "%20" in lake.uri
+    with served(counted(lake)) as address:
+        for warehouse in (lake.uri, lake.uri.rstrip("/"), lake.uri.replace("%20", " ")):
+            assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
 
 
 @pytest.mark.parametrize("warehouse", ["99", "no-such-export", "2000-01-01", "s3://elsewhere/lake"])

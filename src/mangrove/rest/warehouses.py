@@ -13,6 +13,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.metastore import Snapshot
+from mangrove.storage.uri import parse_root
 
 __all__ = ["prefix_of", "seen_at", "version_of_prefix", "version_of_warehouse"]
 
@@ -26,11 +27,21 @@ def version_of_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
     The lakehouse's own address means the newest too: many clients must give some warehouse.
     """
     text = (warehouse or "").strip()
-    if not text or text.rstrip("/") == lake.uri.rstrip("/"):
+    if not text or _is_address_of(text, lake):
         return None
     if len(text) > _WAREHOUSE_CHARACTERS_MAX:
         raise InvalidInputError(f"the warehouse has {len(text)} characters: {_WAREHOUSE_CHARACTERS_MAX} are allowed")
     return lake.snapshot_at(text).version
+
+
+def _is_address_of(text: str, lake: Lakehouse) -> bool:
+    """Return whether a text is the lakehouse's address, with its spaces escaped or not."""
+    if "://" not in text:
+        return False
+    try:
+        return parse_root(text) == parse_root(lake.uri)
+    except InvalidInputError:
+        return False
 
 
 def prefix_of(version: int) -> str:
