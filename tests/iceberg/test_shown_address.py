@@ -35,6 +35,25 @@ def test_a_table_gives_the_address_of_its_metadata_now_and_at_past_versions(lake
     assert sales.iceberg() == lake.at(lake.version).table("shop.sales").iceberg()
 
 
+def test_a_state_that_comes_back_has_the_address_that_it_had(lake: Lakehouse) -> None:
+    sales = lake.table("shop.sales")
+    address, before = sales.iceberg(), lake.version
+    sales.append([{"id": 3}])
+    assert sales.iceberg() != address
+    lake.rollback(to=before)
+    assert lake.rename_table("shop.sales", "shop.sold").iceberg() == address
+
+
+def test_a_full_export_shows_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
+    lake.table("shop.sales").iceberg()
+    lake.export(tmp_path / "copy", "copied")
+    address = mangrove.open(tmp_path / "copy").table("shop.sales").iceberg()
+    (task,) = StaticTable.from_metadata(address).scan().plan_files()
+    assert address.startswith((tmp_path / "copy").as_uri())
+    assert task.file.file_path.startswith((tmp_path / "copy").as_uri())
+    assert _ids(address) == [1, 2]
+
+
 def test_the_metadata_says_when_the_version_was_committed(lake: Lakehouse) -> None:
     found = StaticTable.from_metadata(lake.table("shop.sales").iceberg())
     assert found.metadata.last_updated_ms == lake.reading().commit.created_at_millis
