@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 
 import mangrove
-from mangrove.errors import FormatError, StorageError
+from mangrove.errors import FormatError, InvalidInputError, StorageError
 from mangrove.iceberg.showing import show
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
@@ -215,6 +215,15 @@ def test_damaged_metadata_is_refused_with_what_to_do() -> None:
     store.put(shown_name(state, store.uri).metadata_path, b'{"format-version": 2}')
     with pytest.raises(FormatError, match="delete it, and it is written again"):
         show(store, state, AT_MILLIS)
+
+
+def test_a_container_of_azure_is_shown_by_an_address_that_names_the_account_and_by_no_other() -> None:
+    store = MemoryStore("az://container/lake/")
+    with pytest.raises(InvalidInputError, match="abfss://container@account"):
+        show(store, bulky(1), AT_MILLIS)
+    assert list(store.list()) == []
+    found = show(MemoryStore("abfss://container@account.dfs.core.windows.net/a%20lake/"), bulky(1), AT_MILLIS)
+    assert found.location == "abfss://container@account.dfs.core.windows.net/a lake/data/t"
 
 
 def test_a_copy_in_another_place_has_other_names() -> None:

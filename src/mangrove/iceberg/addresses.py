@@ -38,7 +38,7 @@ class Addresses:
 
     def of(self, path: str) -> str:
         """Return the address of a file that is written here."""
-        return root_address(self.store.uri) + path
+        return _root_of_files(self.store.uri) + path
 
     def of_all(self, locations: Sequence[str]) -> list[str]:
         """Return the addresses of data files: a URI is one already, and a copy may lack what its source has."""
@@ -47,6 +47,16 @@ class Addresses:
             roots = self.store.roots_of(below)
         else:
             roots = [self.store.uri] * len(below)
-        spelled = {uri: root_address(uri) for uri in dict.fromkeys(roots)}
+        spelled = {uri: _root_of_files(uri) for uri in dict.fromkeys(roots)}
         found = {path: spelled[uri] + path for path, uri in zip(below, roots, strict=True)}
         return [found.get(location, location) for location in locations]
+
+
+def _root_of_files(uri: str) -> str:
+    """Return a root below which engines find files; refuse one that does not say whose container it means."""
+    if parse_root(uri).scheme == "az":
+        raise InvalidInputError(
+            f"{uri} does not name the account, and Iceberg's readers know Azure by addresses that do: open the "
+            "lakehouse as abfss://container@account.dfs.core.windows.net/…"
+        )
+    return root_address(uri)
