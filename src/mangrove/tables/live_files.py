@@ -37,21 +37,28 @@ class LiveFile:
 
 def live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
     """Return the files that count after all of `deltas`, which are in order, by the position at which they stand."""
-    alive: list[LiveFile] = []
+    alive: dict[int, LiveFile] = {}
+    places: dict[str, list[int]] = {}
+    number = 0
     for delta in deltas:
         assert delta.position is not None
         position = delta.position
         if delta.type is DeltaType.REPLACE:
             if delta.replaced_locations:
-                gone = frozenset(delta.replaced_locations)
-                alive = [live for live in alive if live.file.location not in gone]
+                # Only the files that go are looked at: there may be as many such deltas as files.
+                for location in delta.replaced_locations:
+                    for place in places.pop(location, ()):
+                        alive.pop(place, None)
             else:
                 through = position if delta.replaces_through is None else delta.replaces_through
-                alive = [live for live in alive if live.position > through]
+                alive = {place: live for place, live in alive.items() if live.position > through}
             if delta.replaces_through is not None:
                 position = delta.replaces_through
-        alive += [LiveFile(entry, position, _hides(delta, entry)) for entry in delta.manifest.entries]
-    return tuple(sorted(alive, key=lambda live: live.position))
+        for entry in delta.manifest.entries:
+            places.setdefault(entry.location, []).append(number)
+            alive[number] = LiveFile(entry, position, _hides(delta, entry))
+            number += 1
+    return tuple(sorted(alive.values(), key=lambda live: live.position))
 
 
 def _hides(delta: Delta, entry: DataFile) -> bool:

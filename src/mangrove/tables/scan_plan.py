@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from mangrove.model.manifests import DataFile, FileKind
@@ -108,6 +109,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     """Return how to read the rows of a table, or those that `predicate` means."""
     scans: list[FileScan] = []
     skipped: list[SkippedFile] = []
+    columns = _Columns(state)
     for log in state.logs:
         alive = live_files(log.deltas)
         if predicate is not None and not _is_meant(state, log, predicate):
@@ -117,18 +119,17 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
                 if live.is_data
             ]
             continue
-        hiding = _Hiding(_key_files(state, alive, predicate))
-        by_position = [live for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
+        hiding = _Hiding(_key_files(state, columns, alive, predicate))
+        numbered = _Numbered(alive)
         for live in alive:
             if not live.is_data:
                 continue
-            reason = _reason_to_skip(state, live.file, predicate)
+            reason = _reason_to_skip(state, columns, live.file, predicate)
             if reason is not None:
                 skipped.append(SkippedFile(live.file, reason))
                 continue
-            hidden_by = hiding.of(live)
-            numbered = tuple(other.file for other in by_position if other.file.applies_to in (None, live.file.location))
-            scans.append(FileScan(live.file, live.position, log.values, hidden_by, numbered))
+            by_number = numbered.of(live.file.location)
+            scans.append(FileScan(live.file, live.position, log.values, hiding.of(live), by_number))
     return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
 
 
@@ -136,7 +137,9 @@ def _is_meant(state: TableState, log: Log, predicate: Predicate) -> bool:
     return not state.log_scheme.fields or may_hold(state.log_scheme, log.values, state.schema, predicate)
 
 
-def _key_files(state: TableState, alive: Iterable[LiveFile], predicate: Predicate | None) -> list[KeyFile]:
+def _key_files(
+    state: TableState, columns: "_Columns", alive: Iterable[LiveFile], predicate: Predicate | None
+) -> list[KeyFile]:
     found = []
     for live in alive:
         key_ids = live.file.key_ids or state.version.keys
@@ -144,12 +147,12 @@ def _key_files(state: TableState, alive: Iterable[LiveFile], predicate: Predicat
             continue
         # Where only keys are asked about, keys that are not meant hide nothing that is.
         asks_keys_alone = predicate is not None and column_ids(predicate) <= set(key_ids)
-        if predicate is None or not asks_keys_alone or may_match(predicate, _facts_in(state, live.file)):
+        if predicate is None or not asks_keys_alone or may_match(predicate, columns.facts_in(live.file)):
             found.append(KeyFile(live.file, live.position, key_ids))
     return found
 
 
-def _reason_to_skip(state: TableState, file: DataFile, predicate: Predicate | None) -> str | None:
+def _reason_to_skip(state: TableState, columns: "_Columns", file: DataFile, predicate: Predicate | None) -> str | None:
     if file.row_count == 0:
         return _NO_ROWS
     if predicate is None:
@@ -157,32 +160,62 @@ def _reason_to_skip(state: TableState, file: DataFile, predicate: Predicate | No
     scheme, values = state.file_scheme, file.partition_values
     if values is not None and scheme is not None and not may_hold(scheme, values, state.schema, predicate):
         return _OTHER_PARTITION
-    if not may_match(predicate, _facts_in(state, file)):
+    if not may_match(predicate, columns.facts_in(file)):
         return "its statistics rule such rows out"
     return None
 
 
-def _facts_in(state: TableState, file: DataFile) -> Callable[[int], ColumnFacts]:
-    written_by = next((schema for schema in state.version.schemas if schema.schema_id == file.schema_id), None)
+class _Columns:
+    """The columns of a table's schemas by their ids, looked through once: each file is asked about some of them."""
 
-    def facts_of(column_id: int) -> ColumnFacts:
-        if written_by is not None and not written_by.has_id(column_id):
-            # The column came after the file, so it is null in all of its rows.
-            return ColumnFacts(may_be_value=False)
-        statistics = file.statistics_of(column_id)
-        if statistics is None:
-            return UNKNOWN
-        data_type = state.schema.column_with_id(column_id).type
-        is_float = isinstance(data_type, Float4 | Float8)
-        return ColumnFacts(
-            None if statistics.minimum is None else with_zone(statistics.minimum, data_type),
-            None if statistics.maximum is None else with_zone(statistics.maximum, data_type),
-            may_be_null=statistics.null_count != 0,
-            may_be_value=statistics.null_count is None or statistics.null_count < file.row_count,
-            may_be_nan=is_float and statistics.nan_count != 0,
-        )
+    def __init__(self, state: TableState) -> None:
+        self._schema = state.schema
+        self._types = {column.id: column.type for _, column in state.schema.all_columns()}
+        self._written_by = {
+            schema.schema_id: frozenset(column.id for _, column in schema.all_columns())
+            for schema in reversed(state.version.schemas)
+        }
 
-    return facts_of
+    def facts_in(self, file: DataFile) -> Callable[[int], ColumnFacts]:
+        """Return what tells what is certain about a column in a file."""
+        written_by = None if file.schema_id is None else self._written_by.get(file.schema_id)
+
+        def facts_of(column_id: int) -> ColumnFacts:
+            if written_by is not None and column_id not in written_by:
+                # The column came after the file, so it is null in all of its rows.
+                return ColumnFacts(may_be_value=False)
+            statistics = file.statistics_of(column_id)
+            if statistics is None:
+                return UNKNOWN
+            data_type = self._types.get(column_id) or self._schema.column_with_id(column_id).type
+            is_float = isinstance(data_type, Float4 | Float8)
+            return ColumnFacts(
+                None if statistics.minimum is None else with_zone(statistics.minimum, data_type),
+                None if statistics.maximum is None else with_zone(statistics.maximum, data_type),
+                may_be_null=statistics.null_count != 0,
+                may_be_value=statistics.null_count is None or statistics.null_count < file.row_count,
+                may_be_nan=is_float and statistics.nan_count != 0,
+            )
+
+        return facts_of
+
+
+class _Numbered:
+    """The files of one log that say by numbers which rows are gone, by the files that they are about."""
+
+    def __init__(self, alive: Iterable[LiveFile]) -> None:
+        files = [live.file for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
+        self._everywhere = [(place, file) for place, file in enumerate(files) if file.applies_to is None]
+        self._there: dict[str, list[tuple[int, DataFile]]] = {}
+        for place, file in enumerate(files):
+            if file.applies_to is not None:
+                self._there.setdefault(file.applies_to, []).append((place, file))
+
+    def of(self, location: str) -> tuple[DataFile, ...]:
+        """Return those that can be about a file, in their order."""
+        there = self._there.get(location, [])
+        both = sorted([*self._everywhere, *there], key=itemgetter(0)) if self._everywhere else there
+        return tuple([file for _, file in both])
 
 
 class _Hiding:
