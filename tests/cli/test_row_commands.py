@@ -1,5 +1,7 @@
 """Rows go into a table from files and come out again, without Spark."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +210,51 @@ def test_times_outside_the_years_of_the_calendar_are_read_as_text(lake: str, run
         {"day": "0000-12-31"},
     ]
     assert "10000-01-01" in run("read", lake, "sales.far").out
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.csv", b"id,amount\n1,2.5\nx,3.5\n", r"row 2 of column 'id', which is bigint: holds 'x'\): correct"),
+        ("a.csv", b"id,amount\n1,123456789012\n", r"row 1 of column 'amount', which is decimal\(10,2\): holds '123"),
+        ("a.csv", b"id,amount\n1,1.234\n", r"row 1 of column 'amount', which is decimal\(10,2\): Rescaling"),
+        ("a.csv", b"id,day\n1,2026-02-01\n2,2026-13-45\n", r"row 2 of column 'day', which is date: holds '2026-13-45'"),
+        ("a.csv", b"id,name\n1,a\n2\n", r"Row #3: Expected 2 columns, got 1: 2\)"),
+        ("a.json", b'[{"id": 1}]', r"each object on a line of its own, and call the file \.jsonl"),
+        ("a.csv.gz", b"", "unpack it first"),
+        ("a.xlsx", b"", "save the sheet as CSV"),
+        ("a.parquet", b"", r"as parquet \(Parquet file size is 0 bytes\): correct"),
+        ("a.pq", b"PAR1 nothing PAR1", "smaller than the size reported by footer"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_row_column_and_remedy(
+    orders: str, run: Any, tmp_path: Path, name: str, data: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    before = mangrove.open(orders).version
+    done = run("ingest", orders, "sales.rows", str(tmp_path / name))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert re.search(said, done.err), done.err
+    assert mangrove.open(orders).version == before
+
+
+def test_what_is_no_file_or_lies_below_one_is_said_to_be_so(orders: str, run: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "is neither a file nor a folder: copy" in run("ingest", orders, "sales.rows", str(tmp_path / "pipe.csv")).err
+    for command in (["ingest", orders, "sales.rows"], ["inspect"], ["sql", orders, "--file"]):
+        done = run(*command, str(tmp_path / "a.csv" / "x.csv"))
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert "x.csv is not there: " in done.err
+        assert "a.csv is a file, and nothing lies in it" in done.err
+
+
+def test_damaged_rows_are_told_in_one_line(orders: str, run: Any, tmp_path: Path) -> None:
+    assert run("ingest", orders, "sales.rows", str(tmp_path / "a.csv")).code == 0
+    (file,) = Path(orders).rglob("*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:8] + bytes(255 - byte for byte in whole[8:60]) + whole[60:])
+    done = run("read", orders, "sales.rows")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "is damaged or no Parquet file: " in done.err
+    assert done.err.endswith(". Run `mangrove check`\n")
+    assert ".. Run" not in done.err

@@ -77,10 +77,10 @@ def _row_files(session: Session, place: str) -> list[_RowFile]:
     location = in_full(place, os.getcwd())
     if not location.endswith("/"):
         folder, name = folder_and_name(location)
-        store = session.store(folder)
+        store = session.store_of_files(folder, place)
         if store.exists(name):
             return [_RowFile(store, name)]
-    store = session.store(location.rstrip("/"))
+    store = session.store_of_files(location.rstrip("/"), place)
     listed = [one.path for one in store.list() if isinstance(one, ObjectInfo)]
     if not listed:
         raise NotFoundError(f"{place} is not there: check the path of the file")

@@ -14,6 +14,7 @@ from mangrove.cli.places import folder_and_name
 from mangrove.cli.screen import draw, speaks_unicode
 from mangrove.effects import Effects, real_effects, settle
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.caching import Cache, cache_in, cached
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import EnginesMaker, open_on
 from mangrove.maintenance.opened_export import opened_export
@@ -25,7 +26,7 @@ from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import in_full, parse_root
 
-__all__ = ["Session", "stats_text"]
+__all__ = ["Session", "given_cache", "stats_text"]
 
 
 class _CountingLocalStore(CountingStore):
@@ -59,6 +60,7 @@ class Session:
     as_json: bool = False
     with_stats: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    cache: Cache | None = None
     _counted: list[CountingStore] = field(default_factory=list)
     _effects: list[Effects] = field(default_factory=list)
     _opened: list[Lakehouse] = field(default_factory=list)
@@ -66,8 +68,22 @@ class Session:
     def store(self, location: str) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
         store = open_store(location, self.storage_options)
-        if isinstance(store, LocalStore) and os.path.isfile(parse_root(store.uri).path.rstrip("/")):
+        if isinstance(store, LocalStore) and os.path.isfile(_folder_of(store)):
             raise InvalidInputError(f"{location} is a file: name the folder of a lakehouse")
+        return self._counting(store)
+
+    def store_of_files(self, folder: str, place: str) -> Store:
+        """Return the store of a folder in which files of others lie; `place` is what a person called the file."""
+        store = open_store(folder, self.storage_options)
+        if isinstance(store, LocalStore):
+            path = _folder_of(store)
+            if os.path.isfile(path):
+                raise NotFoundError(f"{place} is not there: {path} is a file, and nothing lies in it")
+            if os.path.exists(path) and not os.path.isdir(path):
+                raise InvalidInputError(f"{place} is neither a file nor a folder: copy what comes from it into a file")
+        return self._counting(store)
+
+    def _counting(self, store: Store) -> Store:
         if not self.with_stats:
             return store
         counting = _CountingLocalStore(store) if isinstance(store, LocalStore) else CountingStore(store)
@@ -77,7 +93,7 @@ class Session:
     def file(self, location: str) -> tuple[str, bytes]:
         """Return the path and the bytes of a file, at a URI or as seen from here."""
         folder, name = folder_and_name(in_full(location, os.getcwd()))
-        store = self.store(folder)
+        store = self.store_of_files(folder, location)
         try:
             return f"{folder}/{name}", store.read(name)
         except NotFoundError as error:
@@ -92,10 +108,14 @@ class Session:
     def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
         """Open the lakehouse at a location, with engines where rows are read or written."""
         # An export that is not full is read on top of where it came from.
-        store = opened_export(self.store(location), self.store)
+        store = opened_export(self._cached(location), self._cached)
         lake = open_on(self._around(store), engines=engines)
         self._opened.append(lake)
         return lake
+
+    def _cached(self, location: str) -> Store:
+        # What the cache answers is no request, so it stands before what counts them.
+        return cached(self.store(location), self.cache)
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""
@@ -133,6 +153,15 @@ class Session:
         counted = {**asdict(made), "total": made.total, "without_spark": used_spark}
         text = json.dumps({"storage": counted}) if self.as_json else stats_text(made, used_spark=used_spark)
         sys.stderr.write(text + "\n")
+
+
+def given_cache(folder: str | None, bytes_max: int | None) -> Cache | None:
+    """Return the cache that options or the environment name; there a bound may stand without a folder."""
+    return cache_in(folder, bytes_max) if folder else None
+
+
+def _folder_of(store: LocalStore) -> str:
+    return parse_root(store.uri).path.rstrip("/")
 
 
 def stats_text(made: Requests, *, used_spark: bool = False) -> str:

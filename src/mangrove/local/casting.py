@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mangrove.errors import InvalidInputError
 from mangrove.tables.expressions import BeyondArrowError
 
-__all__ = ["assigned", "by_rows", "cast", "common_type", "decimal_type", "refused"]
+__all__ = ["assigned", "by_rows", "cast", "common_type", "decimal_type", "refused", "spoken_type"]
 
 _PA: Final[Any] = pa
 _PC: Final[Any] = pc
@@ -97,7 +97,7 @@ def cast(array: Any, wanted: Any) -> Any:
         return _cast(array, wanted)
     except (pa.ArrowInvalid, decimal.InvalidOperation, OverflowError, ValueError) as error:
         reason = _OF_TYPE.sub("", str(error).splitlines()[0])
-        raise InvalidInputError(f"a value does not fit into {_spoken(wanted)}: {reason}") from error
+        raise InvalidInputError(f"a value does not fit into {spoken_type(wanted)}: {reason}") from error
     except pa.ArrowNotImplementedError as error:
         raise refused(f"{array.type} is taken for {wanted}") from error
 
@@ -151,7 +151,7 @@ def _rounded(text: str, wanted: Any) -> decimal.Decimal:
     return rounded
 
 
-def _spoken(arrow: Any) -> str:
+def spoken_type(arrow: Any) -> str:
     """Return a type as people write it in SQL."""
     if pa.types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
@@ -188,5 +188,6 @@ def assigned(array: Any, wanted: Any, column: str) -> Any:
         # These are brought into the column's form as any written value is.
         return array
     raise InvalidInputError(
-        f"column {column!r} is {_spoken(wanted)} and is set to {_spoken(given)}: write cast(… as …) if that is meant"
+        f"column {column!r} is {spoken_type(wanted)} and is set to {spoken_type(given)}: "
+        "write cast(… as …) if that is meant"
     )

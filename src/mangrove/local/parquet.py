@@ -52,7 +52,9 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
     except NotFoundError as error:
         raise FormatError(f"{file.location} is missing though a version needs it: run `mangrove check`") from error
     except _UNREADABLE as error:
-        raise FormatError(f"{file.location} is damaged or no Parquet file: {error}. Run `mangrove check`") from error
+        raise FormatError(
+            f"{file.location} is damaged or no Parquet file: {_reason(error)}. Run `mangrove check`"
+        ) from error
     return conformed(rows, schema, matching, is_checked=False)
 
 
@@ -63,7 +65,7 @@ def count_rows(store: Store, file: DataFile) -> int:
     try:
         return sum(batch.num_rows for batch in ParquetBytes(store, file).batches())
     except (*_UNREADABLE, NotFoundError) as error:
-        raise FormatError(f"a data file cannot be read: {str(error).splitlines()[0]}") from error
+        raise FormatError(f"a data file cannot be read: {_reason(error)}") from error
 
 
 def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
@@ -128,3 +130,8 @@ def _stored(arrow: Any) -> Any:
 def _nulls(schema: Schema, row_count: int) -> pa.Table:
     arrow = schema_to_arrow(schema)
     return pa.table([pa.nulls(row_count, field.type) for field in arrow], schema=arrow)
+
+
+def _reason(error: Exception) -> str:
+    """Return what Arrow says first; the rest repeats it as a stack does."""
+    return str(error).splitlines()[0].rstrip(".")

@@ -12,6 +12,7 @@ import pyarrow.parquet
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.arrow_memory import arrow_bytes
+from mangrove.local.casting import spoken_type
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.schema import Schema
 
@@ -19,6 +20,8 @@ __all__ = ["ROW_FILE_ENDINGS", "rows_of_file"]
 
 _PC: Final[Any] = pc
 """For calls of which the stubs of pyarrow know only some forms."""
+_CSV_VALUE: Final = re.compile(r"In CSV column #(?P<column>\d+): Row #(?P<row>\d+): (?P<why>.*)", re.DOTALL)
+_CSV_QUOTED: Final = re.compile(r"(invalid value|Error converting) '(?P<text>.*)'", re.DOTALL)
 _Types = Mapping[str, Any]
 """The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
 
@@ -40,7 +43,7 @@ _ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
 def _csv(data: bytes, types: _Types) -> Any:
     # Columns are known in any case of letters, and Arrow knows types by the names of the heading alone.
     known_types = {name.casefold(): wanted for name, wanted in types.items()}
-    heading = pa.csv.open_csv(_opened(data)).schema.names
+    heading = _heading(data)
     types = {name: known_types[name.casefold()] for name in heading if name.casefold() in known_types}
     # Arrow takes NaN for null in all columns or in none, and a moment only with its zone: those are read as text.
     numbers = {name for name, wanted in types.items() if pa.types.is_floating(wanted)} if _NAN.search(data) else set()
@@ -48,7 +51,7 @@ def _csv(data: bytes, types: _Types) -> Any:
     told = {name: pa.string() if name in numbers | moments else wanted for name, wanted in types.items()}
     # Quoted or not, an empty field of a text column is text; elsewhere it is null.
     options = pa.csv.ConvertOptions(column_types=told, strings_can_be_null=False)
-    rows = pa.csv.read_csv(_opened(data), convert_options=options)
+    rows = _read_csv(data, options, types)
     nulls: list[str] = options.null_values or []
     number_nulls = [text for text in nulls if text not in _NAN_TEXTS]
     for place, name in enumerate(rows.column_names):
@@ -63,6 +66,34 @@ def _csv(data: bytes, types: _Types) -> Any:
             raise pa.ArrowInvalid(f"column {name}: {error}") from error
         rows = rows.set_column(place, name, read)
     return rows
+
+
+def _heading(data: bytes) -> list[str]:
+    return pa.csv.open_csv(_opened(data), read_options=_one_thread()).schema.names
+
+
+def _one_thread() -> pa.csv.ReadOptions:
+    """Return how to read so that Arrow knows in which row it is."""
+    return pa.csv.ReadOptions(use_threads=False)
+
+
+def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
+    """Return the rows of a CSV file; refuse a value by its row, its column and what the table has there."""
+    try:
+        return pa.csv.read_csv(_opened(data), convert_options=options)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return pa.csv.read_csv(_opened(data), read_options=_one_thread(), convert_options=options)
+    except pa.ArrowInvalid as error:
+        told = _CSV_VALUE.match(str(error))
+        if told is None:
+            raise
+        name = _heading(data)[int(told["column"])]
+        value = _CSV_QUOTED.search(told["why"])
+        why = f"holds {value['text']!r}" if value else told["why"]
+        wanted = f", which is {spoken_type(types[name])}" if name in types else ""
+        raise pa.ArrowInvalid(f"row {int(told['row']) - 1} of column {name!r}{wanted}: {why}") from error
 
 
 def _in_utc(texts: Any, wanted: Any) -> Any:
@@ -97,6 +128,11 @@ ROW_FILE_ENDINGS: Final = tuple(_READERS)
 """How the names of files end whose rows can be read."""
 
 
+_REMEDIES: Final = {
+    ".json": "write each object on a line of its own, and call the file .jsonl",
+    **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst"), "unpack it first"),
+    **dict.fromkeys((".xls", ".xlsx", ".ods"), "save the sheet as CSV"),
+}
 _TEXT_ENDINGS: Final = (".csv", ".jsonl", ".ndjson")
 
 
@@ -104,7 +140,10 @@ def rows_of_file(name: str, data: bytes, schema: Schema) -> pa.Table:
     """Return the rows of a file, whose kind its name says, as a table with that schema understands them."""
     ending = next((ending for ending in ROW_FILE_ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
-        raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_ENDINGS)}: name it after what it is")
+        remedy = next(
+            (said for end, said in _REMEDIES.items() if name.lower().endswith(end)), "name it after what it is"
+        )
+        raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_ENDINGS)}: {remedy}")
     if ending in _TEXT_ENDINGS:
         _check_text(name, data)
     types = {column.name: type_to_arrow(column.type) for column in schema.columns}
@@ -113,8 +152,15 @@ def rows_of_file(name: str, data: bytes, schema: Schema) -> pa.Table:
         # A file can claim that bytes are text; nobody could read them again.
         found.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
-        raise InvalidInputError(f"{name} cannot be read as {ending[1:]} ({error}): correct it and try again") from error
+        raise InvalidInputError(
+            f"{name} cannot be read as {ending[1:]} ({_reason(error)}): correct it and try again"
+        ) from error
     return found
+
+
+def _reason(error: Exception) -> str:
+    """Return what Arrow says first, without what it calls the bytes in which it reads."""
+    return str(error).splitlines()[0].removeprefix("Could not open Parquet input source '<Buffer>': ").rstrip(".")
 
 
 def _check_text(name: str, data: bytes) -> None:

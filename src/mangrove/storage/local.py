@@ -242,7 +242,7 @@ class LocalStore:
         try:
             yield from entries
         except OSError as error:
-            raise self._failure("listed", prefix or "…", error) from error
+            raise self._failure("listed", prefix, error) from error
 
     def _failure(self, done: str, path: str, error: OSError) -> StorageError:
         remedies = {
@@ -257,7 +257,8 @@ class LocalStore:
             errno.EROFS: "the file system is read-only, choose another one",
         }
         remedy = remedies.get(error.errno or 0, "look at the disk and its file system")
-        return StorageError(f"{path!r} in {self.uri} could not be {done}: {error.strerror}; {remedy}")
+        where = f"{path!r} in {self.uri}" if path else self.uri
+        return StorageError(f"{where} could not be {done}: {error.strerror}; {remedy}")
 
 
 def _new_name() -> str:
