@@ -22,6 +22,7 @@ REST = {
     "delete": ["sales.orders", "id = 1"],
     "update": ["sales.orders", "--set", "amount=1"],
     "sql": ["select 1"],
+    "iceberg": ["sales.orders"],
 }
 """What each command needs after LAKE."""
 OPENING = [name for name in COMMANDS if name not in WITHOUT_LAKE | {"init"}]
