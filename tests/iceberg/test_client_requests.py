@@ -41,6 +41,9 @@ SHOWN = TableMetadataV2(
 )
 
 
+PARTITION_OF_NOTHING = {"source-id": 99, "field-id": 1000, "transform": "identity", "name": "p"}
+
+
 def added_snapshot(snapshot_id: int, parent: int | None = 7, sequence_number: int = 4) -> dict[str, Any]:
     return {
         "action": "add-snapshot",
@@ -71,7 +74,7 @@ def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
         requirements=({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 7},),
     )
     check_requirements(request, SHOWN)
-    found = wanted(SHOWN, request.updates)
+    found = wanted(SHOWN, request)
     assert found.snapshot is not None
     assert (found.snapshot.snapshot_id, found.schema, found.spec, found.sort_order) == (8, None, None, None)
     assert (request.snapshot_ids, request.creates) == ((8,), False)
@@ -80,7 +83,7 @@ def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
 def test_of_several_snapshots_the_last_is_wanted() -> None:
     request = asked(added_snapshot(8), main_at(8), added_snapshot(9, 8, 5), main_at(9))
     check_requirements(request, SHOWN)
-    found = wanted(SHOWN, request.updates).snapshot
+    found = wanted(SHOWN, request).snapshot
     assert found is not None
     assert found.snapshot_id == 9
 
@@ -115,10 +118,20 @@ def test_columns_and_properties_differ_as_the_updates_say() -> None:
         {"action": "set-properties", "updates": {"owner": "bo", "new": "1"}},
         {"action": "remove-properties", "removals": ["old", "never-there"]},
     )
-    found = wanted(SHOWN, request.updates)
+    found = wanted(SHOWN, request)
     assert found.schema is not None
     assert found.schema.column_names == ["id", "name", "more"]
     assert (found.put, found.removed, found.snapshot) == ({"owner": "bo", "new": "1"}, ("old",), None)
+
+
+def test_a_table_that_begins_anew_is_told_by_its_branch() -> None:
+    gone = {"action": "remove-snapshot-ref", "ref-name": "main"}
+    request = asked(gone, added_snapshot(8, None), main_at(8))
+    check_requirements(request, SHOWN)
+    found = wanted(SHOWN, request)
+    assert found.snapshot is not None
+    assert (found.replaces, found.snapshot.snapshot_id) == (True, 8)
+    assert wanted(SHOWN, asked(gone)).snapshot is None
 
 
 def test_updates_that_change_nothing_want_nothing() -> None:
@@ -128,7 +141,7 @@ def test_updates_that_change_nothing_want_nothing() -> None:
         {"action": "set-location", "location": "file:///lake/data/t1/"},
         {"action": "upgrade-format-version", "format-version": 2},
     )
-    assert wanted(SHOWN, request.updates) == wanted(SHOWN, ())
+    assert wanted(SHOWN, request) == wanted(SHOWN, asked())
 
 
 @pytest.mark.parametrize(
@@ -138,7 +151,7 @@ def test_updates_that_change_nothing_want_nothing() -> None:
         ([added_snapshot(8), main_at(8, "main", "tag")], "the branch main alone"),
         ([added_snapshot(8)], "no branch set to it"),
         ([main_at(7)], "which the commit does not add"),
-        ([{"action": "remove-snapshot-ref", "ref-name": "main"}], "cannot be removed"),
+        ([{"action": "remove-snapshot-ref", "ref-name": "audit"}], "cannot be removed"),
         ([{"action": "remove-snapshots", "snapshot-ids": [7]}], "mangrove expire"),
         ([{"action": "set-location", "location": "s3://elsewhere/t"}], "stays there"),
         ([{"action": "assign-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"}], "never changes"),
@@ -146,11 +159,18 @@ def test_updates_that_change_nothing_want_nothing() -> None:
         ([{"action": "remove-schemas", "schema-ids": [4]}], "has no place here"),
         ([added_snapshot(8, 7, 2), main_at(8)], "do not fit together"),
         ([{"action": "set-current-schema", "schema-id": 9}], "do not fit together"),
+        (
+            [
+                {"action": "add-spec", "spec": {"spec-id": 1, "fields": [PARTITION_OF_NOTHING]}},
+                {"action": "set-default-spec", "spec-id": 1},
+            ],
+            "do not fit together",
+        ),
     ],
 )
 def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
-        wanted(SHOWN, asked(*updates).updates)
+        wanted(SHOWN, asked(*updates))
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
 """Commits of Iceberg clients become deltas: rows, and rows hidden by numbers and by values, and nothing else."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.iceberg.iceberg_client import Client
+from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from mangrove.iceberg.committing import TableCommit, commit_tables
+from mangrove.iceberg.schemas import iceberg_schema
 from mangrove.iceberg.wanted import parsed_request
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
+from mangrove.model.sql_text import parse_schema
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -197,6 +200,73 @@ def test_a_client_does_not_commit_beside_a_rewrite_of_ours(shop: Lakehouse) -> N
     with pytest.raises(ConflictError):
         client.send(request)
     assert client.ids() == client.seen_ids() == [1, 2]
+
+
+def replacing(client: Client, columns: str, added: list[Written], keys: Sequence[int] = ()) -> dict[str, Any]:
+    """Return the request by which a client lets a table begin anew; its files are written by the new columns."""
+    request = client.request(added, removed=[one.address for one in client.alive()])
+    request["requirements"] = [one for one in request["requirements"] if one["type"] == "assert-table-uuid"]
+    request["updates"][0]["snapshot"]["parent-snapshot-id"] = None
+    schema = iceberg_schema(parse_schema(columns), keys).model_dump(mode="json", by_alias=True)
+    request["updates"] = [
+        {"action": "remove-snapshot-ref", "ref-name": "main"},
+        {"action": "add-schema", "schema": {**schema, "schema-id": 99}},
+        {"action": "set-current-schema", "schema-id": -1},
+        *(request["updates"] if added else []),
+    ]
+    return request
+
+
+def test_a_table_begins_anew_with_other_columns_and_rows(shop: Lakehouse) -> None:
+    client = client_of(shop, keys=["id"])
+    shop.table("shop.orders").upsert(numbered(1, 2, name="old"))
+    shop.table("shop.orders").upsert(numbered(2, 3, name="old"))
+    client.load()
+    before, known = shop.version, client.shown.metadata.table_uuid
+    columns = "id string not null, name double, more bigint not null"
+    schema = parse_schema(columns)
+    written = client.rows([{"id": "x", "name": 1.5, "more": 7}], schema=schema)
+    client.send(replacing(client, columns, [written]))
+    assert shop.version == before + 1
+    assert client.shown.metadata.table_uuid == known
+    table = shop.table("shop.orders")
+    assert table.to_arrow().to_pylist() == [{"id": "x", "name": 1.5, "more": 7}]
+    assert (table.keys, [*client.contents().values()]) == ((), [{0: {"id": "x", "name": 1.5, "more": 7}}])
+    assert shop.at(before).table("shop.orders").to_arrow().num_rows == 3
+    table.append([{"id": "y", "name": None, "more": 8}])
+    client.load()
+    client.send(replacing(client, "id bigint not null", [], keys=(1,)))
+    assert (shop.table("shop.orders").keys, client.ids(), client.seen_ids()) == (("id",), [], [])
+    assert shop.check().problems == ()
+
+
+def test_a_rival_who_writes_by_the_old_columns_meanwhile_is_told_of_a_conflict(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    client.commit([client.rows(numbered(1))])
+    ours = shop.transaction()
+    ours.table("shop.orders").append(numbered(2))
+    client.send(replacing(client, "id string", [client.rows([{"id": "x"}], schema=parse_schema("id string"))]))
+    with pytest.raises(ConflictError):
+        ours.commit()
+    assert shop.table("shop.orders").to_arrow().to_pylist() == [{"id": "x"}]
+
+
+def test_a_table_with_checks_or_without_its_partitions_does_not_begin_anew(shop: Lakehouse) -> None:
+    checked = client_of(shop, "shop.checked", checks={"small": "id < 10"})
+    divided = client_of(shop, "shop.divided", partition_by=["name"])
+    together = client_of(shop, "shop.together", partition_by=["name"], keys=["id"])
+    before = shop.version
+    with pytest.raises(InvalidInputError, match="drop them before"):
+        checked.send(replacing(checked, "id bigint, name string, more int", []))
+    with pytest.raises(InvalidInputError, match="do not fit together"):
+        divided.send(replacing(divided, "id bigint not null", []))
+    undivided = replacing(divided, "id bigint not null", [])
+    undivided["updates"].append({"action": "set-default-spec", "spec-id": 0})
+    with pytest.raises(InvalidInputError, match="other partitions"):
+        divided.send(undivided)
+    with pytest.raises(InvalidInputError, match="how its partitions are kept"):
+        together.send(replacing(together, "id bigint, name string", []))
+    assert shop.version == before
 
 
 def test_a_staged_table_takes_no_place_of_another(shop: Lakehouse) -> None:

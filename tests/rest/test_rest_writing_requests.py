@@ -194,6 +194,88 @@ def test_a_property_that_is_put_and_removed_is_refused(shop: Lakehouse, http: Te
     assert dict(shop.namespace("shop").properties) == {}
 
 
+def field_of(**told: Any) -> dict[str, Any]:
+    return {"id": 1, "name": "a", "type": "long", "required": False, **told}
+
+
+def schema_of(*fields: Any, **told: Any) -> dict[str, Any]:
+    return {"type": "struct", "schema-id": 0, "fields": list(fields), **told}
+
+
+PLAIN_SCHEMA = schema_of(field_of())
+PARTITION_FIELD = {"source-id": 1, "field-id": 1000, "transform": "identity", "name": "p"}
+SORT_FIELD = {"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"schema": None},
+        {"schema": []},
+        {"schema": schema_of()},
+        {"schema": schema_of(field_of(), field_of(id=2))},
+        {"schema": schema_of(field_of(type="no-type"))},
+        {"schema": schema_of(field_of(type="timestamp_ns"))},
+        {"schema": schema_of(field_of(type="decimal(99,2)"))},
+        {"schema": schema_of(field_of(name=""))},
+        {"schema": schema_of(field_of(type={"type": "struct", "fields": []}))},
+        {"schema": schema_of(field_of(), **{"identifier-field-ids": [7]})},
+        {"schema": schema_of(field_of(), **{"identifier-field-ids": [1]})},
+        {"schema": PLAIN_SCHEMA, "partition-spec": {"spec-id": 0, "fields": [{**PARTITION_FIELD, "source-id": 9}]}},
+        {
+            "schema": PLAIN_SCHEMA,
+            "partition-spec": {"spec-id": 0, "fields": [{**PARTITION_FIELD, "transform": "zorder"}]},
+        },
+        {"schema": PLAIN_SCHEMA, "partition-spec": {"spec-id": 0, "fields": [{**PARTITION_FIELD, "transform": "day"}]}},
+        {"schema": PLAIN_SCHEMA, "partition-spec": {"spec-id": 0, "fields": [PARTITION_FIELD, PARTITION_FIELD]}},
+        {"schema": PLAIN_SCHEMA, "partition-spec": 7},
+        {"schema": PLAIN_SCHEMA, "write-order": {"order-id": 1, "fields": [{**SORT_FIELD, "source-id": 9}]}},
+        {"schema": PLAIN_SCHEMA, "write-order": {"order-id": 1, "fields": [{**SORT_FIELD, "transform": "day"}]}},
+        {"schema": PLAIN_SCHEMA, "properties": {"a": 1}},
+        {"schema": PLAIN_SCHEMA, "properties": {"write.delete-mode": "never"}},
+        {"schema": PLAIN_SCHEMA, "name": "two\nlines"},
+    ],
+)
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_table_that_cannot_be_is_refused(
+    shop: Lakehouse, http: TestClient, told: dict[str, Any], is_staged: bool
+) -> None:
+    before = shop.version
+    answer = http.post("/v1/namespaces/shop/tables", json={"name": "new", "stage-create": is_staged, **told})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), answer.text
+    assert shop.version == before
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"action": "add-schema", "schema": schema_of(field_of(), field_of(id=2))},
+        {"action": "add-schema", "schema": schema_of()},
+        {"action": "add-schema", "schema": schema_of(field_of(type="uuid"))},
+        {"action": "add-spec", "spec": {"spec-id": 7, "fields": [{**PARTITION_FIELD, "source-id": 9}]}},
+        {"action": "add-sort-order", "sort-order": {"order-id": 7, "fields": [{**SORT_FIELD, "source-id": 9}]}},
+        {"action": "set-properties", "updates": {"write.delete-mode": "never"}},
+        {"action": "set-properties", "updates": {"": "nameless"}},
+        {"action": "add-snapshot", "snapshot": {"snapshot-id": 1, "timestamp-ms": 1, "manifest-list": "s3://x/y.avro"}},
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(shop: Lakehouse, http: TestClient, update: dict[str, Any]) -> None:
+    following = {
+        "add-schema": {"action": "set-current-schema", "schema-id": -1},
+        "add-spec": {"action": "set-default-spec", "spec-id": -1},
+        "add-sort-order": {"action": "set-default-sort-order", "sort-order-id": -1},
+        "add-snapshot": {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1},
+    }
+    if "schema" in update:
+        update = {**update, "schema": {**update["schema"], "schema-id": 7}}
+    updates = [update, *([following[update["action"]]] if update["action"] in following else [])]
+    before = shop.version
+    answer = http.post("/v1/namespaces/shop/tables/a", json={"requirements": [], "updates": updates})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), answer.text
+    assert shop.version == before
+
+
 VIEW_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 0, "name": "id", "type": "long", "required": False}]}
 
 

@@ -19,7 +19,7 @@ from pyiceberg.table.sorting import SortOrder
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError, StorageError
 from mangrove.iceberg.addresses import Addresses, root_address
 from mangrove.iceberg.client_snapshots import SnapshotReader
-from mangrove.iceberg.evolving import with_columns_of
+from mangrove.iceberg.evolving import with_columns_of, with_replaced_columns
 from mangrove.iceberg.metadata import GIVEN_PROPERTIES, metadata_of
 from mangrove.iceberg.new_tables import AskedTable, made_table, own_properties, state_of_new, table_id_of
 from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
@@ -34,6 +34,8 @@ from mangrove.model.locators import TableLocator
 from mangrove.model.objects import Table, TableVersion
 from mangrove.tables.heeded_properties import following_columns
 from mangrove.tables.shown_names import CLIENT_SNAPSHOT, shown_name
+from mangrove.tables.table_state import keys_decide_partition
+from mangrove.tables.writing import overwritten, planned
 from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.identities import named
 from mangrove.transaction.names import check_free, found_namespace
@@ -135,7 +137,7 @@ class _Work:
         at_millis = self._workspace.snapshot.commit.created_at_millis
         shown = show(self._store, state, at_millis).metadata
         check_requirements(commit.request, shown)
-        asked = wanted(shown, commit.request.updates)
+        asked = wanted(shown, commit.request)
         opened = open_table(self._workspace, commit.table)
         for guarded in (commit.table, opened.version_locator):
             self._workspace.guard(guarded)
@@ -169,7 +171,11 @@ class _Work:
         self._change_rows(commit.table, began, Wanted(snapshot=snapshot))
 
     def _change_columns(self, table: TableLocator, version: TableVersion, asked: Wanted) -> None:
-        changed = version if asked.schema is None else with_columns_of(version, asked.schema)
+        changed = version
+        if asked.schema is not None:
+            change = with_replaced_columns if asked.replaces else with_columns_of
+            changed = change(version, asked.schema)
+            _check_same_logs(table, version, changed)
         if asked.spec is not None:
             _check_same_spec(table, changed, asked.spec)
         if asked.sort_order is not None:
@@ -181,8 +187,8 @@ class _Work:
         entry = self._workspace.get(table)
         assert isinstance(entry, Table)
         following = following_columns(str(table), entry.properties, version.schema, changed.schema)
-        # Files that others write by the old columns meanwhile still fit, because ids stay.
-        put_table_version(self._workspace, table, changed, stops_writers=False)
+        # Files that others write by the old columns meanwhile fit, because ids stay, unless the table begins anew.
+        put_table_version(self._workspace, table, changed, stops_writers=asked.replaces)
         alter_table(self._workspace, table, put=following)
 
     def _change_properties(self, table: TableLocator, asked: Wanted) -> None:
@@ -193,9 +199,12 @@ class _Work:
             alter_table(self._workspace, table, put=put, removed=removed)
 
     def _change_rows(self, table: TableLocator, shown: TableMetadata, asked: Wanted) -> None:
-        if asked.snapshot is None:
-            return
         state = table_state(self._workspace, table)
+        if asked.snapshot is None:
+            if asked.replaces:
+                empty = planned({log.values: overwritten([]) for log in state.logs})
+                stage_write(self._workspace, table, empty, self._transaction.id)
+            return
         writer = FileWriter(self._store, self._lake.new_id)
         told = SnapshotReader(self._store, writer, state, shown).told(asked.snapshot)
         write = planned_write(state, told, {CLIENT_SNAPSHOT: str(asked.snapshot.snapshot_id)})
@@ -215,6 +224,16 @@ def _check_same_spec(table: TableLocator, version: TableVersion, spec: Partition
     if found is not known and (found.fields or known.fields):
         raise InvalidInputError(
             f"the partitions of {table} stay as they are: make a new table with others, and copy the rows"
+        )
+
+
+def _check_same_logs(table: TableLocator, before: TableVersion, after: TableVersion) -> None:
+    """Refuse other keys where the partitions of a table would be kept together by the ones and apart by the others."""
+    scheme = before.partition_scheme
+    are_apart = [not keys or keys_decide_partition(keys, scheme) for keys in (before.keys, after.keys)]
+    if scheme.fields and are_apart[0] != are_apart[1]:
+        raise InvalidInputError(
+            f"the keys of {table} say how its partitions are kept: drop the table, and make it anew"
         )
 
 

@@ -10,10 +10,11 @@ from mangrove.iceberg.schemas import iceberg_schema, own_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, inner_columns, is_nested
-from mangrove.tables.constraints import refuse_if_checked
+from mangrove.tables.constraints import checks_of, refuse_if_checked
 from mangrove.tables.evolution import holds_all
+from mangrove.tables.table_state import check_key_types
 
-__all__ = ["with_columns_of"]
+__all__ = ["with_columns_of", "with_replaced_columns"]
 
 
 def with_columns_of(version: TableVersion, found: IcebergSchema) -> TableVersion:
@@ -30,6 +31,31 @@ def with_columns_of(version: TableVersion, found: IcebergSchema) -> TableVersion
     following = 1 + max(schema.schema_id for schema in version.schemas)
     return replace(
         version, schema=replace(after, schema_id=following), earlier_schemas=(*version.earlier_schemas, before)
+    )
+
+
+def with_replaced_columns(version: TableVersion, found: IcebergSchema) -> TableVersion:
+    """Return the table version with other columns and keys, of which no row that is there has to be one."""
+    before = version.schema
+    if before is None:
+        raise InvalidInputError("the table has no schema: rows of any columns may be written")
+    if checks_of(version):
+        raise InvalidInputError(
+            f"the table has the checks {', '.join(checks_of(version))}: drop them before it is replaced"
+        )
+    # A column of the same name has the same id, and may be of any other type.
+    after, keys = own_schema(found, (), before.last_column_id)
+    if not all(after.has_id(field.source_id) for field in version.partition_scheme.fields):
+        raise InvalidInputError(
+            "a column that the table is partitioned by is gone: make a new table with other partitions"
+        )
+    following = 1 + max(schema.schema_id for schema in version.schemas)
+    check_key_types("the table", [after.column_with_id(key) for key in keys])
+    return replace(
+        version,
+        schema=replace(after, schema_id=following),
+        earlier_schemas=(*version.earlier_schemas, before),
+        keys=keys,
     )
 
 

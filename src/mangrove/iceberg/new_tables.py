@@ -14,7 +14,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.iceberg.metadata import GIVEN_PROPERTIES
 from mangrove.iceberg.schemas import own_schema
 from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
-from mangrove.iceberg.wanted import FORMAT_VERSION
+from mangrove.iceberg.wanted import FORMAT_VERSION, MISFITS
 from mangrove.lakehouse.new_tables import new_table
 from mangrove.model.locators import TableLocator
 from mangrove.model.schemes import partition_field_text, sort_field_text
@@ -43,13 +43,13 @@ class AskedTable:
 
     def with_fresh_ids(self) -> "AskedTable":
         """Return the same with ids of columns from 1: what a client gives them before there is a table is chance."""
-        schema = assign_fresh_schema_ids(self.schema)
-        return AskedTable(
-            schema,
-            assign_fresh_partition_spec_ids(self.spec, self.schema, schema),
-            assign_fresh_sort_order_ids(self.order, self.schema, schema),
-            self.properties,
-        )
+        try:
+            schema = assign_fresh_schema_ids(self.schema)
+            spec = assign_fresh_partition_spec_ids(self.spec, self.schema, schema)
+            order = assign_fresh_sort_order_ids(self.order, self.schema, schema)
+        except MISFITS as error:
+            raise InvalidInputError(f"the columns of the new table cannot be so: {error}") from error
+        return AskedTable(schema, spec, order, self.properties)
 
 
 def made_table(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import CommitTableRequest
@@ -35,7 +35,16 @@ from pyiceberg.table.update import (
 
 from mangrove.errors import ConflictError, InvalidInputError
 
-__all__ = ["FORMAT_VERSION", "TableRequest", "Wanted", "check_requirements", "new_metadata", "parsed_request", "wanted"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MISFITS",
+    "TableRequest",
+    "Wanted",
+    "check_requirements",
+    "new_metadata",
+    "parsed_request",
+    "wanted",
+]
 
 FORMAT_VERSION: Final = 2
 _NO_PLACE: Final = frozenset(
@@ -48,8 +57,8 @@ _NO_PLACE: Final = frozenset(
         "remove-schemas",
     }
 )
-_MISFITS: Final = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration)
-"""What PyIceberg says of updates that cannot be applied one after the other."""
+MISFITS: Final = (ValidationError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration)
+"""What PyIceberg says of updates that cannot be applied, and of schemas that cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,11 @@ class TableRequest:
         return any(isinstance(requirement, AssertCreate) for requirement in self.requirements)
 
     @property
+    def replaces(self) -> bool:
+        """Whether the table begins anew: clients say so by taking away the branch main."""
+        return any(isinstance(one, RemoveSnapshotRefUpdate) and one.ref_name == MAIN_BRANCH for one in self.updates)
+
+    @property
     def snapshot_ids(self) -> tuple[int, ...]:
         """The ids of the snapshots that it adds, in order."""
         return tuple(one.snapshot.snapshot_id for one in self.updates if isinstance(one, AddSnapshotUpdate))
@@ -78,6 +92,8 @@ class Wanted:
     spec: PartitionSpec | None = None
     sort_order: SortOrder | None = None
     snapshot: Snapshot | None = None
+    replaces: bool = False
+    """Whether nothing stays of the rows that are there, nor of their columns: `CREATE OR REPLACE TABLE`."""
     put: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
 
@@ -101,7 +117,7 @@ def check_requirements(request: TableRequest, shown: TableMetadata | None) -> No
             requirement.validate(shown)
     except CommitFailedException as error:
         raise ConflictError(f"{error}: load the table again and repeat the change") from error
-    if shown is None:
+    if shown is None or request.replaces:
         return
     # Who asks for no state of the branch still means the one that its first snapshot stands on.
     asks = any(isinstance(one, AssertRefSnapshotId) and one.ref == MAIN_BRANCH for one in request.requirements)
@@ -113,16 +129,17 @@ def check_requirements(request: TableRequest, shown: TableMetadata | None) -> No
         )
 
 
-def wanted(shown: TableMetadata, updates: Sequence[TableUpdate]) -> Wanted:
+def wanted(shown: TableMetadata, request: TableRequest) -> Wanted:
     """Return how a table is to differ from what is shown; refuse what has no place here."""
-    _check_updates(shown, updates)
-    after = _updated(shown, updates)
+    _check_updates(shown, request.updates)
+    after = _updated(shown, request.updates)
     snapshot_id = after.current_snapshot_id
     return Wanted(
         schema=after.schema() if after.current_schema_id != shown.current_schema_id else None,
         spec=after.spec() if after.default_spec_id != shown.default_spec_id else None,
         sort_order=after.sort_order() if after.default_sort_order_id != shown.default_sort_order_id else None,
         snapshot=None if snapshot_id == shown.current_snapshot_id else after.current_snapshot(),
+        replaces=request.replaces,
         put={name: text for name, text in after.properties.items() if shown.properties.get(name) != text},
         removed=tuple(sorted(shown.properties.keys() - after.properties.keys())),
     )
@@ -139,7 +156,7 @@ def new_metadata(updates: Sequence[TableUpdate]) -> TableMetadata:
 def _updated(before: TableMetadata, updates: Sequence[TableUpdate], *, is_new: bool = False) -> TableMetadata:
     try:
         return update_table_metadata(before, tuple(_heeded(before, updates)), enforce_validation=is_new)
-    except _MISFITS as error:
+    except MISFITS as error:
         raise InvalidInputError(f"the updates do not fit together ({error}): load the table and begin again") from error
 
 
@@ -180,7 +197,7 @@ def _check_branches(updates: Sequence[TableUpdate]) -> None:
                         "export, or work in a shared transaction"
                     )
                 last = snapshot_id
-            case RemoveSnapshotRefUpdate(ref_name=name):
+            case RemoveSnapshotRefUpdate(ref_name=name) if name != MAIN_BRANCH:
                 raise InvalidInputError(f"the branch {name!r} cannot be removed: a table has the branch main alone")
             case RemoveSnapshotsUpdate():
                 raise InvalidInputError("snapshots are versions of the lakehouse: expire those with `mangrove expire`")

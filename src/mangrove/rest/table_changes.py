@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.iceberg.committing import TableCommit, commit_tables, create_shown, staged_metadata
 from mangrove.iceberg.new_tables import AskedTable
-from mangrove.iceberg.wanted import parsed_request
+from mangrove.iceberg.wanted import MISFITS, parsed_request
 from mangrove.model.locators import TableLocator
 from mangrove.rest.asked import Asked
 from mangrove.rest.catalog_answers import answered, nothing
@@ -119,6 +119,6 @@ def _read(kind: type[Model], document: Mapping[str, Any], name: str, default: Mo
         return default
     try:
         return kind.model_validate(found)
-    except (ValidationError, ValueError, TypeError, LookupError) as error:
+    except MISFITS as error:
         told = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
         raise InvalidInputError(f"the {name!r} of the new table cannot be read: {told}") from error

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.iceberg.schemas import own_schema
+from mangrove.iceberg.wanted import MISFITS
 from mangrove.lakehouse.sql_running import names_read
 from mangrove.model.locators import ViewLocator
 from mangrove.model.objects import View
@@ -89,14 +90,14 @@ class _Query:
             case _:
                 raise InvalidInputError("the view has no query: send a version with one representation of type sql")
         try:
-            columns = IcebergSchema.model_validate(schema)
-        except (ValueError, TypeError, LookupError) as error:
+            columns = assign_fresh_schema_ids(IcebergSchema.model_validate(schema))
+        except MISFITS as error:
             raise InvalidInputError(f"the schema of the view cannot be read: {error}") from error
         return _Query(sql, dialect, _one_level(namespace), columns)
 
     def applied(self, asked: Asked, locator: ViewLocator, value: View) -> View:
         """Return a view with this query."""
-        schema, _ = own_schema(assign_fresh_schema_ids(self.schema))
+        schema, _ = own_schema(self.schema)
         namespace = self.namespace or locator.namespace
         return replace(
             value,
