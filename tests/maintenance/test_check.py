@@ -1,11 +1,13 @@
 """The check of a whole lakehouse finds what is broken, names it, and mends what is safe to mend."""
 
+import threading
+
 import pytest
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.check import CheckReport, check, spread
-from mangrove.maintenance.checked_files import counting_one_by_one
+from mangrove.maintenance.checked_files import counting_at_once
 from mangrove.maintenance.export import pin
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Progress
@@ -83,10 +85,24 @@ def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
             raise FormatError("data/c is no Parquet file")
         return 2 if file.location == "data/a" else 7
 
-    assert broken(check(lake.opened(), count_rows=counting_one_by_one(count))) == [
+    assert broken(check(lake.opened(), count_rows=counting_at_once(count))) == [
         ("data/b", "a data file has 7 rows, its manifest says 2"),
         ("data/c", "data/c is no Parquet file"),
     ]
+
+
+def test_rows_of_several_files_are_counted_at_a_time(lake: Lake) -> None:
+    together = threading.Barrier(3)
+
+    def count(_: Store, file: DataFile) -> int:
+        together.wait(60)
+        return file.row_count
+
+    seen: list[Progress] = []
+    report = check(lake.opened(), count_rows=counting_at_once(count), watch=seen.append)
+    assert report.is_sound
+    counting = [(one.files_done, one.files_total) for one in seen if one.what == "counting rows"]
+    assert counting == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_files_elsewhere_are_counted_and_not_looked_at(lake: Lake) -> None:

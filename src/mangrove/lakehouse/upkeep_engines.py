@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.row_engines import Engines, SparkRows
-from mangrove.maintenance.checked_files import CountMany, counting_one_by_one
+from mangrove.maintenance.checked_files import CountMany, counting_at_once
 from mangrove.maintenance.copying import copy_files
 from mangrove.maintenance.engine_choice import COPYING, COUNTING, DELETING, Limits, checked_engine, is_for_spark
 from mangrove.maintenance.progress import Watch
@@ -68,7 +68,7 @@ class UpkeepEngines:
         self, options: Mapping[str, str] | None, store: Store, files: Sequence[DataFile], watch: Watch
     ) -> Mapping[str, int | str]:
         assert self._engines is not None
-        here = counting_one_by_one(self._engines.reader().count_rows)
+        here = counting_at_once(self._engines.reader().count_rows)
         sizes = {file.location: file.size_bytes for file in files if _is_ours(file)}
         if not self._is_for_spark(COUNTING, sizes, store):
             return here(store, files, watch)
