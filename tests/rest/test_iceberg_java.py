@@ -4,30 +4,22 @@ It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROV
 """
 
 import datetime
-import json
-import os
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
+from tests.rest.peer_process import Asking, Rows, has_module, peer
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
 from mangrove.web.pages.elsewhere import SPARK_PACKAGE
 
-PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("iceberg-java"),
-    pytest.mark.skipif(PYTHON is None, reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
+    pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
 ]
-
-Rows = list[list[str]]
-Asking = Callable[[str], Rows]
 
 
 @pytest.fixture(scope="module")
@@ -55,40 +47,11 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     return lake
 
 
-@contextmanager
-def iceberg_spark(address: str) -> Iterator[Asking]:
-    """Run a Spark of its own, and give what asks it."""
-    assert PYTHON is not None
-    script = Path(__file__).with_name("iceberg_spark.py")
-    command = [PYTHON, str(script), SPARK_PACKAGE, address, TOKEN, "3"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        to_spark, from_spark = process.stdin, process.stdout
-
-        def ask(statement: str) -> Rows:
-            to_spark.write(f"{json.dumps(statement)}\n")
-            to_spark.flush()
-            line = next(line for line in from_spark if line.startswith("{"))
-            answer = json.loads(line)
-            if "error" in answer:
-                raise RuntimeError(answer["error"])
-            rows: Rows = answer["rows"]
-            return rows
-
-        try:
-            yield ask
-        finally:
-            to_spark.close()
-
-
 @pytest.fixture(scope="module")
 def ask(java_lake: Lakehouse) -> Iterator[Asking]:
     with (
         served(counted(java_lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
-        iceberg_spark(address) as found,
+        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, "3") as found,
     ):
         yield found
 

@@ -1,0 +1,47 @@
+"""Another engine in a process of its own, with a Python of its own: asked a statement a line, it answers a line."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON")
+"""A Python that has the engines, whose versions need not be those of this one."""
+
+Rows = list[list[str]]
+Asking = Callable[[str], Rows]
+
+
+def has_module(name: str) -> bool:
+    """Return whether the engines' Python has a module."""
+    command = [PYTHON or "", "-c", f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"]
+    return PYTHON is not None and subprocess.run(command, check=False).returncode == 0
+
+
+@contextmanager
+def peer(script: str, *arguments: str) -> Iterator[Asking]:
+    """Run a script of this folder, and give what asks it; what it refuses is raised."""
+    assert PYTHON is not None
+    command = [PYTHON, str(Path(__file__).with_name(script)), *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to_peer, from_peer = process.stdin, process.stdout
+
+        def ask(statement: str) -> Rows:
+            to_peer.write(f"{json.dumps(statement)}\n")
+            to_peer.flush()
+            answer = json.loads(next(line for line in from_peer if line.startswith("{")))
+            if "error" in answer:
+                raise RuntimeError(answer["error"])
+            rows: Rows = answer["rows"]
+            return rows
+
+        try:
+            yield ask
+        finally:
+            to_peer.close()

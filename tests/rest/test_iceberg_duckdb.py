@@ -1,0 +1,88 @@
+"""DuckDB as a client: it reads what the lakehouse holds, and the lakehouse what it commits.
+
+It needs a Python that has DuckDB 1.5 and the packages of its extensions: `MANGROVE_ICEBERG_PYTHON` names it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.rest.conftest import TOKEN, counted, filled, served
+from tests.rest.peer_process import Asking, Rows, has_module, peer
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.locators import TableLocator
+from mangrove.server.access import Access
+from mangrove.web.pages.elsewhere import Elsewhere, snippets
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not has_module("duckdb_extension_iceberg"),
+        reason="MANGROVE_ICEBERG_PYTHON names no Python with DuckDB's extensions",
+    ),
+]
+
+
+@pytest.fixture
+def duck_lake(tmp_path: Path) -> Lakehouse:
+    lake = filled(tmp_path / "my lake")
+    orders = lake.table("sales.orders")
+    orders.upsert([{"id": 2, "customer": "bea"}, {"id": 4, "customer": None}])
+    orders.delete("id = 1")
+    lake.create_table("sales.empty", "id int")
+    return lake
+
+
+def attached(where: Elsewhere) -> str:
+    """Return the statement that the explorer shows, with the token in its place."""
+    text = dict(snippets(where, TableLocator("sales", "orders")))["DuckDB"]
+    return text.splitlines()[1].replace("…", TOKEN)
+
+
+@pytest.fixture
+def ask_duckdb(duck_lake: Lakehouse) -> Iterator[Asking]:
+    access = Access("127.0.0.1", TOKEN, is_writable=True)
+    with served(counted(duck_lake), access) as address, peer("iceberg_duckdb.py") as ask:
+        ask(attached(Elsewhere(address, duck_lake.uri, None, has_token=True)))
+        ask(attached(Elsewhere(address, duck_lake.uri, 4, has_token=True)).replace(" AS lake ", " AS past "))
+        yield ask
+
+
+def test_duckdb_reads_what_the_lakehouse_holds_and_held(ask_duckdb: Asking) -> None:
+    wanted: dict[str, Rows] = {
+        "SELECT id, customer FROM lake.sales.orders ORDER BY id": [["2", "bea"], ["3", "cy"], ["4", "None"]],
+        "SELECT customer FROM lake.sales.orders WHERE id > 2 ORDER BY id": [["cy"], ["None"]],
+        "SELECT count(*), max(customer) FROM past.sales.orders": [["3", "cy"]],
+        "SELECT count(*) FROM lake.sales.empty": [["0"]],
+    }
+    for query, rows in wanted.items():
+        assert ask_duckdb(query) == rows, query
+    with pytest.raises(RuntimeError, match="does not exist"):
+        ask_duckdb("SELECT * FROM lake.sales.nobody")
+    with pytest.raises(RuntimeError, match="past version cannot be changed"):
+        ask_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
+
+
+def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: Lakehouse) -> None:
+    for statement in (
+        "INSERT INTO lake.sales.orders VALUES (7, 'gil')",
+        "DELETE FROM lake.sales.orders WHERE id = 3",
+        "UPDATE lake.sales.orders SET customer = 'upd' WHERE id = 4",
+        "CREATE SCHEMA lake.fresh",
+        "CREATE TABLE lake.fresh.t (id bigint, s varchar)",
+    ):
+        ask_duckdb(statement)
+    before = duck_lake.version
+    for statement in (
+        "BEGIN",
+        "INSERT INTO lake.fresh.t VALUES (1, 'x')",
+        "INSERT INTO lake.sales.empty VALUES (2)",
+        "COMMIT",
+    ):
+        ask_duckdb(statement)
+    assert duck_lake.version == before + 1
+    rows = {row["id"]: row["customer"] for row in duck_lake.table("sales.orders").to_arrow().to_pylist()}
+    assert rows == {2: "bea", 4: "upd", 7: "gil"}
+    assert duck_lake.table("fresh.t").to_arrow().to_pylist() == [{"id": 1, "s": "x"}]
+    assert duck_lake.check().problems == ()
