@@ -234,7 +234,7 @@ def _is_held(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
         case Decimal(precision, scale):
             assert isinstance(value, decimal.Decimal)
             unscaled = value.scaleb(scale, _EXACT)
-            return bool(unscaled == unscaled.to_integral_value()) and abs(unscaled) < 10**precision
+            return bool(unscaled == unscaled.to_integral_value()) and unscaled.copy_abs() < 10**precision
         case Float4():
             return _is_float4(value)
         case Fixed(length):
