@@ -121,3 +121,20 @@ def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse)
         table.changes(from_version=lake.version, to_version=1)
     with pytest.raises(InvalidInputError, match="boolean, tinyint, smallint"):
         lake.create_table("s.none", "id nosuch")
+
+
+def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id bigint not null, n int", keys=["id"])
+    table.append([{"id": 1, "n": 1}])
+    version = lake.version
+    for columns in ([1], [None], "id", ["id", "ID"]):
+        with pytest.raises(InvalidInputError, match="give a list of names, each once"):
+            table.to_arrow(columns)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="a condition is bigint and not true or false"):
+        table.delete("id", engine="local")
+    for empty in ("", "  "):
+        with pytest.raises(InvalidInputError, match="an expression is empty"):
+            table.delete(empty)
+    with pytest.raises(InvalidInputError, match=r"no column 'x' for the merge: there are id, n$"):
+        table.merge([{"id": 1, "n": 2}], "x").when_matched_delete().execute()
+    assert lake.version == version

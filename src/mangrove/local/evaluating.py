@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.arithmetic import arithmetic, compared, negated, rounded
-from mangrove.local.casting import cast, common_type, refused
+from mangrove.local.casting import cast, common_type, refused, spoken_type
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.tables.expressions import (
     Binary,
@@ -43,7 +43,9 @@ def is_met(expression: Expression, rows: pa.Table, naming: Naming) -> Any:
     """Return for each row whether a condition is true; what is unknown is not."""
     found = evaluated(expression, rows, naming)
     if not pa.types.is_boolean(found.type) and not pa.types.is_null(found.type):
-        raise InvalidInputError(f"a condition is {found.type} and not true or false: compare it with something")
+        raise InvalidInputError(
+            f"a condition is {spoken_type(found.type)} and not true or false: compare it with something"
+        )
     return _PC.fill_null(cast(found, pa.bool_()), pa.scalar(value=False))
 
 

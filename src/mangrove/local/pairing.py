@@ -11,6 +11,8 @@ from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.local.casting import cast, common_type, refused
 from mangrove.local.changing import near_keys
 from mangrove.local.evaluating import Naming, is_met
+from mangrove.local.scanning import ROW
+from mangrove.local.targets import FILE
 from mangrove.model.arrow_form import type_to_arrow
 from mangrove.model.types import Column, is_nested
 from mangrove.tables.expressions import Expression, conjuncts
@@ -148,7 +150,8 @@ def _flat(array: Any) -> Any:
 def _own_name(rows: pa.Table, name: str) -> str:
     found = [one for one in rows.column_names if one.casefold() == name.casefold()]
     if len(found) != 1:
-        raise InvalidInputError(f"there is no column {name!r} for the merge{did_you_mean(name, rows.column_names)}")
+        theirs = [one for one in rows.column_names if one not in (FILE, ROW)]
+        raise InvalidInputError(f"there is no column {name!r} for the merge{did_you_mean(name, theirs)}")
     return found[0]
 
 

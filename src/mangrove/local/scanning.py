@@ -34,7 +34,8 @@ def chosen_columns(state: TableState, names: Sequence[str] | None) -> tuple[Colu
     """Return the columns of a table with these names in the order asked, or all."""
     if names is None:
         return state.schema.columns
-    if isinstance(names, str) or len({name.casefold() for name in names}) != len(names):
+    are_texts = not isinstance(names, str) and all(isinstance(name, str) for name in names)
+    if not are_texts or len({name.casefold() for name in names}) != len(names):
         raise InvalidInputError(f"columns are asked for as {names!r}: give a list of names, each once")
     return tuple(state.schema.column(name) for name in names)
 

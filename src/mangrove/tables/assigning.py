@@ -85,8 +85,7 @@ def as_sql(value: Assignable) -> str:
 
 def alone(expression: str) -> str:
     """Return an expression between brackets: no word behind it is an alias, and no comment hides what follows."""
-    if not expression.strip():
-        raise InvalidInputError("an expression is empty: write what it shall be, such as amount > 0")
+    check_not_empty(expression)
     return f"({expression}\n)"
 
 

@@ -46,8 +46,15 @@ _RESERVED: Final = frozenset(
 )
 
 
+def check_not_empty(text: str) -> None:
+    """Refuse a text in which nothing stands: no engine could say more about it."""
+    if not text.strip():
+        raise InvalidInputError("an expression is empty: write what it shall be, such as amount > 0")
+
+
 def parse_expression(text: str) -> Expression:
     """Return what `text` means; refuse what only Spark understands, saying so."""
+    check_not_empty(text)
     parser = _Parser(text)
     found = parser.either()
     parser.expect_end("an operator or the end")
