@@ -1,0 +1,111 @@
+"""Spark with Iceberg's own JAR writes through the REST catalog: what it commits is what our readers find.
+
+Few releases of Spark go with a JAR, so this runs where somebody has both: MANGROVE_ICEBERG_JAR
+names the file, MANGROVE_ICEBERG_PYTHON a Python whose PySpark goes with it.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.rest.conftest import TOKEN, counted, served
+
+import mangrove
+from mangrove.server.access import Access
+from mangrove.spark.java import java_home
+
+JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
+PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON", "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.interop,
+    pytest.mark.xdist_group("spark-processes"),
+    pytest.mark.skipif(not (JAR and PYTHON), reason="MANGROVE_ICEBERG_JAR or MANGROVE_ICEBERG_PYTHON is not set"),
+]
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+jar, address, token, *statements = sys.argv[1:]
+settings = {
+    "spark.jars": jar, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", "spark.sql.catalog.lake.type": "rest",
+    "spark.sql.catalog.lake.uri": address, "spark.sql.catalog.lake.token": token, "spark.sql.defaultCatalog": "lake",
+}
+session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+found = [[list(row) for row in session.sql(statement).collect()] for statement in statements]
+print("found " + json.dumps(found, default=str))
+session.stop()
+"""
+BY_NUMBERS = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("delete", "update", "merge"))
+
+ALL = "map('rewrite-all', 'true')"
+
+
+def answers_of(address: str, statements: Sequence[str]) -> list[list[list[Any]]]:
+    """Run statements in Spark, and return the rows of each."""
+    environment = {**os.environ, "JAVA_HOME": str(java_home(os.environ))}
+    command = [PYTHON, "-c", CLIENT, JAR, address, TOKEN, *statements]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    told = [line for line in done.stdout.splitlines() if line.startswith("found ")]
+    assert told, done.stderr[-3000:]
+    found: list[list[list[Any]]] = json.loads(told[0].removeprefix("found "))
+    return found
+
+
+def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    ours = lake.create_table("shop.ours", "id bigint not null, name string", keys=["id"])
+    ours.append([{"id": number, "name": "ours"} for number in range(5)])
+    ours.upsert([{"id": 1, "name": "upserted"}])
+    with served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address:
+        *_, hidden, shown, replaced, view = answers_of(
+            address,
+            [
+                f"alter table shop.ours set tblproperties ({BY_NUMBERS})",
+                "delete from shop.ours where id in (0, 1)",
+                "insert into shop.ours values (10, 'spark')",
+                "create table shop.parts (id bigint not null, ts timestamp, s string) using iceberg "
+                "partitioned by (days(ts), bucket(4, id), truncate(2, s))",
+                "insert into shop.parts values (1, timestamp '2026-01-01 10:00:00', 'abc'), (2, null, 'xyz')",
+                "delete from shop.parts where id = 2",
+                f"create table shop.made using iceberg tblproperties ({BY_NUMBERS}) as "
+                "select id, cast(id as string) as s from range(20)",
+                "delete from shop.made where id in (3, 4)",
+                "update shop.made set s = 'changed' where id in (5, 6)",
+                "update shop.made set s = 'again' where id = 6",
+                "merge into shop.made t using (select 7L as id, 'merged' as s union all select 100L, 'new') u "
+                "on t.id = u.id when matched then update set s = u.s when not matched then insert *",
+                "alter table shop.made add column extra int",
+                "alter table shop.made rename column s to label",
+                f"call system.rewrite_position_delete_files(table => 'shop.made', options => {ALL})",
+                f"call system.rewrite_data_files(table => 'shop.made', options => {ALL})",
+                "create table shop.again using iceberg as select 1L as id",
+                "create or replace table shop.again using iceberg as select 'text' as id, 2 as more",
+                "create view shop.seen as select id from shop.ours",
+                "select id, label from shop.made order by id",
+                "select id, name from shop.ours order by id",
+                "select * from shop.again",
+                "select * from shop.seen order by id",
+            ],
+        )
+    made = sorted((row["id"], row["label"]) for row in lake.table("shop.made").to_arrow().to_pylist())
+    assert [list(row) for row in made] == hidden
+    changed = {5: "changed", 6: "again", 7: "merged", 100: "new"}
+    assert dict(made) == {
+        number: changed.get(number, str(number)) for number in [*range(20), 100] if number not in (3, 4)
+    }
+    assert sorted(ours.to_arrow()["id"].to_pylist()) == [row[0] for row in shown] == [row[0] for row in view]
+    assert [row[0] for row in shown] == [2, 3, 4, 10]
+    assert lake.table("shop.again").to_arrow().to_pylist() == [{"id": "text", "more": 2}]
+    assert replaced == [["text", 2]]
+    assert lake.table("shop.parts").to_arrow()["id"].to_pylist() == [1]
+    assert lake.check().problems == ()
+    ours.upsert([{"id": 10, "name": "ours again"}])
+    assert sorted(ours.to_arrow()["id"].to_pylist()) == [2, 3, 4, 10]
