@@ -66,12 +66,12 @@ def _partitions_of(
 
 def _logs_of(reading: Reading, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]) -> tuple[Log, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
-    deltas: dict[PartitionLocator, list[Delta]] = {way: [] for way in partitions}
+    deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
     for locator, delta in deltas_below(reading, list(partitions)):
-        deltas[locator.parent].append(delta)
+        deltas[locator.partition_id].append(delta)
     # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
     is_divided = bool(opened.partition_scheme.fields)
     return tuple(
-        tables.table_state.Log(partition.values if is_divided else (), tuple(deltas[way]))
+        tables.table_state.Log(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
         for way, partition in partitions.items()
     )

@@ -1,7 +1,7 @@
 """Reading the immutable files of the tree layout, each of them once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
@@ -10,7 +10,8 @@ from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.pointers import inlined
 from mangrove.layouts.tree.revision import Revision
 from mangrove.layouts.tree.seal import unsealed
-from mangrove.model.locators import Kind, Locator
+from mangrove.model.locators import DeltaLocator, Kind, Locator
+from mangrove.model.objects import Delta
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
 from mangrove.storage.recent import Recent
@@ -106,7 +107,8 @@ class TreeFiles:
             return held.read
         data = data if held is None else held.data
         assert data is not None
-        definition = _Definition(data, locator, codec.read(locator, unsealed(data, locator.kind, pointer), pointer))
+        read = _in_place(locator, codec.read(locator, unsealed(data, locator.kind, pointer), pointer))
+        definition = _Definition(data, locator, read)
         self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
         return definition.read
 
@@ -130,3 +132,11 @@ class TreeFiles:
 
 def _cut_off(path: str) -> FormatError:
     return FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
+
+
+def _in_place(locator: Locator, read: ObjectRead) -> ObjectRead:
+    """Return the object as it is at its place: a delta's position is in its tree key only."""
+    value = read.value
+    if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:
+        return read._replace(value=replace(value, position=locator.position))
+    return read

@@ -1,7 +1,6 @@
 """One version of the whole lakehouse, read through its root node."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from mangrove.betree import search
@@ -14,8 +13,8 @@ from mangrove.layouts.tree.java_dialects import revisions_named
 from mangrove.layouts.tree.keys import KeyParts, KeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import BelowTable, Commit, Parent, Scan
-from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator
-from mangrove.model.objects import Delta, Object
+from mangrove.model.locators import Kind, Locator, NamespaceLocator
+from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["TreeSnapshot"]
@@ -100,7 +99,7 @@ class TreeSnapshot:
         """Return the objects to which the locators lead, from the values of their tree keys."""
         read = self.files.objects(self.root.revision.definitions, wanted)
         self._unknown |= {locator: unknown for (locator, _), (_, unknown) in zip(wanted, read, strict=True) if unknown}
-        return [_in_place(locator, value) for (locator, _), (value, _) in zip(wanted, read, strict=True)]
+        return [value for value, _ in read]
 
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
         """Return the way to the object with this tree key, given what the key does not say."""
@@ -142,10 +141,3 @@ def _located(parts: KeyParts, namespace: str | None, namespace_id: str | None) -
         return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
     except InvalidInputError as error:
         raise FormatError(f"{parts!r} is not the tree key of any object ({error}): run `mangrove check`") from error
-
-
-def _in_place(locator: Locator, value: Object) -> Object:
-    """Return the object as it is at its place: a delta's position is in its tree key only."""
-    if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:
-        return replace(value, position=locator.position)
-    return value
