@@ -9,7 +9,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.sql_tokens import quoted_text
 from mangrove.model.types import Struct
-from mangrove.tables.expression_text import parse_expression
+from mangrove.tables.expression_text import check_not_empty, parse_expression
 from mangrove.tables.expressions import Expression, Literal, LiteralValue
 from mangrove.tables.suggesting import did_you_mean
 
