@@ -30,7 +30,7 @@ from mangrove.tables.expressions import (
     Unary,
 )
 
-__all__ = ["FUNCTIONS", "parse_expression"]
+__all__ = ["FUNCTIONS", "check_not_empty", "parse_expression"]
 
 FUNCTIONS: Final = frozenset(
     {"abs", "coalesce", "concat", "greatest", "if", "least", "length", "lower", "nullif", "round", "trim", "upper"}
