@@ -131,12 +131,14 @@ def create(
     settings: "LakehouseSettings | None" = None,
     properties: "Mapping[str, str] | None" = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache: "str | os.PathLike[str] | None" = None,
+    cache_bytes_max: int | None = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
     """Make a new lakehouse in a folder or bucket that holds none.
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds.
+    are added to them. `storage_options` are for clouds, and so is `cache`: see `open`.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS
     from mangrove.lakehouse.opening import create as create_with
@@ -147,6 +149,8 @@ def create(
         settings=settings,
         properties=properties,
         storage_options=storage_options,
+        cache=cache,
+        cache_bytes_max=cache_bytes_max,
         clients=NO_CLIENTS if clients is None else clients,
         engines=_engines(storage_options),
     )
@@ -156,15 +160,23 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     uri: "str | os.PathLike[str]",
     *,
     storage_options: "Mapping[str, str] | None" = None,
+    cache: "str | os.PathLike[str] | None" = None,
+    cache_bytes_max: int | None = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
-    """Open the lakehouse that is there, whichever layout and format revision it has."""
+    """Open the lakehouse that is there, whichever layout and format revision it has.
+
+    What is read from a cloud and never changes is remembered in the folder `cache`, if one
+    is named: about `cache_bytes_max` bytes, or 1 GB, for all processes that name the folder.
+    """
     from mangrove.lakehouse.opening import NO_CLIENTS
     from mangrove.lakehouse.opening import open as open_with
 
     return open_with(
         uri,
         storage_options=storage_options,
+        cache=cache,
+        cache_bytes_max=cache_bytes_max,
         clients=NO_CLIENTS if clients is None else clients,
         engines=_engines(storage_options),
     )

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
-from mangrove.storage.caching import CachingStore
+from mangrove.storage.asking import AskingStore
+from mangrove.storage.caching import BLOCK_BYTES, CachingStore
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.disk_cache import DiskCache
 from mangrove.storage.local import LocalStore
@@ -51,14 +52,25 @@ def test_an_immutable_object_is_read_once() -> None:
     assert counted.requests.reads == 1
 
 
-def test_what_was_written_here_is_not_read_at_all() -> None:
+def test_what_was_written_is_remembered_when_it_is_first_read(tmp_path: Path) -> None:
     counted = CountingStore(MemoryStore())
-    store = CachingStore(counted, is_node, 1_000)
+    store = CachingStore(counted, is_node, 1_000, DiskCache(str(tmp_path), 10_000))
     store.put("node-1", b"1")
     store.put_many({"node-2": b"2"})
     assert store.create("node-3", b"3")
-    assert store.read_many(["node-1", "node-2", "node-3"]) == [b"1", b"2", b"3"]
-    assert counted.requests.reads == 0
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    for _ in range(2):
+        assert store.read_many(["node-1", "node-2", "node-3"]) == [b"1", b"2", b"3"]
+    assert counted.requests.reads == 3
+
+
+def test_what_a_writer_writes_again_before_it_counts_is_what_everybody_reads(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    writer, reader = (CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)) for _ in range(2))
+    writer.put("node-1", b"first")
+    assert writer.read("node-1") == b"first"
+    writer.put("node-1", b"second")
+    assert [writer.read("node-1"), reader.read("node-1")] == [b"second"] * 2
 
 
 def test_a_lost_create_is_not_remembered() -> None:
@@ -92,9 +104,11 @@ def test_an_object_that_was_not_there_is_asked_for_again() -> None:
 def test_a_deleted_object_is_forgotten(tmp_path: Path) -> None:
     store = CachingStore(MemoryStore(), is_node, 1_000, DiskCache(str(tmp_path), 1_000))
     store.put("node-1", b"1")
+    assert store.read("node-1") == b"1"
     store.delete_many(["node-1"])
     assert store.read_many(["node-1"]) == [None]
     assert store.held_bytes == 0
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=40))
@@ -112,19 +126,19 @@ def test_memory_stays_within_its_bound_and_answers_stay_right(asked: list[tuple[
 def test_what_was_used_last_stays_longest() -> None:
     counted = CountingStore(MemoryStore())
     store = CachingStore(counted, is_node, 100)
-    store.put_many({f"node-{number}": b"x" * 25 for number in range(4)})
-    store.read("node-0")
-    store.put("node-4", b"x" * 25)
-    store.read("node-0")
-    assert counted.requests.reads == 0
+    store.put_many({f"node-{number}": b"x" * 25 for number in range(5)})
+    for number in (0, 1, 2, 3, 0, 4, 0):
+        store.read(f"node-{number}")
+    assert counted.requests.reads == 5
     store.read("node-1")
-    assert counted.requests.reads == 1
+    assert counted.requests.reads == 6
 
 
 def test_a_large_object_does_not_push_out_the_others() -> None:
     store = CachingStore(MemoryStore(), is_node, 100)
     store.put("node-1", b"x" * 20)
     store.put("node-2", b"x" * 90)
+    store.read_many(["node-1", "node-2"])
     assert store.held_bytes == 20
 
 
@@ -180,7 +194,8 @@ def test_a_failed_read_is_told_and_not_remembered() -> None:
 
 def test_the_disk_remembers_between_runs(tmp_path: Path) -> None:
     inner = MemoryStore()
-    CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)).put("node-1", b"1")
+    inner.put("node-1", b"1")
+    CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)).read("node-1")
     counted = CountingStore(inner)
     later = CachingStore(counted, is_node, 1_000, DiskCache(str(tmp_path), 10_000))
     assert later.read("node-1") == b"1"
@@ -231,8 +246,96 @@ def test_a_disk_that_fails_only_means_that_the_store_is_asked(tmp_path: Path) ->
     blocked.write_bytes(b"")
     store = CachingStore(MemoryStore(), is_node, 8, DiskCache(str(blocked / "below"), 1_000))
     store.put("node-1", b"1234")
-    assert store.read("node-1") == b"1234"
+    assert [store.read("node-1"), store.read("node-1", 1, 2)] == [b"1234", b"23"]
     store.delete_many(["node-1"])
+
+
+def test_only_files_of_the_cache_are_counted_and_swept(tmp_path: Path) -> None:
+    (tmp_path / "ab").mkdir()
+    own = [tmp_path / "letter.txt", tmp_path / "ab" / "letter.txt", tmp_path / "ab" / ("c" * 62)]
+    for file in own:
+        file.write_bytes(b"precious" * 1_000)
+        os.utime(file, (1, 1))
+    disk = DiskCache(str(tmp_path), 1_000)
+    for number in range(50):
+        disk.write("memory://one/", f"node-{number}", b"x" * 100)
+    assert all(file.read_bytes() == b"precious" * 1_000 for file in own)
+    assert disk.read("memory://one/", "node-49") is not None
+
+
+def test_nobody_else_may_read_what_is_remembered(tmp_path: Path) -> None:
+    disk = DiskCache(str(tmp_path / "new"), 10_000)
+    disk.write("memory://one/", "node-1", b"some bytes")
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")} == {0}
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 5 * BLOCK_BYTES), st.integers(0, 3 * BLOCK_BYTES)), min_size=1, max_size=6)
+
+
+@given(size=st.integers(1, 4 * BLOCK_BYTES), ranges=RANGES)
+def test_ranges_are_right_and_cost_one_request_at_most_and_none_the_second_time(
+    tmp_path_factory: pytest.TempPathFactory, size: int, ranges: list[tuple[int, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("cache")
+    data = bytes(number % 251 for number in range(size))
+    inner = MemoryStore()
+    inner.put("node-1", data)
+    counted = CountingStore(inner)
+    store = CachingStore(counted, is_node, 1_000, DiskCache(str(folder), 100_000_000))
+    for start, length in ranges:
+        before = counted.requests.reads
+        assert store.read("node-1", start, length) == data[start : start + length]
+        assert counted.requests.reads <= before + 1
+        before = counted.requests.reads
+        assert store.read("node-1", start, length) == data[start : start + length]
+        is_within = length > 0 and (start + length - 1) // BLOCK_BYTES <= (size - 1) // BLOCK_BYTES
+        assert counted.requests.reads == before or not is_within
+
+
+def test_a_range_of_other_columns_reads_only_the_blocks_that_are_missing(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    inner.put("node-1", b"x" * (10 * BLOCK_BYTES))
+    counted = CountingStore(inner)
+    store = CachingStore(counted, is_node, 1_000, DiskCache(str(tmp_path), 100_000_000))
+    store.read("node-1", 4, 3 * BLOCK_BYTES)
+    assert counted.requests.bytes_read == 4 * BLOCK_BYTES
+    store.read("node-1", 4, 6 * BLOCK_BYTES)
+    assert counted.requests.bytes_read == 7 * BLOCK_BYTES
+    store.read("node-1", BLOCK_BYTES, 5 * BLOCK_BYTES)
+    assert counted.requests.reads == 2
+
+
+def test_a_range_of_an_object_that_is_not_there_says_so_and_blocks_are_forgotten_with_it(tmp_path: Path) -> None:
+    store = CachingStore(MemoryStore(), is_node, 1_000, DiskCache(str(tmp_path), 10_000_000))
+    with pytest.raises(NotFoundError):
+        store.read("node-1", 0, 10)
+    store.put("node-1", b"x" * (2 * BLOCK_BYTES))
+    assert store.read("node-1", 5, BLOCK_BYTES) == b"x" * BLOCK_BYTES
+    store.delete_many(["node-1"])
+    with pytest.raises(NotFoundError):
+        store.read("node-1", 5, BLOCK_BYTES)
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+class TestAskingStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return AskingStore(CachingStore(MemoryStore(), lambda _: True, 1_000, DiskCache(str(tmp_path), 1_000_000)))
+
+
+def test_the_way_past_a_cache_sees_what_is_there_and_the_cache_learns_it(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    inner.put("node-1", b"damaged")
+    inner.put("node-2", b"y" * BLOCK_BYTES * 2)
+    store = CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000_000))
+    assert [store.read("node-1"), store.read("node-2", 0, 1)] == [b"damaged", b"y"]
+    inner.put("node-1", b"put right")
+    inner.put("node-2", b"z" * BLOCK_BYTES * 2)
+    assert [store.read("node-1"), store.read("node-2", 0, 1)] == [b"damaged", b"y"]
+    asking = AskingStore(store)
+    assert asking.read_many(["node-1"]) == [b"put right"]
+    assert asking.read("node-2", 0, 1) == b"z"
+    assert [store.read("node-1"), store.read("node-2", 0, 1)] == [b"put right", b"z"]
 
 
 def test_processes_share_one_disk(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What all commands have in common: LAKE comes first, and `--json`, `--stats` and `--option` are understood.
+"""What all commands have in common: LAKE comes first, and options such as `--json` and `--cache` are understood.
 
 LAKE may be left out where the environment names one. Then the first word is the
 lakehouse only if it can be nothing else: it holds a slash, and enough words are
@@ -12,8 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from mangrove.cli.places import LAKE_VARIABLE, is_place, key_values
-from mangrove.cli.session import Session
+from mangrove.cli.places import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE, is_place, key_values
+from mangrove.cli.session import Session, given_cache
 from mangrove.cli.start_up import StartAgain
 
 __all__ = ["LakeCommand", "lake_command", "words_with_lake"]
@@ -59,7 +59,8 @@ class LakeCommand(click.Command):
         """Run the command in a session, and end with what was asked of storage."""
         given = ctx.params
         options = key_values(given.pop("storage_options"), "--option")
-        session = Session(given.pop("as_json"), given.pop("with_stats"), options)
+        cache = given_cache(given.pop("cache"), given.pop("cache_bytes"))
+        session = Session(given.pop("as_json"), given.pop("with_stats"), options, cache)
         is_over = True
         try:
             return ctx.invoke(self.callback, session=session, **given) if self.callback else None
@@ -100,5 +101,19 @@ def _common_options() -> list[click.Parameter]:
             multiple=True,
             metavar="KEY=VALUE",
             help="An option of the store, such as region=eu-west-1.",
+        ),
+        click.Option(
+            ["--cache"],
+            metavar="FOLDER",
+            envvar=CACHE_VARIABLE,
+            show_envvar=True,
+            help="A folder that remembers what was read from a bucket.",
+        ),
+        click.Option(
+            ["--cache-bytes"],
+            type=click.IntRange(1),
+            envvar=CACHE_BYTES_VARIABLE,
+            show_envvar=True,
+            help="About how much it may hold; 1 GB unless said.",
         ),
     ]

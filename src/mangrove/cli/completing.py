@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mangrove.cli.places import is_place, key_values
-from mangrove.cli.session import Session
+from mangrove.cli.session import Session, given_cache
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 
@@ -88,7 +88,8 @@ def _given(context: click.Context) -> dict[str, Any]:
 def _look(given: dict[str, Any], offer: _Offer, found: list[str]) -> None:
     """Add to `found` what is offered; nothing where the lakehouse cannot be read."""
     try:
-        session = Session(storage_options=key_values(given.get("storage_options") or (), "--option"))
+        cache = given_cache(given.get("cache"), given.get("cache_bytes"))
+        session = Session(storage_options=key_values(given.get("storage_options") or (), "--option"), cache=cache)
         found.extend(islice(offer(session.open(given["lake"])), _OFFERED_MAX))
     except (MangroveError, KeyError, TypeError, OSError):
         return

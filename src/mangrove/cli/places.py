@@ -4,10 +4,14 @@ from collections.abc import Iterable
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["LAKE_VARIABLE", "folder_and_name", "is_place", "key_values"]
+__all__ = ["CACHE_BYTES_VARIABLE", "CACHE_VARIABLE", "LAKE_VARIABLE", "folder_and_name", "is_place", "key_values"]
 
 LAKE_VARIABLE = "MANGROVE_LAKE"
 """The environment variable that stands for LAKE where it is left out."""
+CACHE_VARIABLE = "MANGROVE_CACHE"
+"""The environment variable that names the folder of a cache where no option does."""
+CACHE_BYTES_VARIABLE = "MANGROVE_CACHE_BYTES"
+"""The environment variable that says how much a cache holds where no option does."""
 
 
 def is_place(word: str) -> bool:

@@ -5,11 +5,13 @@ What does the work is imported when it is asked for: to read or to write takes n
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, cast
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import checked_count, checked_texts
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.layouts import open_laid_out
 from mangrove.lakehouse.moments import millis_of_duration
 from mangrove.maintenance.progress import Watch, unwatched
 from mangrove.storage.opening import is_like_storage, open_store
@@ -56,15 +58,21 @@ class LakeUpkeep(Catalog):
         return self.metastore.latest().settings
 
     def maintained(self) -> Maintained:
-        """Return it as maintenance takes it, or say that its layout cannot do that."""
+        """Return it as maintenance takes it, without a cache, or say that its layout cannot do that."""
         from mangrove.maintenance.maintained import Maintained
+        from mangrove.maintenance.uncached import uncached
         from mangrove.transaction.comparing import RollsBack
 
         if not isinstance(self.metastore, RollsBack):
             raise InvalidInputError(
                 f"{self.uri} is in the {self.layout} layout, which this release reads and commits but does not maintain"
             )
-        return Maintained(self.effects, self.metastore, cast("Upkeep", self.metastore))
+        store = uncached(self.effects.store)
+        if store is self.effects.store:
+            return Maintained(self.effects, self.metastore, cast("Upkeep", self.metastore))
+        effects = replace(self.effects, store=store)
+        asking = open_laid_out(effects).metastore
+        return Maintained(effects, asking, cast("Upkeep", asking))
 
     def export(
         self,

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from mangrove.effects import Effects, real_effects
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.caching import Cache, cache_in, cached
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
@@ -16,6 +17,7 @@ from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
 
 __all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on"]
 
@@ -31,15 +33,17 @@ def create(
     settings: LakehouseSettings | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_bytes_max: int | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse in a folder or bucket that holds none.
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds.
+    are added to them. `storage_options` are for clouds, and so is `cache`: see `open`.
     """
-    effects = real_effects(open_store(uri, storage_options))
+    effects = real_effects(_store_at(uri, storage_options, cache_in(cache, cache_bytes_max)))
     chosen = settings or LakehouseSettings()
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
@@ -52,15 +56,25 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     uri: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_bytes_max: int | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
 ) -> Lakehouse:
     """Open the lakehouse that is there, whichever layout and format revision it has.
 
     An export that is not full is opened on top of the lakehouse that it came from.
+    What is read from a cloud and never changes is remembered in the folder `cache`.
     """
-    store = opened_export(open_store(uri, storage_options), lambda source: open_store(source, storage_options))
+    remembered = cache_in(cache, cache_bytes_max)
+    store = opened_export(
+        _store_at(uri, storage_options, remembered), lambda source: _store_at(source, storage_options, remembered)
+    )
     return open_on(real_effects(store), clients=clients, engines=engines, storage_options=storage_options)
+
+
+def _store_at(uri: str | os.PathLike[str], options: Mapping[str, str] | None, cache: Cache | None) -> Store:
+    return cached(open_store(uri, options), cache)
 
 
 def create_on(

@@ -30,6 +30,11 @@ class LayeredStore:
         return self._above.uri
 
     @property
+    def layers(self) -> tuple[Store, Store]:
+        """The upper store and the lower one."""
+        return self._above, self._below
+
+    @property
     def uris(self) -> tuple[str, ...]:
         """The roots of all layers, the upper one first."""
         return (self._above.uri, *(self._below.uris if isinstance(self._below, LayeredStore) else (self._below.uri,)))

@@ -1,21 +1,32 @@
 """A wrapper that remembers the bytes of immutable objects.
 
-Which paths are immutable the caller says: an object there, once written, is
-never written differently. So whatever was seen of it stays true, and nothing is
-ever asked twice. Whether an object still exists is always asked of the store.
+Which paths are immutable the caller says: what was once read there is never
+written differently. So whatever was seen of it stays true, and nothing is ever
+asked twice. Whether an object still exists is always asked of the store.
+
+What is written is not remembered before somebody reads it: a writer may have to
+write the same object again until a commit counts it.
+
+Of a range, which large objects are read by, whole blocks are read and remembered
+on disk, by one request at most: those that ask for other columns of a file later
+ask for other ranges, and find the blocks that both need.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.storage.disk_cache import DiskCache
 from mangrove.storage.paths import check_path, check_range
 from mangrove.storage.port import Entry, Store
 
-__all__ = ["CachingStore"]
+__all__ = ["BLOCK_BYTES", "CachingStore"]
+
+BLOCK_BYTES = 256 * 1024
+"""Small beside a column, and larger than most footers; what is read too much takes less time than a request."""
 
 
 class CachingStore:
@@ -41,22 +52,30 @@ class CachingStore:
         return self._store.uri
 
     @property
+    def behind(self) -> Store:
+        """The store that is asked."""
+        return self._store
+
+    @property
     def held_bytes(self) -> int:
         """How many bytes are remembered in memory."""
         return self._held_bytes
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return the object's bytes, or a range of them; a range alone is not remembered."""
+        """Return the object's bytes, or a range of them."""
         if start == 0 and length is None:
             data = self.read_many([path])[0]
             if data is None:
                 raise NotFoundError(f"there is no object {path!r} in {self.uri}")
             return data
+        check_path(path)
         check_range(start, length)
         held = self._recall(path)
-        if held is None:
+        if held is not None:
+            return held[start:] if length is None else held[start : start + length]
+        if self._disk is None or not length or not self._is_immutable(path):
             return self._store.read(path, start, length)
-        return held[start:] if length is None else held[start : start + length]
+        return self._read_blocks(self._disk, path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Return each object's bytes; what nobody remembers is read from the store in one go."""
@@ -80,7 +99,9 @@ class CachingStore:
         if mine:
             found |= self._ask(mine)
         for path, answer in others.items():
-            found[path] = answer.result()
+            data = answer.result()
+            # What was not there when another asked may have been written since.
+            found[path] = self._store.read_many([path])[0] if data is None else data
         return [found[path] for path in paths]
 
     def size(self, path: str) -> int | None:
@@ -96,40 +117,68 @@ class CachingStore:
         return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, and remember it: who writes a node soon reads it."""
-        self._store.put(path, data)
-        self._remember(path, data)
+        """Write the object."""
+        with self._forgotten([path]):
+            self._store.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write several objects, and remember them."""
-        self._store.put_many(objects)
-        for path, data in objects.items():
-            self._remember(path, data)
+        """Write several objects."""
+        with self._forgotten(objects):
+            self._store.put_many(objects)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write the object only if the path is free, and remember it if this call did it."""
-        won = self._store.create(path, data)
-        if won:
-            self._remember(path, data)
-        return won
+        """Write the object only if the path is free."""
+        with self._forgotten([path]):
+            return self._store.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects, and forget them before and after: a read may come in between."""
+        """Delete the objects."""
+        listed = [*paths]
+        with self._forgotten(listed):
+            self._store.delete_many(listed)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Remember nothing of these objects any more."""
         listed = [*paths]
         for path in listed:
             check_path(path)
-        self._forget(listed)
-        self._store.delete_many(listed)
-        self._forget(listed)
+        for path in filter(self._is_immutable, listed):
+            with self._lock:
+                self._held_bytes -= len(self._held.pop(path, b""))
+            if self._disk is not None:
+                self._disk.forget(self.uri, path)
+
+    @contextmanager
+    def _forgotten(self, paths: Collection[str]) -> Iterator[None]:
+        """Forget the objects before and after: a read may come in between."""
+        self.forget(paths)
+        try:
+            yield
+        finally:
+            self.forget(paths)
+
+    def _read_blocks(self, disk: DiskCache, path: str, start: int, length: int) -> bytes:
+        """Return a range from blocks, and read those that are missing with all between them at once."""
+        numbers = range(start // BLOCK_BYTES, (start + length - 1) // BLOCK_BYTES + 1)
+        blocks: dict[int, bytes | memoryview | None] = {one: disk.read(self.uri, path, one) for one in numbers}
+        missing = [one for one, data in blocks.items() if data is None]
+        if missing:
+            first, count = missing[0], missing[-1] - missing[0] + 1
+            read = memoryview(self._store.read(path, first * BLOCK_BYTES, count * BLOCK_BYTES))
+            for number in range(first, first + count):
+                block = read[(number - first) * BLOCK_BYTES : (number - first + 1) * BLOCK_BYTES]
+                if blocks[number] is None and block:
+                    disk.write(self.uri, path, block, number)
+                blocks[number] = block
+        within = start - numbers[0] * BLOCK_BYTES
+        return bytes(memoryview(b"".join(data or b"" for data in blocks.values()))[within : within + length])
 
     def _ask(self, mine: Mapping[str, Future[bytes | None]]) -> dict[str, bytes | None]:
         """Read from disk or store, and tell those who asked for the same meanwhile."""
         try:
             answers = {path: self._recall(path) for path in mine}
             missing = [path for path, data in answers.items() if data is None]
-            if len(missing) == 1:
-                answers[missing[0]] = self._read_one(missing[0])
-            else:
+            if missing:
                 answers |= zip(missing, self._store.read_many(missing), strict=True)
         except BaseException as error:
             for path, future in mine.items():
@@ -143,12 +192,6 @@ class CachingStore:
             self._settle(path, future)
             future.set_result(data)
         return answers
-
-    def _read_one(self, path: str) -> bytes | None:
-        try:
-            return self._store.read(path)
-        except NotFoundError:
-            return None
 
     def _settle(self, path: str, future: Future[bytes | None]) -> None:
         with self._lock:
@@ -178,10 +221,3 @@ class CachingStore:
             self._held[path] = data
             while self._held_bytes > self._bytes_max:
                 self._held_bytes -= len(self._held.popitem(last=False)[1])
-
-    def _forget(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            with self._lock:
-                self._held_bytes -= len(self._held.pop(path, b""))
-            if self._disk is not None:
-                self._disk.forget(self.uri, path)

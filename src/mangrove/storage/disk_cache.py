@@ -1,9 +1,16 @@
 """A folder that remembers immutable objects between runs, shared by any number of processes.
 
-A file holds a checksum over store, path and bytes, then the bytes. It appears
-by a rename, so readers see it whole; whatever a crash or a bad disk did to it
-fails the checksum and counts as absent. Nothing here is precious: any error of
-the disk means only that the store is asked instead.
+A file holds an object, or one block of it: a checksum over store, path, block and
+bytes, then the bytes. It appears by a rename, so readers see it whole; whatever a
+crash or a bad disk did to it fails the checksum and counts as absent. Nothing
+here is precious: any error of the disk means only that the store is asked instead.
+
+    <2 digits>/<62 digits>.whole      an object
+    <2 digits>/<62 digits>.<block>    a block of one
+    .partial-<16 digits>              what is being written
+
+Only files with such names are counted and deleted: the folder may hold others.
+Nobody else may read them, since the bucket need not be open to everybody either.
 
 Each process sweeps the folder when it has added a tenth of the bound since it
 last looked, so the folder holds at most the bound and a tenth per process.
@@ -11,8 +18,10 @@ last looked, so the folder holds at most the bound and a tenth per process.
 
 import hashlib
 import os
+import re
 import stat
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 from mangrove.errors import InvalidInputError
@@ -21,6 +30,8 @@ __all__ = ["DiskCache"]
 
 _CHECKSUM_BYTES = 32
 _PARTIAL = ".partial-"
+_WHOLE = "whole"
+_OURS = re.compile(rf"(?:[0-9a-f]{{2}}/[0-9a-f]{{62}}\.(?:{_WHOLE}|[0-9]+)|{re.escape(_PARTIAL)}[0-9a-f]{{16}})")
 
 
 class DiskCache:
@@ -35,34 +46,36 @@ class DiskCache:
         # The first write sweeps: other processes may have filled the folder before.
         self._added_bytes = bytes_max
 
-    def read(self, uri: str, path: str) -> bytes | None:
-        """Return the object's bytes if they are here and sound."""
-        file = self._file(uri, path)
+    def read(self, uri: str, path: str, block: int | None = None) -> bytes | None:
+        """Return the bytes of the object, or of one block of it, if they are here and sound."""
+        file = self._file(uri, path, block)
         try:
             with open(file, "rb") as opened:
                 held = opened.read()
         except OSError:
             return None
-        checksum, data = held[:_CHECKSUM_BYTES], held[_CHECKSUM_BYTES:]
-        if checksum != _checksum(uri, path, data):
+        data = memoryview(held)[_CHECKSUM_BYTES:]
+        if held[:_CHECKSUM_BYTES] != _checksum(uri, path, block, data):
             with suppress(OSError):
                 os.unlink(file)
             return None
         # The time of the last use is what sweeping goes by.
         with suppress(OSError):
             os.utime(file)
-        return data
+        return bytes(data)
 
-    def write(self, uri: str, path: str, data: bytes) -> None:
-        """Remember the object, if it fits."""
+    def write(self, uri: str, path: str, data: bytes | memoryview, block: int | None = None) -> None:
+        """Remember the object, or one block of it, if it fits."""
         if len(data) > self._bytes_max // 4:
             return
-        file = self._file(uri, path)
+        file = self._file(uri, path, block)
         partial = f"{self._folder}/{_PARTIAL}{os.urandom(8).hex()}"
         try:
-            os.makedirs(os.path.dirname(file), exist_ok=True)
-            with open(partial, "xb") as opened:
-                opened.write(_checksum(uri, path, data) + data)
+            for folder in (self._folder, os.path.dirname(file)):
+                os.makedirs(folder, mode=stat.S_IRWXU, exist_ok=True)
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR), "wb") as new:
+                new.write(_checksum(uri, path, block, data))
+                new.write(data)
             os.replace(partial, file)
         except OSError:
             with suppress(OSError):
@@ -77,23 +90,25 @@ class DiskCache:
             self._sweep()
 
     def forget(self, uri: str, path: str) -> None:
-        """Drop the object."""
+        """Drop the object and all of its blocks."""
+        folder, name = os.path.split(self._file(uri, path, None).removesuffix(_WHOLE))
         with suppress(OSError):
-            os.unlink(self._file(uri, path))
+            for other in os.listdir(folder):
+                if other.startswith(name):
+                    os.unlink(f"{folder}/{other}")
 
-    def _file(self, uri: str, path: str) -> str:
+    def _file(self, uri: str, path: str, block: int | None) -> str:
         name = hashlib.sha256(f"{uri}\0{path}".encode()).hexdigest()
-        return f"{self._folder}/{name[:2]}/{name[2:]}"
+        return f"{self._folder}/{name[:2]}/{name[2:]}.{_WHOLE if block is None else block}"
 
     def _sweep(self) -> None:
         """Delete what was not used for longest until the rest fits."""
         files: list[tuple[int, int, str]] = []
-        for folder, _, names in os.walk(self._folder):
-            for name in names:
-                with suppress(OSError):
-                    status = os.stat(f"{folder}/{name}", follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        files.append((status.st_mtime_ns, status.st_size, f"{folder}/{name}"))
+        for file in self._files():
+            with suppress(OSError):
+                status = os.stat(file, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    files.append((status.st_mtime_ns, status.st_size, file))
         excess = sum(size for _, size, _ in files) - self._bytes_max
         for _, size, file in sorted(files):
             if excess <= 0:
@@ -102,9 +117,21 @@ class DiskCache:
                 os.unlink(file)
             excess -= size
 
+    def _files(self) -> Iterator[str]:
+        for name in _names_in(self._folder):
+            below = [f"{name}/{one}" for one in _names_in(f"{self._folder}/{name}")] if len(name) == 2 else [name]
+            yield from (f"{self._folder}/{one}" for one in below if _OURS.fullmatch(one))
 
-def _checksum(uri: str, path: str, data: bytes) -> bytes:
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _checksum(uri: str, path: str, block: int | None, data: bytes | memoryview) -> bytes:
     """Cover the place too, so that a file under a wrong name is not believed."""
-    covered = hashlib.sha256(f"{uri}\0{path}\0".encode())
+    covered = hashlib.sha256(f"{uri}\0{path}\0{block}\0".encode())
     covered.update(data)
     return covered.digest()
