@@ -10,9 +10,11 @@ import pytest
 from tests.rest.conftest import TOKEN, counted, filled, served
 from tests.rest.peer_process import Asking, Rows, has_module, peer
 
+import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
 from mangrove.server.access import Access
+from mangrove.testing.servers import seaweedfs
 from mangrove.web.pages.elsewhere import Elsewhere, snippets
 
 pytestmark = [
@@ -86,3 +88,26 @@ def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: 
     assert rows == {2: "bea", 4: "upd", 7: "gil"}
     assert duck_lake.table("fresh.t").to_arrow().to_pylist() == [{"id": 1, "s": "x"}]
     assert duck_lake.check().problems == ()
+
+
+@pytest.mark.interop
+def test_duckdb_reads_and_writes_a_bucket_with_the_key_that_it_was_given(tmp_path: Path) -> None:
+    access = Access("127.0.0.1", TOKEN, is_writable=True)
+    with seaweedfs(tmp_path) as bucket:
+        lake = mangrove.create(f"{bucket.uri}lake", storage_options=bucket.options)
+        lake.create_namespace("sales")
+        orders = lake.create_table("sales.orders", "id bigint not null, customer string", keys=["id"])
+        orders.append([{"id": number, "customer": "ana"} for number in range(9)])
+        orders.upsert([{"id": 3, "customer": "bo"}])
+        options = bucket.options
+        host = options["endpoint"].removeprefix("http://")
+        secret = f"KEY_ID '{options['access_key_id']}', SECRET '{options['secret_access_key']}'"
+        where = f"REGION '{options['region']}', ENDPOINT '{host}', USE_SSL false, URL_STYLE 'path'"
+        with served(lake, access) as address, peer("iceberg_duckdb.py") as ask:
+            ask(f"CREATE SECRET (TYPE s3, {secret}, {where})")
+            ask(attached(Elsewhere(address, lake.uri, None, has_token=True)))
+            assert ask("SELECT customer FROM lake.sales.orders WHERE id IN (2, 3) ORDER BY id") == [["ana"], ["bo"]]
+            ask("CREATE TABLE lake.sales.made AS SELECT 1 AS one")
+            ask("DELETE FROM lake.sales.orders WHERE id < 3")
+        assert lake.table("sales.made").to_arrow().to_pylist() == [{"one": 1}]
+        assert orders.to_arrow().num_rows == 6

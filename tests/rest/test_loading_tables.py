@@ -118,6 +118,10 @@ def test_a_client_that_has_a_table_as_it_is_gets_no_more_than_that(lake: Lakehou
     assert changed.headers["etag"] != first.headers["etag"]
 
 
+def test_a_table_brings_no_configuration_that_would_be_taken_for_credentials(client: TestClient) -> None:
+    assert client.get("v1/namespaces/sales/tables/orders").json()["config"] == {}
+
+
 def test_a_table_that_iceberg_cannot_have_is_refused_with_the_reason(lake: Lakehouse, client: TestClient) -> None:
     lake.create_table("sales.dotted", "`a.b` int, a struct<b: int>")
     answer = client.get("v1/namespaces/sales/tables/dotted")

@@ -14,7 +14,6 @@ from mangrove.rest.asked import Asked, Served
 from mangrove.rest.catalog_answers import answered
 from mangrove.rest.found import table_asked
 from mangrove.rest.refusals import UNSUPPORTED, refused
-from mangrove.rest.storage_words import storage_words
 from mangrove.tables.shown_names import METADATA_ENDING
 
 __all__ = ["is_known", "loaded", "shown_table", "table_answer"]
@@ -39,7 +38,7 @@ def table_answer(asked: Asked) -> Response:
         return refused(406, str(error), UNSUPPORTED)
     if is_known(asked.headers.get("if-none-match", ""), _tag(shown)):
         return Response(status_code=304, headers={"ETag": _tag(shown)})
-    return loaded(asked.served, shown)
+    return loaded(shown)
 
 
 def shown_table(served: Served, seen: PastLakehouse, locator: TableLocator) -> Shown:
@@ -48,13 +47,17 @@ def shown_table(served: Served, seen: PastLakehouse, locator: TableLocator) -> S
     return show(served.lake.effects.store, state, seen.snapshot.commit.created_at_millis)
 
 
-def loaded(served: Served, shown: Shown) -> Response:
-    """Return a table as those are told it who load it, or have made or changed it."""
+def loaded(shown: Shown) -> Response:
+    """Return a table as those are told it who load it, or have made or changed it.
+
+    How the bucket is reached was told with the catalog's configuration. Told again here it
+    would be taken for credentials: DuckDB then leaves aside the key that it was given.
+    """
     found = answered(
         {
             "metadata-location": shown.metadata_address,
             "metadata": json.loads(shown.metadata.model_dump_json()),
-            "config": storage_words(served.lake.uri, served.lake.storage_options),
+            "config": {},
         }
     )
     found.headers["ETag"] = _tag(shown)

@@ -20,7 +20,6 @@ from mangrove.rest.catalog_answers import answered, nothing
 from mangrove.rest.found import table_asked
 from mangrove.rest.named import asked_namespace, named_table, text_in, texts_in
 from mangrove.rest.refusals import UNSUPPORTED, refused
-from mangrove.rest.storage_words import storage_words
 from mangrove.rest.table_answers import loaded
 
 __all__ = [
@@ -55,10 +54,9 @@ def table_created(asked: Asked) -> Response:
     lake = asked.served.lake
     if document.get("stage-create") is True:
         metadata = staged_metadata(lake, locator, wanted)
-        config = storage_words(lake.uri, lake.storage_options)
-        return answered({"metadata": json.loads(metadata.model_dump_json()), "config": config})
+        return answered({"metadata": json.loads(metadata.model_dump_json()), "config": {}})
     try:
-        return loaded(asked.served, create_shown(lake, locator, wanted))
+        return loaded(create_shown(lake, locator, wanted))
     except StorageError as error:
         return refused(500, str(error), _UNKNOWN)
 
@@ -73,7 +71,7 @@ def table_committed(asked: Asked) -> Response:
         shown = commit_tables(asked.served.lake, [TableCommit(locator, parsed_request(document))])[locator]
     except StorageError as error:
         return refused(500, str(error), _UNKNOWN)
-    return loaded(asked.served, shown)
+    return loaded(shown)
 
 
 def transaction_committed(asked: Asked) -> Response:

@@ -23,7 +23,6 @@ from mangrove.model.types import DataType
 from mangrove.rest.asked import Asked
 from mangrove.rest.catalog_answers import answered, nothing
 from mangrove.rest.found import is_shown, view_asked
-from mangrove.rest.storage_words import storage_words
 from mangrove.transaction.deltas import open_table
 from mangrove.transaction.names import Reading
 from mangrove.transaction.views import VIEW_NAMESPACE
@@ -47,7 +46,7 @@ def view_answer(asked: Asked) -> Response:
         {
             "metadata-location": f"{location}/metadata/{at_millis}.metadata.json",
             "metadata": view_metadata(view, schema, _namespace_of(locator, view), location, at_millis),
-            "config": storage_words(lake.uri, lake.storage_options),
+            "config": {},
         }
     )
 

@@ -21,7 +21,7 @@ class Elsewhere:
 
     address: str
     uri: str
-    """Of the lakehouse; some clients must name a warehouse, and this one means the newest state."""
+    """Of the lakehouse."""
     version: int | None = None
     """The version that is looked at; None for whichever is newest."""
     has_token: bool = False
@@ -70,7 +70,8 @@ def _pyiceberg(where: Elsewhere, table: TableLocator) -> str:
 
 
 def _duckdb(where: Elsewhere, table: TableLocator) -> str:
-    warehouse = where.uri if where.version is None else str(where.version)
+    # An address in its place would be taken for a file that is only read.
+    warehouse = "" if where.version is None else str(where.version)
     shown = "TOKEN '…'" if where.has_token else "AUTHORIZATION_TYPE 'none'"
     return (
         "INSTALL iceberg; LOAD iceberg;\n"
