@@ -167,7 +167,7 @@ class Client:
         """Return the rows that are shown, by the addresses of their files and their numbers."""
         self.load()
         alive = self.alive()
-        hidden: dict[str, set[int]] = {}
+        hidden: dict[str, set[Any]] = {}
         for one in alive:
             if one.content is DataFileContent.POSITION_DELETES:
                 target = deleted_from(one.file)

@@ -1,6 +1,7 @@
 """Columns that an Iceberg client gives a table become ours by our own rules."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema as IcebergSchema
@@ -43,14 +44,13 @@ def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,)) -> TableV
     return with_columns_of(VERSION, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
 
 
-def with_field(changed_name: str, **other: object) -> list[NestedField]:
-    return [
-        NestedField(**{
-            "field_id": field.field_id, "name": field.name, "type": field.field_type, "required": field.required,
-            **(other if field.name == changed_name else {}),
-        })
-        for field in shown_fields().values()
-    ]  # fmt: skip
+def with_field(changed_name: str, **other: Any) -> list[NestedField]:
+    found: list[NestedField] = []
+    for field in shown_fields().values():
+        told: dict[str, Any] = {"name": field.name, "field_type": field.field_type, "required": field.required}
+        told |= other if field.name == changed_name else {}
+        found.append(NestedField(field.field_id, told["name"], told["field_type"], required=told["required"]))
+    return found
 
 
 def test_the_same_columns_change_nothing() -> None:
@@ -77,7 +77,7 @@ def test_columns_are_added_renamed_reordered_and_dropped_by_their_ids() -> None:
 
 
 def test_a_type_grows_where_no_value_is_touched() -> None:
-    found = changed(with_field("n", type=LongType())).schema
+    found = changed(with_field("n", field_type=LongType())).schema
     assert found is not None
     assert found.column("n").type == Int8()
 
@@ -100,7 +100,7 @@ def test_a_new_struct_may_have_required_columns_inside() -> None:
 )
 def test_a_type_that_does_not_hold_all_values_is_refused(name: str, wanted: IcebergType, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
-        changed(with_field(name, type=wanted))
+        changed(with_field(name, field_type=wanted))
 
 
 @pytest.mark.parametrize(("name", "use"), [("id", "a key"), ("day", "partitioned by"), ("n", "sorted by")])

@@ -12,35 +12,40 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.iceberg.wanted import check_requirements, new_metadata, parsed_request, wanted
 
 UUID_OF_TABLE = "0f2f7c70-0000-4000-8000-000000000001"
-SHOWN = TableMetadataV2(
-    location="file:///lake/data/t1",
-    table_uuid=UUID_OF_TABLE,
-    last_updated_ms=1,
-    last_column_id=2,
-    schemas=[IcebergSchema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))],
-    current_schema_id=0,
-    partition_specs=[PartitionSpec(spec_id=0)],
-    default_spec_id=0,
-    last_partition_id=999,
-    properties={"owner": "ana", "old": "yes"},
-    current_snapshot_id=7,
-    snapshots=[
-        {
-            "snapshot-id": 7,
-            "sequence-number": 3,
-            "timestamp-ms": 1,
-            "manifest-list": "file:///lake/data/t1/metadata/a.avro",
-            "summary": {"operation": "append"},
-            "schema-id": 0,
-        }
-    ],
-    refs={"main": {"snapshot-id": 7, "type": "branch"}},
-    sort_orders=[{"order-id": 0, "fields": []}],
-    default_sort_order_id=0,
-    last_sequence_number=3,
+SHOWN = TableMetadataV2.model_validate(
+    {
+        "format-version": 2,
+        "location": "file:///lake/data/t1",
+        "table-uuid": UUID_OF_TABLE,
+        "last-updated-ms": 1,
+        "last-column-id": 2,
+        "schemas": [
+            IcebergSchema(
+                NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=False)
+            )
+        ],
+        "current-schema-id": 0,
+        "partition-specs": [PartitionSpec(spec_id=0)],
+        "default-spec-id": 0,
+        "last-partition-id": 999,
+        "properties": {"owner": "ana", "old": "yes"},
+        "current-snapshot-id": 7,
+        "snapshots": [
+            {
+                "snapshot-id": 7,
+                "sequence-number": 3,
+                "timestamp-ms": 1,
+                "manifest-list": "file:///lake/data/t1/metadata/a.avro",
+                "summary": {"operation": "append"},
+                "schema-id": 0,
+            }
+        ],
+        "refs": {"main": {"snapshot-id": 7, "type": "branch"}},
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "last-sequence-number": 3,
+    }
 )
-
-
 PARTITION_OF_NOTHING = {"source-id": 99, "field-id": 1000, "transform": "identity", "name": "p"}
 
 

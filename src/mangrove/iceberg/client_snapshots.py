@@ -7,6 +7,7 @@ their paths, so those numbers are written again, a file for each file of rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from mangrove.iceberg.file_changes import FileChanges, ListedFile, file_changes
 from mangrove.iceberg.schemes import shown_orders
 from mangrove.iceberg.told_files import Placed, Standing, Told, standing_files
 from mangrove.iceberg.values import own_partition_values
+from mangrove.local.at_once import at_once
 from mangrove.local.files import FileWriter
 from mangrove.local.parquet import read_columns
 from mangrove.local.positions import FILE_PATH, POSITION
@@ -100,8 +102,8 @@ class SnapshotReader:
             file = self._own(place, listed)
             if file.location in there:
                 raise InvalidInputError(f"{listed.address} is added, and counts already: its rows would count twice")
-            check_rows_of(self.store, self.state, file)
             found[listed.address] = self._partition_of(listed), file
+        at_once(partial(check_rows_of, self.store, self.state), [file for _, file in found.values()])
         return found
 
     def _key_files(self, place: TablePlace, changes: FileChanges) -> list[Placed]:
