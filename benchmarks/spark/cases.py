@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from measuring import Comparison, compared
 from pyspark.sql import DataFrame
 from report import Counted
@@ -132,40 +130,12 @@ def plan(setting: Setting) -> Outcomes:
     )
 
 
-def small(setting: Setting) -> Outcomes:
-    rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-    table = setting.lake.create_table(f"bench.small{next(setting.counter)}", "id bigint, name string")
-    folder = setting.fresh()
-    folder.mkdir()
-
-    def bare() -> None:
-        sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression="zstd")
-        for name, data in ((f"{next(setting.counter)}.parquet", sink.getvalue()), (f"{next(setting.counter)}", b"x")):
-            _durably(folder, name, data)
-
-    what = "append of 3 rows without a JVM, against Parquet + create"
-    yield compared(what, lambda: table.append(rows), bare, 3.0, 51)
-
-
-def _durably(folder: Path, name: str, data: Any) -> None:
-    with (folder / f"{name}.new").open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.link(folder / f"{name}.new", folder / name)
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
-
-
 def lookup(setting: Setting) -> Outcomes:
     opened = setting.base.scan(where=f"id = {setting.rows // 3}")
     yield Counted("files that a look-up of one key opens", len(opened.files()), 2)
 
 
 CASES: dict[str, Callable[[Setting], Outcomes]] = {
-    "small": small,
     "plan": plan,
     "append": append,
     "scan": scan,
@@ -177,5 +147,5 @@ CASES: dict[str, Callable[[Setting], Outcomes]] = {
     "merged-texts": merged_texts,
     "merged-two": merged_two,
 }
-WITHOUT_SIZE = ("small", "plan")
+WITHOUT_SIZE = ("plan",)
 """Cases that no number of rows or files changes, so they run at the first size only."""
