@@ -34,6 +34,24 @@ def test_a_served_lakehouse_answers_on_the_announced_address_and_stops_on_ctrl_c
         assert (serving.wait(timeout=60), serving.stderr.read()) == (0, "")
 
 
+PROGRAMS = ("from mangrove.cli.main import main; main()", "from mangrove.server.__main__ import main; main()")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_people_are_told_both_addresses(lake: str, program: str) -> None:
+    words = ["serve", lake] if "cli" in program else [lake]
+    command = [sys.executable, "-c", program, *words, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        try:
+            first, second = serving.stdout.readline(), serving.stdout.readline()
+        finally:
+            serving.send_signal(signal.SIGINT)
+    address = first.split()[1]
+    assert first == f"Open {address} in a browser; Ctrl-C stops the server.\n"
+    assert second == f"Clients of Iceberg's REST catalog connect to {address}iceberg\n"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
