@@ -57,6 +57,22 @@ def test_two_tables_are_committed_by_one_request(shop: Lakehouse, http: TestClie
     assert shop.version == before + 1
 
 
+def test_a_request_that_comes_again_is_known_by_any_of_its_tables(shop: Lakehouse, http: TestClient) -> None:
+    rows, other = Client(shop, "shop.a"), Client(shop, "shop.b")
+    renamed = {"requirements": [{"type": "assert-current-schema-id", "current-schema-id": 0}]}
+    schema = other.shown.metadata.schema().model_dump(mode="json", by_alias=True)
+    more = {"id": 3, "name": "more", "type": "long", "required": False}
+    renamed["updates"] = [
+        {"action": "add-schema", "schema": {**schema, "schema-id": 1, "fields": [*schema["fields"], more]}},
+        {"action": "set-current-schema", "schema-id": -1},
+    ]
+    changes = [change_of(other, renamed), change_of(rows, rows.request([rows.rows([{"id": 1}])]))]
+    assert http.post("/v1/transactions/commit", json={"table-changes": changes}).status_code == 204
+    version = shop.version
+    assert http.post("/v1/transactions/commit", json={"table-changes": changes}).status_code == 204
+    assert (shop.version, rows.ids()) == (version, [1])
+
+
 def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakehouse, http: TestClient) -> None:
     clients = [Client(shop, name) for name in ("shop.a", "shop.b")]
     body = {"table-changes": [change_of(one, one.request([one.rows([{"id": 1}])])) for one in clients]}
