@@ -157,8 +157,9 @@ def _function_entry(function: object, name: str, heading: str) -> str:
 def _own_members(cls: type, told: set[type]) -> Iterator[tuple[str, object]]:
     """Yield what a class has, in the order of the code; what a class told elsewhere has is left to that one."""
     seen: set[str] = set()
+    elsewhere = {base for one in told if one is not cls and issubclass(cls, one) for base in one.__mro__}
     for owner in cls.__mro__:
-        if owner is object or not owner.__module__.startswith("mangrove") or (owner is not cls and owner in told):
+        if owner is object or not owner.__module__.startswith("mangrove") or owner in elsewhere:
             continue
         for name, member in vars(owner).items():
             if name.startswith("_") or name in seen or name in INNER:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import check_text
+from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.names import check_text, split_name
 
-__all__ = ["checked_count", "checked_limit", "checked_prefix", "checked_texts"]
+__all__ = ["checked_count", "checked_limit", "checked_prefix", "checked_texts", "meant_namespace", "meant_view"]
 
 _COUNT_MAX: Final = 2**62
 
@@ -39,6 +40,23 @@ def checked_texts(given: object, what: str) -> tuple[str, ...]:
     if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
         raise InvalidInputError(f"{what} were given as {given!r}: give a list of texts")
     return tuple(_checked_text(one, what) for one in given)
+
+
+def meant_namespace(name: str | NamespaceLocator) -> NamespaceLocator:
+    """Return the namespace that is meant."""
+    if isinstance(name, NamespaceLocator):
+        return name
+    parts = split_name(name)
+    if len(parts) != 1:
+        raise InvalidInputError(
+            f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
+        )
+    return NamespaceLocator(parts[0])
+
+
+def meant_view(name: str | ViewLocator) -> ViewLocator:
+    """Return the view that is meant."""
+    return name if isinstance(name, ViewLocator) else parse_view_name(name)
 
 
 def _checked_text(given: object, what: str) -> str:

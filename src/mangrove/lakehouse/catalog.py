@@ -1,4 +1,4 @@
-"""What can be asked of namespaces, tables and views, wherever they are seen.
+"""What can be asked of namespaces and tables, and beside them of views, wherever they are seen.
 
 A lakehouse shows the newest version and commits each statement by itself, a
 transaction shows its own writes and keeps statements until it ends, a past
@@ -7,35 +7,26 @@ version shows what was and refuses to change. All three are catalogs.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts
+from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts, meant_namespace
+from mangrove.lakehouse.catalog_views import CatalogViews
 from mangrove.lakehouse.compacting import compact_tables, managed_tables
-from mangrove.lakehouse.handles import CatalogClient, LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.handles import LakeNamespace, LakeTable
 from mangrove.lakehouse.new_tables import new_table, schema_of_columns
-from mangrove.lakehouse.row_engines import Engine, Engines
+from mangrove.lakehouse.row_engines import Engine
 from mangrove.lakehouse.row_frames import is_spark_frame, repeatable
-from mangrove.lakehouse.sql_running import SPARK, names_read
 from mangrove.lakehouse.table_staging import check_heeded_of
-from mangrove.model.locators import (
-    Kind,
-    NamespaceLocator,
-    TableLocator,
-    ViewLocator,
-    parse_table_name,
-    parse_view_name,
-)
-from mangrove.model.names import split_name
-from mangrove.model.objects import Namespace, Table, TableType, View
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, parse_table_name
+from mangrove.model.objects import Namespace, Table, TableType
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.transaction import namespaces, tables, views
-from mangrove.transaction.names import Reading, found_namespace, found_table, found_view
+from mangrove.transaction import namespaces, tables
+from mangrove.transaction.names import found_namespace, found_table
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -44,28 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog", "parsed_table"]
 
-T = TypeVar("T")
 
-
-class Catalog(ABC):
+class Catalog(CatalogViews):
     """Namespaces with their tables and views."""
-
-    clients: Mapping[str, CatalogClient]
-    """The other catalogs whose tables are federated here, by name."""
-    engines: Engines | None = None
-    """What reads and writes rows; without it there are only definitions."""
-
-    @abstractmethod
-    def reading(self) -> Reading:
-        """Return where objects are read from now."""
-
-    @abstractmethod
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
-        """Run a statement in a transaction; `message` is for the history where it is committed by itself."""
-
-    @abstractmethod
-    def new_id(self) -> str:
-        """Return an id for a new object."""
 
     # Namespaces
 
@@ -82,7 +54,7 @@ class Catalog(ABC):
 
     def namespace(self, name: str | NamespaceLocator) -> LakeNamespace:
         """Return a namespace."""
-        locator = _namespace(name)
+        locator = meant_namespace(name)
         return LakeNamespace(self, locator, found_namespace(self.reading(), locator))
 
     def create_namespace(
@@ -94,7 +66,7 @@ class Catalog(ABC):
         if_not_exists: bool = False,
     ) -> LakeNamespace:
         """Make a namespace."""
-        locator = _namespace(name)
+        locator = meant_namespace(name)
 
         def statement(transaction: Transaction) -> LakeNamespace:
             workspace = transaction.workspace
@@ -115,7 +87,7 @@ class Catalog(ABC):
         description: str | None = None,
     ) -> LakeNamespace:
         """Put or remove properties of a namespace, or describe it anew."""
-        locator, gone = _namespace(name), checked_texts(remove, "the properties to remove")
+        locator, gone = meant_namespace(name), checked_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeNamespace:
             workspace = transaction.workspace
@@ -126,7 +98,7 @@ class Catalog(ABC):
 
     def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
         """Give a namespace another name; its tables and views come along untouched."""
-        old, new = _namespace(name), _namespace(to)
+        old, new = meant_namespace(name), meant_namespace(to)
 
         def statement(transaction: Transaction) -> LakeNamespace:
             namespaces.rename_namespace(transaction.workspace, old, new)
@@ -136,7 +108,7 @@ class Catalog(ABC):
 
     def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
-        locator = _namespace(name)
+        locator = meant_namespace(name)
 
         def statement(transaction: Transaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
@@ -155,7 +127,7 @@ class Catalog(ABC):
         limit: int | None = None,
     ) -> Iterator[LakeTable]:
         """Yield the tables of a namespace in order of their names."""
-        reading, parent = self.reading(), _namespace(namespace)
+        reading, parent = self.reading(), meant_namespace(namespace)
         found_namespace(reading, parent)
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.children(Kind.TABLE, parent, prefix=checked_prefix(prefix), after=following)
@@ -288,111 +260,7 @@ class Catalog(ABC):
 
         self.change(statement, f"drop table {locator}")
 
-    # Views
-
-    def views(
-        self,
-        namespace: str | NamespaceLocator,
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[LakeView]:
-        """Yield the views of a namespace in order of their names."""
-        reading, parent = self.reading(), _namespace(namespace)
-        found_namespace(reading, parent)
-        following = None if after is None else ViewLocator(parent.name, after)
-        found = reading.children(Kind.VIEW, parent, prefix=checked_prefix(prefix), after=following)
-        for locator, value in islice(found, checked_limit(limit)):
-            assert isinstance(locator, ViewLocator)
-            assert isinstance(value, View)
-            yield LakeView(self, locator, value)
-
-    def view(self, name: str | ViewLocator) -> LakeView:
-        """Return a view."""
-        locator = _view(name)
-        return LakeView(self, locator, found_view(self.reading(), locator))
-
-    def create_view(
-        self,
-        name: str | ViewLocator,
-        sql: str,
-        *,
-        reads: Sequence[str] | None = None,
-        dialect: str = SPARK,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        description: str | None = None,
-        or_replace: bool = False,
-    ) -> LakeView:
-        """Make a view, or with `or_replace` put it in the place of another view.
-
-        `reads` are what its query reads; without it that is told from the query. A view
-        that would read itself, also by way of others, is refused.
-        """
-        locator = _view(name)
-        found = names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
-        read = checked_texts(found, "what a view reads")
-        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
-
-        def statement(transaction: Transaction) -> LakeView:
-            views.create_view(transaction.workspace, locator, value, or_replace=or_replace)
-            return LakeView(self, locator, found_view(transaction.workspace, locator))
-
-        return self.change(statement, f"create view {locator}")
-
-    def alter_view(
-        self,
-        name: str | ViewLocator,
-        put: Mapping[str, str] = NO_PROPERTIES,
-        remove: Iterable[str] = (),
-        *,
-        description: str | None = None,
-    ) -> LakeView:
-        """Put or remove properties of a view, or describe it anew."""
-        locator, gone = _view(name), checked_texts(remove, "the properties to remove")
-
-        def statement(transaction: Transaction) -> LakeView:
-            views.alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
-            return LakeView(self, locator, found_view(transaction.workspace, locator))
-
-        return self.change(statement, f"alter view {locator}")
-
-    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
-        """Give a view another name, in its namespace or in another."""
-        old, new = _view(name), _view(to)
-
-        def statement(transaction: Transaction) -> LakeView:
-            views.rename_view(transaction.workspace, old, new)
-            return LakeView(self, new, found_view(transaction.workspace, new))
-
-        return self.change(statement, f"rename view {old} to {new}")
-
-    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
-        """Drop a view; what it reads stays."""
-        locator = _view(name)
-
-        def statement(transaction: Transaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
-                views.drop_view(transaction.workspace, locator)
-
-        self.change(statement, f"drop view {locator}")
-
-
-def _namespace(name: str | NamespaceLocator) -> NamespaceLocator:
-    if isinstance(name, NamespaceLocator):
-        return name
-    parts = split_name(name)
-    if len(parts) != 1:
-        raise InvalidInputError(
-            f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
-        )
-    return NamespaceLocator(parts[0])
-
 
 def parsed_table(name: str | TableLocator) -> TableLocator:
     """Return the table that is meant."""
     return name if isinstance(name, TableLocator) else parse_table_name(name)
-
-
-def _view(name: str | ViewLocator) -> ViewLocator:
-    return name if isinstance(name, ViewLocator) else parse_view_name(name)

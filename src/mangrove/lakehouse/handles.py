@@ -16,6 +16,7 @@ from mangrove.transaction.deltas import OpenTable, deltas_below, open_table, par
 if TYPE_CHECKING:
     # The catalog makes these and these call it back.
     from mangrove.lakehouse.catalog import Catalog
+    from mangrove.lakehouse.catalog_views import CatalogViews
 
 __all__ = ["CatalogClient", "LakeNamespace", "LakeTable", "LakeView"]
 
@@ -204,7 +205,7 @@ class LakeTable(TableOutputs):
 class LakeView:
     """A view, as it was when it was looked up."""
 
-    def __init__(self, catalog: "Catalog", locator: ViewLocator, value: View) -> None:
+    def __init__(self, catalog: "CatalogViews", locator: ViewLocator, value: View) -> None:
         self.catalog = catalog
         self.locator = locator
         self.value = value
