@@ -139,6 +139,17 @@ def test_a_table_that_begins_anew_is_told_by_its_branch() -> None:
     assert wanted(SHOWN, asked(gone)).snapshot is None
 
 
+def test_statistics_that_a_client_sends_along_are_taken_and_not_kept() -> None:
+    file = {
+        "snapshot-id": 8, "statistics-path": "file:///lake/data/t1/metadata/a.stats", "file-size-in-bytes": 1,
+        "file-footer-size-in-bytes": 1, "blob-metadata": [],
+    }  # fmt: skip
+    along = {"action": "set-statistics", "snapshot-id": 8, "statistics": file}
+    with_it = asked(added_snapshot(8), main_at(8), along)
+    assert wanted(SHOWN, with_it) == wanted(SHOWN, asked(added_snapshot(8), main_at(8)))
+    assert asked({"action": "remove-statistics", "snapshot-id": 7}).updates == ()
+
+
 def test_updates_that_change_nothing_want_nothing() -> None:
     request = asked(
         {"action": "set-properties", "updates": {"owner": "ana"}},

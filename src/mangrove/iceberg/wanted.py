@@ -47,16 +47,11 @@ __all__ = [
 ]
 
 FORMAT_VERSION: Final = 2
-_NO_PLACE: Final = frozenset(
-    {
-        "set-statistics",
-        "remove-statistics",
-        "set-partition-statistics",
-        "remove-partition-statistics",
-        "remove-partition-specs",
-        "remove-schemas",
-    }
+_NO_PLACE: Final = frozenset({"remove-partition-specs", "remove-schemas"})
+_HINTS: Final = frozenset(
+    {"set-statistics", "remove-statistics", "set-partition-statistics", "remove-partition-statistics"}
 )
+"""What no reader has to heed, as Iceberg says. Trino sends some with each insert, so they are taken and not kept."""
 MISFITS: Final = (ValidationError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration)
 """What PyIceberg says of updates that cannot be applied, and of schemas that cannot be."""
 
@@ -107,7 +102,7 @@ def parsed_request(document: Mapping[str, Any]) -> TableRequest:
     except ValueError as error:
         told = " ".join(line.strip() for line in str(error).splitlines()[1:3])
         raise InvalidInputError(f"the requirements and updates of the request cannot be read: {told}") from error
-    return TableRequest(found.requirements, found.updates)
+    return TableRequest(found.requirements, tuple(one for one in found.updates if one.action not in _HINTS))
 
 
 def check_requirements(request: TableRequest, shown: TableMetadata | None) -> None:
