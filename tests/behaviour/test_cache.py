@@ -11,13 +11,15 @@ import pyarrow as pa
 import pytest
 
 from mangrove.cli.engines import LocalEngines
-from mangrove.effects import Effects
+from mangrove.effects import Effects, real_effects
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.lakehouse.caching import Cache
+from mangrove.lakehouse.converting import place_at
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.lasting_files import is_lasting
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
 from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.maintenance.convert import DataMode, History, convert
 from mangrove.maintenance.export import ExportMode, export
 from mangrove.maintenance.opened_export import opened_export
 from mangrove.metastore import Changes, Metastore
@@ -335,6 +337,24 @@ def test_an_export_is_read_through_caches_and_checked_without_them(
     behind.delete_many([path])
     assert looked_at(lake)[-1] == expected
     assert bool(lake.check().problems) == (mode == "minimal")
+
+
+def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_meaning(layout: str) -> None:
+    seen: dict[str, bytes] = {}
+    for turn, history in enumerate([History.ALL, History.ALL, History.LATEST]):
+        lake = create_on(real_effects(MemoryStore("memory://source/")), layout="tree", engines=LocalEngines)
+        lake.create_namespace("n")
+        rows = lake.create_table("n.rows", "id bigint", keys=["id"])
+        for number in range(3):
+            rows.append([{"id": 10 * turn + number}])
+            lake.alter_namespace("n", {"turn": f"{turn} {number}"})
+        # DeltaCAT's names hold the source's transaction, and what they lead to is known by its checksum.
+        for data in DataMode if layout.startswith("tree") else [DataMode.COPY]:
+            place = RememberingStore()
+            convert(lake.maintained(), place_at(place, layout), history=history, data=data)
+            made = {path: place.read(path) for path in place.paths() if is_lasting(path)}
+            assert {path for path in made.keys() & seen.keys() if made[path] != seen[path]} == set()
+            seen |= made
 
 
 class TestAMetastoreBehindACache(MetastoreContract):

@@ -131,7 +131,7 @@ def convert(
     missing = missing_copies(sizes, place.store.list()) if sizes else {}
     copier(source.store, place.store, missing, watch)
     _check_copied(place.store, sizes, missing)
-    retold = Retelling(source, place, versions, carrying)
+    retold = Retelling(source, place, versions, carrying, record)
     there = retold.run(survey, watch)
     made = retold.made
     made.upkeep.repair()

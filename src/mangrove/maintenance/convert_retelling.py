@@ -2,6 +2,8 @@
 
 The clock is the source's history, and ids follow from the source's versions: a
 run that was killed and is repeated writes the same files, and leaves no others.
+They follow from all that decides what is in the files, so that in a place that was
+emptied and converted to anew no name has another meaning than before.
 """
 
 import hashlib
@@ -14,6 +16,7 @@ from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError
 from mangrove.maintenance.convert_carrying import Carrying
 from mangrove.maintenance.convert_history import Step, changes_of, steps, target_of_rollback
+from mangrove.maintenance.convert_record import ConversionRecord
 from mangrove.maintenance.convert_survey import Survey
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Progress, Watch
@@ -47,8 +50,11 @@ class Place:
 class Retelling:
     """The destination while it is made: its time and its ids are those of the version that is told again."""
 
-    def __init__(self, source: Maintained, place: Place, versions: Sequence[int], carrying: Carrying) -> None:
+    def __init__(
+        self, source: Maintained, place: Place, versions: Sequence[int], carrying: Carrying, record: ConversionRecord
+    ) -> None:
         self._source = source
+        self._record = record
         self._place = place
         self._versions = versions
         self._carrying = carrying
@@ -99,8 +105,10 @@ class Retelling:
         commit = step.commit
         uri = self._source.store.uri
         self._now_millis = commit.created_at_millis
-        self._seed, self._ids_made = f"{uri} {commit.version}", 0
-        changes = changes_of(self._source, step, self._carrying, _transaction_id(commit, uri))
+        transaction_id = _transaction_id(commit, uri)
+        before = self._versions[:number][-1:]
+        self._seed, self._ids_made = f"{self._record!r} {before} {commit.version} {transaction_id}", 0
+        changes = changes_of(self._source, step, self._carrying, transaction_id)
         if self._made is None:
             assert changes.settings is not None, "the first version has its definition with it"
             self._made = self._place.make(self._effects, changes.settings, changes)
