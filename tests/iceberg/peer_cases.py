@@ -3,13 +3,15 @@
 import datetime
 import decimal
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 
-__all__ = ["CASES", "PLAIN_COLUMNS", "PLAIN_ROWS"]
+__all__ = ["CASES", "CASES_WITHOUT_TIMES", "PLAIN_COLUMNS", "PLAIN_ROWS"]
+
+_Building = Callable[[Lakehouse], LakeTable]
 
 UTC = datetime.UTC
 PLAIN_COLUMNS: Final = {
@@ -17,7 +19,6 @@ PLAIN_COLUMNS: Final = {
     "h": "char(3)", "i": "varchar(7)", "j": "string", "k": "date", "l": "time", "m": "timetz", "n": "timestamp_ntz",
     "o": "timestamp", "p": "fixed(5)", "q": "binary", "r": "decimal(38, 10)",
 }  # fmt: skip
-_SCHEMA: Final = "id bigint not null, " + ", ".join(f"{name} {text}" for name, text in PLAIN_COLUMNS.items())
 
 
 def _row(*values: Any) -> dict[str, Any]:
@@ -56,19 +57,30 @@ def _numbered(rows: list[dict[str, Any]], first: int = 0) -> list[dict[str, Any]
     return [{"id": first + number, **row} for number, row in enumerate(rows)]
 
 
-def _of_every_type(lake: Lakehouse) -> LakeTable:
-    table = lake.create_table("s.every_type", _SCHEMA)
-    table.append(_numbered(PLAIN_ROWS))
-    for number, row in enumerate(PLAIN_ROWS):
-        table.append(_numbered([row], 10 + number))
-    return table
+def _schema(columns: Sequence[str]) -> str:
+    return ", ".join(["id bigint not null", *(f"{name} {PLAIN_COLUMNS[name]}" for name in columns)])
 
 
-def _partitioned(name: str, term: str) -> Callable[[Lakehouse], LakeTable]:
+def _rows(columns: Sequence[str]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in columns} for row in PLAIN_ROWS]
+
+
+def _of_every_type(columns: Sequence[str]) -> _Building:
     def build(lake: Lakehouse) -> LakeTable:
-        table = lake.create_table(f"s.{name}", _SCHEMA, partition_by=[term])
+        table = lake.create_table("s.every_type", _schema(columns))
+        table.append(_numbered(_rows(columns)))
+        for number, row in enumerate(_rows(columns)):
+            table.append(_numbered([row], 10 + number))
+        return table
+
+    return build
+
+
+def _partitioned(columns: Sequence[str], name: str, term: str) -> _Building:
+    def build(lake: Lakehouse) -> LakeTable:
+        table = lake.create_table(f"s.{name}", _schema(columns), partition_by=[term])
         # The smallest numbers cannot be rounded down, and such rows are refused.
-        rows = [row for row in PLAIN_ROWS if "truncate" not in term or row["d"] != -(2**63)]
+        rows = [row for row in _rows(columns) if "truncate" not in term or row["d"] != -(2**63)]
         table.append(_numbered(rows))
         table.append(_numbered(rows, 10))
         table.delete("id in (1, 12, 13)")
@@ -129,7 +141,7 @@ def _evolved(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _upserted(name: str, **options: Any) -> Callable[[Lakehouse], LakeTable]:
+def _upserted(name: str, **options: Any) -> _Building:
     def build(lake: Lakehouse) -> LakeTable:
         table = lake.create_table(f"s.{name}", "id bigint not null, day date not null, what string", **options)
         days = [datetime.date(1969, 12, 30) + datetime.timedelta(days=day) for day in range(4)]
@@ -191,30 +203,35 @@ def _odd_names(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _by_every_transform() -> dict[str, Callable[[Lakehouse], LakeTable]]:
+def _by_every_transform(columns: Sequence[str]) -> dict[str, _Building]:
     moments = {"k": ["years", "months", "days"], "n": ["years", "months", "days", "hours"]}
     moments["o"] = moments["n"]
-    terms = [*PLAIN_COLUMNS, *(f"bucket(3, {name})" for name in PLAIN_COLUMNS if name not in "afg")]
+    terms = [*columns, *(f"bucket(3, {name})" for name in columns if name not in "afg")]
     terms += [f"{word}({name})" for name, words in moments.items() for word in words]
     terms += [f"truncate({width}, {name})" for name in "dehijqr" for width in (2, 1000)]
     names = {term: "by_" + "".join(letter if letter.isalnum() else "_" for letter in term) for term in terms}
-    return {term: _partitioned(name, term) for term, name in names.items()}
+    return {term: _partitioned(columns, name, term) for term, name in names.items()}
 
 
-CASES: Final[dict[str, Callable[[Lakehouse], LakeTable]]] = {
-    "every type": _of_every_type,
-    "nested": _nested,
-    "null lists of structs": _null_lists_of_structs,
-    "evolved": _evolved,
-    "upserted": _upserted("upserted", keys=["id"]),
-    "upserted in partitions": _upserted("upserted_days", keys=["id", "day"], partition_by=["day"]),
-    "upserted across partitions": _upserted(
-        "upserted_buckets", keys=["id"], partition_by=["bucket(3, id)", "months(day)"]
-    ),
-    "renamed and widened partitions": _moved_partitions,
-    "deleted by position": _by_position,
-    "overwritten": _overwritten,
-    "emptied": _emptied,
-    "odd names": _odd_names,
-    **_by_every_transform(),
-}
+def _cases(columns: Sequence[str]) -> dict[str, _Building]:
+    buckets = {"keys": ["id"], "partition_by": ["bucket(3, id)", "months(day)"]}
+    return {
+        "every type": _of_every_type(columns),
+        "nested": _nested,
+        "null lists of structs": _null_lists_of_structs,
+        "evolved": _evolved,
+        "upserted": _upserted("upserted", keys=["id"]),
+        "upserted in partitions": _upserted("upserted_days", keys=["id", "day"], partition_by=["day"]),
+        "upserted across partitions": _upserted("upserted_buckets", **buckets),
+        "renamed and widened partitions": _moved_partitions,
+        "deleted by position": _by_position,
+        "overwritten": _overwritten,
+        "emptied": _emptied,
+        "odd names": _odd_names,
+        **_by_every_transform(columns),
+    }
+
+
+CASES: Final = _cases(list(PLAIN_COLUMNS))
+CASES_WITHOUT_TIMES: Final = _cases([name for name, text in PLAIN_COLUMNS.items() if text not in ("time", "timetz")])
+"""The same for Spark, which knows no time of day of Iceberg's."""
