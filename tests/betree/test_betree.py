@@ -303,6 +303,24 @@ def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
     assert len(entries(nodes, root)) == 3000 + 2000 + 40
 
 
+def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many_nodes() -> None:
+    nodes, shape = Nodes(), Shape()
+    root = built(nodes, 20_000, shape, step=10)
+    root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(0, 20_000, 5)], shape)
+    asked: list[list[str]] = []
+
+    def read(pointers: Sequence[str]) -> list[Node]:
+        asked.append(list(pointers))
+        return nodes.read(pointers)
+
+    following = stored(apply(root, [Message(key(6), "x", "t")], shape, read), nodes.write)
+    every = [pointer for pointers in asked for pointer in pointers]
+    assert len(every) >= 50
+    assert len(every) == len(set(every))
+    assert len(asked) <= len(every) // 3
+    assert len(entries(nodes, following)) == 20_000 + 4_000 + 1
+
+
 def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
     nodes = Nodes()
     root = built(nodes, 20_000, Shape())

@@ -28,6 +28,10 @@ from mangrove.betree.rows import Run, settled, split, with_messages
 
 __all__ = ["apply"]
 
+_AHEAD_MIN = 16
+"""Where fewer nodes may be written, each is read when it is needed."""
+_AHEAD_MAX = 64
+
 
 def apply(root: Node, messages: Sequence[Message], shape: Shape, read: ReadNodes) -> Node:
     """Return the root that follows `root` when `messages` are committed, newest last.
@@ -50,6 +54,8 @@ def _lightened_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) ->
     # Once it must flush, it makes room for some commits to come, as far as the writes allow:
     # few commits that write several nodes are better than many that write two.
     enough = shape.root_buffer_max - shape.root_buffer_max // 8
+    held = _Held(read)
+    held.read_ahead(root, len(root.buffer) + incoming - enough, spare)
     must = True
     while root.buffer and len(root.buffer) + incoming > enough and (must or spare >= 2):
         if len(root.keys) >= shape.keys_max:
@@ -57,7 +63,7 @@ def _lightened_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) ->
             halves = split(replace(root, buffer=()))
             root, written = replace(_grown(halves, shape), buffer=root.buffer), len(halves.nodes)
         else:
-            root, written = _lighter(root, shape.root_buffer_max, shape, read, _Budget(spare, must))
+            root, written = _lighter(root, shape.root_buffer_max, shape, held, _Budget(spare, must))
             must = False
         if not written:
             break
@@ -76,6 +82,38 @@ class _Budget(NamedTuple):
         return (self.must and not written) or self.spare - written >= 2
 
 
+class _Held:
+    """Reads nodes, and has at hand those that are about to be needed, which were read many at once.
+
+    A large transaction leaves messages for hundreds of nodes behind. Whoever makes
+    room for more would else wait for the store once for each of them.
+    """
+
+    def __init__(self, read: ReadNodes) -> None:
+        self._read = read
+        self._nodes: dict[str, Node] = {}
+
+    def __call__(self, pointers: Sequence[str]) -> list[Node]:
+        """Return the nodes that the pointers lead to."""
+        return [
+            self._nodes.pop(pointer) if pointer in self._nodes else self._read([pointer])[0] for pointer in pointers
+        ]
+
+    def read_ahead(self, node: Node, messages: int, spare: int) -> None:
+        """Read the children that are entered until so many messages have sunk, as far as the writes allow."""
+        pointers: list[str] = []
+        by_child = _by_child(node) if spare >= _AHEAD_MIN else {}
+        for index, waiting in sorted(by_child.items(), key=lambda item: -len(item[1]))[: min(spare, _AHEAD_MAX)]:
+            child = node.children[index]
+            if messages <= 0:
+                break
+            messages -= len(waiting)
+            if isinstance(child, str) and child not in self._nodes:
+                pointers.append(child)
+        if pointers:
+            self._nodes.update(zip(pointers, self._read(pointers), strict=True))
+
+
 def _grown(run: Run, shape: Shape) -> Node:
     """Return one root over the run's nodes, with what hangs on its pivots in its buffer."""
     while len(run.nodes) > 1:
@@ -84,7 +122,7 @@ def _grown(run: Run, shape: Shape) -> Node:
     return run.nodes[0]
 
 
-def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, budget: _Budget) -> tuple[Node, int]:
+def _lighter(node: Node, buffer_max: int, shape: Shape, read: _Held, budget: _Budget) -> tuple[Node, int]:
     """Return `node` with fewer messages in its buffer, and how many nodes were written below it, none if it can't be.
 
     `node` is settled, has children, and has room for another pivot.
@@ -113,9 +151,10 @@ def _lighter(node: Node, buffer_max: int, shape: Shape, read: ReadNodes, budget:
     return _placed(node, index, Run.of(child), moving), written + 1
 
 
-def _with_room(child: Node, wanted: int, shape: Shape, read: ReadNodes, budget: _Budget) -> tuple[Node, int]:
+def _with_room(child: Node, wanted: int, shape: Shape, read: _Held, budget: _Budget) -> tuple[Node, int]:
     """Return `child` with room for some messages, for all the `wanted` ones if that is cheap."""
     written = 0
+    read.read_ahead(child, len(child.buffer) + wanted - shape.buffer_max, budget.spare)
     while len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
         if not child.buffer or not budget.allows(written):
             break
