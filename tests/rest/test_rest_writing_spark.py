@@ -1,61 +1,27 @@
 """Spark with Iceberg's own JAR writes through the REST catalog: what it commits is what our readers find.
 
-Few releases of Spark go with a JAR, so this runs where somebody has both: MANGROVE_ICEBERG_JAR
-names the file, MANGROVE_ICEBERG_PYTHON a Python whose PySpark goes with it.
+It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROVE_ICEBERG_PYTHON` names it.
 """
 
-import json
-import os
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
+from tests.rest.peer_process import has_module, peer
 
 import mangrove
 from mangrove.server.access import Access
-from mangrove.spark.java import java_home
+from mangrove.web.pages.elsewhere import SPARK_PACKAGE
 
-JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
-PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON", "")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.interop,
-    pytest.mark.xdist_group("spark-processes"),
-    pytest.mark.skipif(not (JAR and PYTHON), reason="MANGROVE_ICEBERG_JAR or MANGROVE_ICEBERG_PYTHON is not set"),
+    pytest.mark.xdist_group("iceberg-java"),
+    pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
 ]
 
-CLIENT = """
-import json, sys
-from pyspark.sql import SparkSession
-jar, address, token, *statements = sys.argv[1:]
-settings = {
-    "spark.jars": jar, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
-    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", "spark.sql.catalog.lake.type": "rest",
-    "spark.sql.catalog.lake.uri": address, "spark.sql.catalog.lake.token": token, "spark.sql.defaultCatalog": "lake",
-}
-session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-found = [[list(row) for row in session.sql(statement).collect()] for statement in statements]
-print("found " + json.dumps(found, default=str))
-session.stop()
-"""
 BY_NUMBERS = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("delete", "update", "merge"))
 
 ALL = "map('rewrite-all', 'true')"
-
-
-def answers_of(address: str, statements: Sequence[str]) -> list[list[list[Any]]]:
-    """Run statements in Spark, and return the rows of each."""
-    environment = {**os.environ, "JAVA_HOME": str(java_home(os.environ))}
-    command = [PYTHON, "-c", CLIENT, JAR, address, TOKEN, *statements]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    told = [line for line in done.stdout.splitlines() if line.startswith("found ")]
-    assert told, done.stderr[-3000:]
-    found: list[list[list[Any]]] = json.loads(told[0].removeprefix("found "))
-    return found
 
 
 def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
@@ -64,10 +30,15 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
     ours = lake.create_table("shop.ours", "id bigint not null, name string", keys=["id"])
     ours.append([{"id": number, "name": "ours"} for number in range(5)])
     ours.upsert([{"id": 1, "name": "upserted"}])
-    with served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address:
-        *_, hidden, shown, replaced, view = answers_of(
-            address,
-            [
+    access = Access("127.0.0.1", TOKEN, is_writable=True)
+    with (
+        served(counted(lake), access) as address,
+        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+    ):
+        *_, hidden, shown, replaced, view = [
+            ask(statement)
+            for statement in (
+                "use lake",
                 f"alter table shop.ours set tblproperties ({BY_NUMBERS})",
                 "delete from shop.ours where id in (0, 1)",
                 "insert into shop.ours values (10, 'spark')",
@@ -93,18 +64,18 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
                 "select id, name from shop.ours order by id",
                 "select * from shop.again",
                 "select * from shop.seen order by id",
-            ],
-        )
+            )
+        ]
     made = sorted((row["id"], row["label"]) for row in lake.table("shop.made").to_arrow().to_pylist())
-    assert [list(row) for row in made] == hidden
+    assert [[str(number), label] for number, label in made] == hidden
     changed = {5: "changed", 6: "again", 7: "merged", 100: "new"}
     assert dict(made) == {
         number: changed.get(number, str(number)) for number in [*range(20), 100] if number not in (3, 4)
     }
-    assert sorted(ours.to_arrow()["id"].to_pylist()) == [row[0] for row in shown] == [row[0] for row in view]
-    assert [row[0] for row in shown] == [2, 3, 4, 10]
+    assert sorted(ours.to_arrow()["id"].to_pylist()) == [2, 3, 4, 10]
+    assert [row[0] for row in shown] == [row[0] for row in view] == ["2", "3", "4", "10"]
     assert lake.table("shop.again").to_arrow().to_pylist() == [{"id": "text", "more": 2}]
-    assert replaced == [["text", 2]]
+    assert replaced == [["text", "2"]]
     assert lake.table("shop.parts").to_arrow()["id"].to_pylist() == [1]
     assert lake.check().problems == ()
     ours.upsert([{"id": 10, "name": "ours again"}])
