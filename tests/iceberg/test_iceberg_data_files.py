@@ -53,6 +53,8 @@ TYPES = [
 ADDRESS = "s3://lake/data/t/f.parquet"
 DATA = DataFile("data/t/f.parquet", 100, 5)
 
+COMPARISONS = ["LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "EqualTo", "NotEqualTo"]
+
 Rows = list[Value | None]
 
 
@@ -100,7 +102,7 @@ def footer_file_of(rows: Rows, schema: Schema) -> DataFile:
 def predicates(draw: st.DrawFn, text: str) -> BooleanExpression:
     (column,) = column_of(text).columns
     literals = row_values(text).filter(lambda value: value == value).map(lambda value: held(value, column))
-    kinds: list[Any] = [E.LessThan, E.LessThanOrEqual, E.GreaterThan, E.GreaterThanOrEqual, E.EqualTo, E.NotEqualTo]
+    kinds = [getattr(E, word) for word in COMPARISONS]
     leaves: list[st.SearchStrategy[BooleanExpression]] = [
         st.builds(lambda kind, value: kind("c", value), st.sampled_from(kinds), literals),
         st.sampled_from([E.IsNull("c"), E.NotNull("c")]),
@@ -293,3 +295,24 @@ def test_what_cannot_be_true_of_a_clients_file_is_refused(facts: dict[str, Any],
 def test_a_file_that_is_no_parquet_says_what_it_is() -> None:
     told = client_file(file_format=FileFormat.ORC)
     assert own_data_file(told, "f.orc", column_of("int")).content_type == "application/orc"
+
+
+INSIDE = st.none() | st.fixed_dictionaries({"x": st.none() | st.integers(-3, 3)})
+
+
+@given(
+    st.lists(INSIDE, min_size=1, max_size=4), st.sampled_from(["IsNull", "NotNull", *COMPARISONS]), st.integers(-3, 3)
+)
+def test_a_file_with_a_matching_row_is_never_skipped_by_a_column_inside_a_struct(
+    rows: list[dict[str, int | None] | None], word: str, value: int
+) -> None:
+    schema = parse_schema("s struct<x: int>")
+    table = pa.table({"s": rows}, schema=schema_to_arrow(schema))
+    inside = schema.column("s", "x").id
+    file = replace(DATA, row_count=len(rows), statistics=statistics_of(table, [(("s", "x"), inside)]))
+    predicate = getattr(E, word)("s.x", *([value] if word in COMPARISONS else []))
+    asked = expression_evaluator(iceberg_schema(schema), predicate, case_sensitive=True)
+    found = [asked(Record(Record(None if row is None else row["x"]))) for row in rows]
+    told = iceberg_data_file(file, ADDRESS, Record(), schema, 0)
+    if any(found):
+        assert _InclusiveMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeVar
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
-from pyiceberg.types import UUIDType
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.types import iceberg_plain_type
+from mangrove.iceberg.types import is_uuid
 from mangrove.iceberg.values import bound_bytes, own_bound
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile, FileKind
 from mangrove.model.schema import Schema
@@ -216,7 +215,7 @@ def _own_bound(found: IcebergFile, column: Column, data: bytes | None) -> Value 
 
 
 def _is_bounded(column: Column) -> bool:
-    return not is_nested(column.type) and not isinstance(iceberg_plain_type(column), UUIDType)
+    return not is_nested(column.type) and not is_uuid(column)
 
 
 def _check_keys(found: IcebergFile, key_ids: tuple[int, ...], schema: Schema) -> None:

@@ -54,7 +54,7 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["TYPE_PROPERTY", "iceberg_plain_type", "is_shown_wider", "own_plain_type", "type_properties"]
+__all__ = ["TYPE_PROPERTY", "iceberg_plain_type", "is_shown_wider", "is_uuid", "own_plain_type", "type_properties"]
 
 TYPE_PROPERTY: Final = "iceberg.type"
 """The property of a column whose type Iceberg tells apart and we do not."""
@@ -99,10 +99,15 @@ def iceberg_plain_type(column: Column) -> PrimitiveType:
         case Decimal(precision, scale):
             return DecimalType(precision, scale)
         case Fixed(length):
-            is_uuid = length == _UUID_BYTES and column.properties.get(TYPE_PROPERTY) == _UUID
-            return UUIDType() if is_uuid else FixedType(length)
+            return UUIDType() if is_uuid(column) else FixedType(length)
         case _:
             return _TO_ICEBERG[type(column.type)]
+
+
+def is_uuid(column: Column) -> bool:
+    """Return whether a column is a UUID to Iceberg, and 16 bytes to us."""
+    is_long_enough = isinstance(column.type, Fixed) and column.type.length == _UUID_BYTES
+    return is_long_enough and column.properties.get(TYPE_PROPERTY) == _UUID
 
 
 def own_plain_type(found: IcebergType, where: str) -> DataType:

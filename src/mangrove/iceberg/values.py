@@ -10,6 +10,7 @@ right, and costs a reader no more than a look into the file.
 
 import datetime
 import decimal
+import functools
 import math
 import struct
 import uuid
@@ -20,6 +21,7 @@ from pyiceberg import conversions
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.iceberg.types import iceberg_plain_type
@@ -97,7 +99,7 @@ def bound_bytes(value: Value, data_type: DataType, *, is_upper: bool = False) ->
         held = iceberg_value(with_zone(value, data_type), data_type, is_bound=True)
     except InvalidInputError:
         return None
-    return conversions.to_bytes(iceberg_plain_type(Column(0, "bound", data_type)), held)
+    return conversions.to_bytes(_shown_type(data_type), held)
 
 
 def own_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
@@ -113,7 +115,7 @@ def own_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
     if isinstance(data_type, Decimal) and not data:
         raise InvalidInputError(f"{where} has an empty bound for a decimal: write the file's statistics again")
     try:
-        held: Any = conversions.from_bytes(iceberg_plain_type(Column(0, "bound", data_type)), data)
+        held: Any = conversions.from_bytes(_shown_type(data_type), data)
     except UnicodeDecodeError:
         # Cut in the midst of a character by a writer that counts bytes.
         return None
@@ -206,6 +208,12 @@ def own_partition_values(
             )
         found.append(value)
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _shown_type(data_type: DataType) -> PrimitiveType:
+    """Return Iceberg's type for bounds; asked for each column of each file, so it is kept."""
+    return iceberg_plain_type(Column(0, "bound", data_type))
 
 
 def _is_same_in_iceberg(value: Value | None, data_type: DataType) -> bool:
