@@ -8,6 +8,7 @@ from mangrove.lakehouse.handles import LakeTable
 from mangrove.model.manifests import FileKind
 from mangrove.model.values import Value
 from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.scan_plan import plan_scan
 from mangrove.transaction.history import HistoryLine
 
 __all__ = ["Answer", "Row", "count_rows", "delta_rows", "file_rows", "history_rows", "partition_rows"]
@@ -62,7 +63,7 @@ def delta_rows(table: LakeTable) -> Answer:
 def file_rows(table: LakeTable) -> Answer:
     """Return a row for each file that a read of the whole table opens."""
     state = table.state()
-    plan = table.scan()
+    plan = plan_scan(state)
     scheme = state.version.partition_scheme.fields
     rows = [
         (
@@ -93,7 +94,7 @@ def partition_rows(table: LakeTable) -> Answer:
     state = table.state()
     names = [field.name for field in state.version.partition_scheme.fields]
     found: dict[str, list[int]] = {}
-    for scan in table.scan().scans:
+    for scan in plan_scan(state).scans:
         values = scan.log_values or scan.file.partition_values or ()
         entry = found.setdefault(_partition(values, names) or "", [0, 0, 0])
         entry[0] += 1
