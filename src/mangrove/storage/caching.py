@@ -170,8 +170,9 @@ class CachingStore:
                 if blocks[number] is None and block:
                     disk.write(self.uri, path, block, number)
                 blocks[number] = block
-        within = start - numbers[0] * BLOCK_BYTES
-        return bytes(memoryview(b"".join(data or b"" for data in blocks.values()))[within : within + length])
+        # Each is cut before they are joined, so that a large range is not copied once more.
+        cuts = ((data or b"", start - number * BLOCK_BYTES) for number, data in blocks.items())
+        return b"".join(memoryview(data)[max(0, first) : max(0, first + length)] for data, first in cuts)
 
     def _ask(self, mine: Mapping[str, Future[bytes | None]]) -> dict[str, bytes | None]:
         """Read from disk or store, and tell those who asked for the same meanwhile."""
