@@ -86,8 +86,8 @@ def made(handles: Callable[..., Effects], layout: str) -> Lakehouse:
     lake = create_on(handles(None), layout=layout, engines=LocalEngines)
     lake.create_namespace("n")
     with lake.transaction() as transaction:
-        for number in range(200):
-            transaction.create_table(f"n.t{number:03d}", "id int")
+        for number in range(60):
+            transaction.create_table(f"n.t{number:02d}", "id int")
     rows = lake.create_table("n.rows", "id bigint not null, a double", keys=["id"])
     rows.append([{"id": number, "a": number / 3} for number in range(10)])
     rows.upsert([{"id": 3, "a": 0.5}])
