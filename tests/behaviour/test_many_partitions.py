@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+import mangrove
 from mangrove.cli.engines import LocalEngines
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.handles import LakeTable
@@ -281,3 +282,23 @@ def test_a_plan_says_that_it_looks_into_one_partition_alone(reopened: Callable[[
         "opens 2 of 2 files: 2 of 2 rows, 200 bytes",
         "looks into 1 partitions, because no other holds such rows",
     ]
+
+
+@pytest.mark.parametrize("to", ["tree", "deltacat"])
+def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_widening(to: str, layout: str) -> None:
+    lake = mangrove.create(f"memory://named-{layout}-{to}/", layout=layout)
+    lake.create_namespace("n")
+    rows = [{"day": day, "kind": kind, "v": day} for day in range(4) for kind in ("a", "b", None)]
+    made = lake.create_table("n.t", "day int, kind varchar, v int", partition_by=["day", "truncate(1, kind)"])
+    made.append(rows)
+    made.rename_column("day", "days_since")
+    made.widen("days_since", "bigint")
+    made.append([{"days_since": 2, "kind": "b", "v": 100}])
+    lake.convert(f"memory://named-{layout}-{to}-converted/", to)
+    there = mangrove.open(f"memory://named-{layout}-{to}-converted/")
+    for table in (made, there.table("n.t")):
+        plan = table.scan("days_since = 2 and kind in ('b', 'none')")
+        assert (plan.partitions, len(plan.scans)) == (1, 2)
+        assert table.to_arrow(where="days_since = 2 and kind = 'b'").column("v").to_pylist() == [2, 100]
+        assert table.to_arrow(where="days_since = 2").num_rows == 4
+        assert table.to_arrow(where="kind is null").num_rows == 4
