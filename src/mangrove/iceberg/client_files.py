@@ -30,9 +30,9 @@ _FILE: Final = re.compile(r"file:/+")
 _S3: Final = re.compile(r"s3[an]://")
 _UNREADABLE: Final = (
     ResolveError, ValueError, TypeError, LookupError, EOFError, AssertionError, OverflowError, RuntimeError,
-    struct.error, zlib.error,
+    AttributeError, MemoryError, SystemError, struct.error, zlib.error,
 )  # fmt: skip
-"""What PyIceberg says of Avro that is none, or none of its own."""
+"""What PyIceberg says of Avro that is none, or none of its own; its decoder in C takes lengths that cannot be."""
 _AVRO_BYTES_MAX: Final = 128 * 1024 * 1024
 """Far above what clients write, which begin another manifest after 8 MiB."""
 _MANIFESTS_MAX: Final = 20_000
