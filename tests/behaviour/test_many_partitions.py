@@ -15,7 +15,7 @@ from mangrove.lakehouse.table_staging import stage_write, state_of
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Object
+from mangrove.model.objects import Delta, Object
 from mangrove.model.values import Value
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -75,7 +75,9 @@ def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakeh
 
 def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
     """Append a file to the partition of each day, as engines do, without its rows."""
-    deltas = {(day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days}
+    deltas: dict[tuple[Value | None, ...], Delta] = {
+        (day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
+    }
     with lake.transaction() as transaction:
         stage_write(transaction.core.workspace, lake.table("n.t").locator, planned(deltas), transaction.id)
 
@@ -129,7 +131,9 @@ def test_replacing_and_dropping_all_partitions_wait_for_few_answers(
     table = lake.table("n.t")
 
     def replace_all() -> None:
-        deltas = {(day,): overwritten([DataFile(f"data/t/new-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)}
+        deltas: dict[tuple[Value | None, ...], Delta] = {
+            (day,): overwritten([DataFile(f"data/t/new-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
+        }
         with lake.transaction() as transaction:
             stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
 
@@ -146,7 +150,7 @@ def test_a_replace_through_a_position_drops_what_stood_before_it_in_each_partiti
 ) -> None:
     lake = reopened()
     table = lake.table("n.t")
-    deltas = {
+    deltas: dict[tuple[Value | None, ...], Delta] = {
         (day,): compacted([DataFile(f"data/t/merged-{day}.parquet", 100, 1)], through=1 + day % 2) for day in range(4)
     }
     with lake.transaction() as transaction:
@@ -166,7 +170,9 @@ def test_a_transaction_sees_its_own_deltas_among_those_of_many_partitions(reopen
     with lake.transaction() as transaction:
         table = transaction.table("n.t")
         for days, name in ((range(5, PARTITIONS + 5, 10), "third"), (range(5, 40, 5), "fourth")):
-            deltas = {(day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days}
+            deltas: dict[tuple[Value | None, ...], Delta] = {
+                (day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
+            }
             stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
         inside = files_by_day(table)
         positions = [way.position for way, _ in table.deltas()]
@@ -182,7 +188,9 @@ def test_writers_into_the_same_many_partitions_follow_each_other_with_few_answer
 ) -> None:
     loser, rival = reopened(), reopened()
     transaction = loser.transaction()
-    deltas = {(day,): appended([DataFile(f"data/t/late-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)}
+    deltas: dict[tuple[Value | None, ...], Delta] = {
+        (day,): appended([DataFile(f"data/t/late-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
+    }
     stage_write(transaction.core.workspace, loser.table("n.t").locator, planned(deltas), transaction.id)
     add(rival, range(PARTITIONS), "rival")
     assert answers(store, transaction.commit) <= 40

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import mangrove
 from mangrove import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.row_counts import RowCounts
 
 EPOCH = datetime.date(1970, 1, 1)
@@ -44,6 +45,12 @@ def new_table(place: str, *, keys: tuple[str, ...] = (), partition_by: tuple[str
     )
 
 
+def newest(table: LakeTable) -> int:
+    catalog = table.catalog
+    assert isinstance(catalog, Lakehouse)
+    return catalog.version
+
+
 def ids(table: LakeTable, where: str) -> list[int]:
     return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
 
@@ -72,7 +79,7 @@ def test_far_times_inside_a_structure_are_refused_by_pandas_alone(tmp_path: Path
 def test_rows_with_far_times_are_changed_and_compacted_like_others(tmp_path: Path, keys: tuple[str, ...]) -> None:
     table = new_table(str(tmp_path), keys=keys)
     table.append(FAR)
-    before = table.catalog.reading().version
+    before = newest(table)
     table.upsert(FAR.set_column(0, "id", pa.array(range(5) if keys == ("id",) else range(10, 15), pa.int64())))
     with pytest.raises(InvalidInputError, match="occur more than once"):
         table.upsert(pa.concat_tables([FAR, FAR]))
@@ -118,10 +125,10 @@ def test_far_times_that_a_partition_would_be_named_by_are_refused_and_nothing_is
     tmp_path: Path, scheme: str
 ) -> None:
     table = new_table(str(tmp_path), partition_by=(scheme,))
-    version = table.catalog.reading().version
+    version = newest(table)
     with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):
         table.append(FAR)
-    assert table.catalog.reading().version == version
+    assert newest(table) == version
     assert table.to_arrow().num_rows == 0
 
 
