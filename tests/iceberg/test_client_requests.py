@@ -232,3 +232,13 @@ def test_who_asks_for_a_state_of_a_table_that_is_not_there_is_told_of_a_conflict
 def test_a_table_whose_updates_lack_its_columns_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="do not fit together"):
         new_metadata(asked({"action": "set-properties", "updates": {"owner": "ana"}}).updates)
+
+
+def test_a_branch_of_its_own_is_refused_for_what_it_is_and_not_as_a_conflict() -> None:
+    request = asked(
+        added_snapshot(8, None),
+        main_at(8, "dev"),
+        requirements=({"type": "assert-ref-snapshot-id", "ref": "dev", "snapshot-id": None},),
+    )
+    with pytest.raises(InvalidInputError, match="the branch main alone"):
+        check_requirements(request, SHOWN)

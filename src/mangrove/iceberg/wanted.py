@@ -34,6 +34,7 @@ from pyiceberg.table.update import (
 )
 
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.iceberg.numbering import with_own_numbers
 
 __all__ = [
     "FORMAT_VERSION",
@@ -99,14 +100,18 @@ def parsed_request(document: Mapping[str, Any]) -> TableRequest:
     try:
         # Which table is meant is said by the address or beside these, so any identifier does here.
         found = CommitTableRequest.model_validate({"identifier": {"namespace": ["any"], "name": "any"}, **asked})
-    except ValueError as error:
-        told = " ".join(line.strip() for line in str(error).splitlines()[1:3])
+    except MISFITS as error:
+        told = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
         raise InvalidInputError(f"the requirements and updates of the request cannot be read: {told}") from error
     return TableRequest(found.requirements, tuple(one for one in found.updates if one.action not in _HINTS))
 
 
 def check_requirements(request: TableRequest, shown: TableMetadata | None) -> None:
-    """Refuse a request that was made for another state than the one that is shown."""
+    """Refuse a request that was made for another state than the one that is shown.
+
+    What would be refused on any state is refused first: a client repeats what had a conflict.
+    """
+    _check_branches(request.updates)
     try:
         for requirement in request.requirements:
             requirement.validate(shown)
@@ -150,7 +155,8 @@ def new_metadata(updates: Sequence[TableUpdate]) -> TableMetadata:
 
 def _updated(before: TableMetadata, updates: Sequence[TableUpdate], *, is_new: bool = False) -> TableMetadata:
     try:
-        return update_table_metadata(before, tuple(_heeded(before, updates)), enforce_validation=is_new)
+        heeded = tuple(with_own_numbers(before, _heeded(before, updates)))
+        return update_table_metadata(before, heeded, enforce_validation=is_new)
     except MISFITS as error:
         raise InvalidInputError(f"the updates do not fit together ({error}): load the table and begin again") from error
 

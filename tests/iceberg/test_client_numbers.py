@@ -1,0 +1,122 @@
+"""Numbers of schemas, specs and orders are the server's to give: what a client says of them decides nothing."""
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.iceberg.iceberg_client import Client
+
+import mangrove
+from mangrove.errors import InvalidInputError
+
+SAID = st.none() | st.integers(-3, 5) | st.sampled_from([77, 2**31 - 1, 2**31, 10**20])
+
+
+def client_of_new_table(**options: Any) -> Client:
+    lake = mangrove.create(f"memory://numbers-{uuid.uuid4()}")
+    lake.create_namespace("shop")
+    lake.create_table("shop.t", "id bigint not null, part string", **options)
+    return Client(lake, "shop.t")
+
+
+def columns_added(client: Client, said: int | None, *names: str, current: int = -1) -> dict[str, Any]:
+    metadata = client.shown.metadata
+    schema = metadata.schema().model_dump(mode="json", by_alias=True, exclude={"schema_id"})
+    following = metadata.last_column_id + 1
+    more = [{"id": following + n, "name": name, "type": "int", "required": False} for n, name in enumerate(names)]
+    told = {} if said is None else {"schema-id": said}
+    return {
+        "requirements": [],
+        "updates": [
+            {"action": "add-schema", "schema": {**schema, **told, "fields": [*schema["fields"], *more]}},
+            {"action": "set-current-schema", "schema-id": current},
+        ],
+    }
+
+
+def ordered(said: int | None, direction: str = "asc", current: int = -1) -> dict[str, Any]:
+    field = {"source-id": 1, "transform": "identity", "direction": direction, "null-order": "nulls-first"}
+    told = {} if said is None else {"order-id": said}
+    return {
+        "requirements": [],
+        "updates": [
+            {"action": "add-sort-order", "sort-order": {**told, "fields": [field]}},
+            {"action": "set-default-sort-order", "sort-order-id": current},
+        ],
+    }
+
+
+def divided(said: int | None, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    told = {} if said is None else {"spec-id": said}
+    return {
+        "requirements": [],
+        "updates": [
+            {"action": "add-spec", "spec": {**told, "fields": fields}},
+            {"action": "set-default-spec", "spec-id": -1},
+        ],
+    }
+
+
+def names_of(client: Client) -> list[str]:
+    return client.lake.table("shop.t").to_arrow().column_names
+
+
+@given(st.lists(SAID, min_size=1, max_size=3))
+def test_columns_are_added_whatever_number_a_client_gives_their_schema(said: list[int | None]) -> None:
+    client = client_of_new_table()
+    for number, one in enumerate(said):
+        client.send(columns_added(client, one, f"c{number}"))
+    assert names_of(client) == ["id", "part", *(f"c{number}" for number in range(len(said)))]
+    assert client.shown.metadata.current_schema_id == len(said)
+
+
+@given(SAID)
+def test_a_schema_that_is_there_is_not_added_again(said: int | None) -> None:
+    client = client_of_new_table()
+    before = client.lake.version
+    client.send(columns_added(client, said))
+    assert client.lake.version == before
+
+
+def test_of_two_schemas_the_last_that_was_added_is_meant_by_minus_one() -> None:
+    client = client_of_new_table()
+    first, last = columns_added(client, 9, "a"), columns_added(client, 3, "b")
+    client.send({"requirements": [], "updates": [*first["updates"], *last["updates"]]})
+    assert names_of(client) == ["id", "part", "b"]
+
+
+def test_a_number_that_a_client_gave_is_understood_where_it_meant_nothing_before() -> None:
+    client = client_of_new_table()
+    client.send(columns_added(client, 9, "a", current=9))
+    assert names_of(client) == ["id", "part", "a"]
+    before = client.lake.version
+    client.send(columns_added(client, 1, "b", current=1))
+    assert client.lake.version == before
+
+
+@given(st.lists(st.tuples(SAID, st.sampled_from(["asc", "desc"])), min_size=1, max_size=3))
+def test_the_order_that_was_added_last_counts_whatever_number_it_has(said: list[tuple[int | None, str]]) -> None:
+    client = client_of_new_table()
+    for number, direction in said:
+        client.send(ordered(number, direction))
+        assert [one.direction.value for one in client.shown.metadata.sort_order().fields] == [direction]
+    assert len(client.shown.metadata.sort_orders) == 1 + len({direction for _, direction in said})
+
+
+@given(SAID)
+def test_partitions_that_are_there_are_known_by_what_they_divide(said: int | None) -> None:
+    client = client_of_new_table(partition_by=["part"])
+    before = client.lake.version
+    field = {"source-id": 2, "field-id": 1000, "name": "part", "transform": "identity"}
+    client.send(divided(said, [field]))
+    assert client.lake.version == before
+    with pytest.raises(InvalidInputError, match="stay as they are"):
+        client.send(divided(said, [{**field, "transform": "truncate[2]", "name": "p"}]))
+
+
+def test_the_last_added_is_refused_where_nothing_was_added() -> None:
+    client = client_of_new_table()
+    with pytest.raises(InvalidInputError, match="do not fit together"):
+        client.send({"requirements": [], "updates": [{"action": "set-current-schema", "schema-id": -1}]})
