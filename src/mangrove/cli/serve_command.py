@@ -53,5 +53,6 @@ def serve_command(session: Session, lake: str, host: str, port: int, token: str 
         token=token,
         is_writable=writable,
         storage_options=session.storage_options,
+        cache=session.cache,
         announce=announce,
     )

@@ -14,10 +14,9 @@ from mangrove.cli.places import folder_and_name
 from mangrove.cli.screen import draw, speaks_unicode
 from mangrove.effects import Effects, real_effects, settle
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.caching import Cache, cache_in, cached
+from mangrove.lakehouse.caching import Cache, cache_in
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import EnginesMaker, open_on
-from mangrove.maintenance.opened_export import opened_export
+from mangrove.lakehouse.opening import EnginesMaker, open_on, store_to_open
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.model.json_form import Json
 from mangrove.storage.counting import CountingStore, Requests
@@ -65,7 +64,7 @@ class Session:
     _effects: list[Effects] = field(default_factory=list)
     _opened: list[Lakehouse] = field(default_factory=list)
 
-    def store(self, location: str) -> Store:
+    def store(self, location: str | os.PathLike[str]) -> Store:
         """Return the store at a URI, or at a folder as seen from here."""
         store = open_store(location, self.storage_options)
         if isinstance(store, LocalStore) and os.path.isfile(_folder_of(store)):
@@ -107,15 +106,9 @@ class Session:
 
     def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
         """Open the lakehouse at a location, with engines where rows are read or written."""
-        # An export that is not full is read on top of where it came from.
-        store = opened_export(self._cached(location), self._cached)
-        lake = open_on(self._around(store), engines=engines)
+        lake = open_on(self._around(store_to_open(location, self.store, self.cache)), engines=engines)
         self._opened.append(lake)
         return lake
-
-    def _cached(self, location: str) -> Store:
-        # What the cache answers is no request, so it stands before what counts them.
-        return cached(self.store(location), self.cache)
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
         """Say what came of it: to a program as JSON, to a person as it is drawn."""

@@ -19,7 +19,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on"]
+__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "store_to_open"]
 
 EnginesMaker: TypeAlias = Callable[[Effects], Engines]
 """What makes the engines of a lakehouse from its store, clock and ids."""
@@ -43,7 +43,7 @@ def create(
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open`.
     """
-    effects = real_effects(_store_at(uri, storage_options, cache_in(cache, cache_bytes_max)))
+    effects = real_effects(cached(open_store(uri, storage_options), cache_in(cache, cache_bytes_max)))
     chosen = settings or LakehouseSettings()
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
@@ -67,14 +67,24 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     What is read from a cloud and never changes is remembered in the folder `cache`.
     """
     remembered = cache_in(cache, cache_bytes_max)
-    store = opened_export(
-        _store_at(uri, storage_options, remembered), lambda source: _store_at(source, storage_options, remembered)
-    )
+    store = store_to_open(uri, lambda place: open_store(place, storage_options), remembered)
     return open_on(real_effects(store), clients=clients, engines=engines, storage_options=storage_options)
 
 
-def _store_at(uri: str | os.PathLike[str], options: Mapping[str, str] | None, cache: Cache | None) -> Store:
-    return cached(open_store(uri, options), cache)
+def store_to_open(
+    place: str | os.PathLike[str],
+    store_at: Callable[[str | os.PathLike[str]], Store],
+    cache: Cache | None = None,
+) -> Store:
+    """Return the store through which the lakehouse at a place is opened, also one that is an export of another.
+
+    `store_at` is asked for each place that takes part; the cache stands before all of them.
+    """
+
+    def remembered(one: str | os.PathLike[str]) -> Store:
+        return cached(store_at(one), cache)
+
+    return opened_export(remembered(place), remembered)
 
 
 def create_on(

@@ -25,15 +25,23 @@ from mangrove.web.routes import IcebergServing, explorer_routes, refusal
 __all__ = ["build_app", "has_iceberg"]
 
 
-def build_app(lake: Lakehouse, access: Access, others: Sequence[BaseRoute] = ()) -> ASGIApp:
+def build_app(
+    lake: Lakehouse,
+    access: Access,
+    others: Sequence[BaseRoute] = (),
+    counted: Sequence[CountingStore] | None = None,
+) -> ASGIApp:
     """Return the application that serves a lakehouse; `others` are routes of the caller's.
 
-    Where the lakehouse lies on a counting store its requests are among the metrics.
+    What the stores in `counted` were asked is among the metrics; without them, what the
+    lakehouse's own store was asked, where it is one that counts.
     """
+    store = lake.effects.store
+    stores = counted if counted is not None else [store] if isinstance(store, CountingStore) else []
     counts = RequestCounts()
     routes = [
         Route("/healthz", _health(lake)),
-        Route("/metrics", _metrics(lake, counts)),
+        Route("/metrics", _metrics(lake, counts, stores)),
         *others,
         *_iceberg(lake, access),
         *explorer_routes(lake, _changing(access), _serving(access)),
@@ -79,14 +87,13 @@ def _health(lake: Lakehouse) -> Callable[[Request], Response]:
     return answer
 
 
-def _metrics(lake: Lakehouse, counts: RequestCounts) -> Callable[[Request], Response]:
+def _metrics(lake: Lakehouse, counts: RequestCounts, stores: Sequence[CountingStore]) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
         try:
             newest = lake.version
         except MangroveError:
             newest = None
-        store = lake.effects.store
-        asked = store.requests if isinstance(store, CountingStore) else Requests()
+        asked = sum((store.requests for store in stores), Requests())
         text = metrics_text(counts.snapshot(), asked, newest)
         return Response(text, media_type="text/plain; version=0.0.4")
 

@@ -1,5 +1,6 @@
 """Serving a lakehouse on an address until somebody stops it."""
 
+import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,12 +10,14 @@ import uvicorn
 
 from mangrove.effects import real_effects
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.caching import Cache
+from mangrove.lakehouse.opening import open_on, store_to_open
 from mangrove.rest.refusals import BASE
 from mangrove.server.access import Access
 from mangrove.server.app import build_app, has_iceberg
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
 
 __all__ = ["serve"]
 
@@ -30,19 +33,27 @@ def serve(
     token: str | None = None,
     is_writable: bool = False,
     storage_options: Mapping[str, str] | None = None,
+    cache: Cache | None = None,
     announce: Callable[[str, str | None], None],
 ) -> None:
-    """Serve the lakehouse at `uri`.
+    """Serve the lakehouse at `uri`, which may be an export of another; what never changes is kept in the cache.
 
     `announce` is told, once they can be opened, the address for browsers and that for clients
     of Iceberg's REST catalog, or None where that is not installed. Port 0 takes one that is
     free. Where it is writable, who has the token may roll back, and commit as such a client.
     """
     access = Access(host, token, is_writable)
-    lake = open_on(real_effects(CountingStore(open_store(uri, storage_options))), storage_options=storage_options)
+    counted: list[CountingStore] = []
+
+    def store_at(place: str | os.PathLike[str]) -> Store:
+        # What the cache answers is no request, so it stands before what counts them.
+        counted.append(CountingStore(open_store(place, storage_options)))
+        return counted[-1]
+
+    lake = open_on(real_effects(store_to_open(uri, store_at, cache)), storage_options=storage_options)
     listening = _listening(host, port)
     config = uvicorn.Config(
-        build_app(lake, access),
+        build_app(lake, access, counted=counted),
         log_level="warning",
         # An address may hold a token, and a log is read by many.
         access_log=False,
