@@ -18,6 +18,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.checked_avro import check_avro
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
 from mangrove.tables.shown_names import shown_folder
@@ -139,7 +140,9 @@ class _Input(InputFile):
             raise InvalidInputError(f"{self.location} is not there: write it before the commit that names it")
         if size > _AVRO_BYTES_MAX:
             raise InvalidInputError(f"{self.location} has {size} bytes, and {_AVRO_BYTES_MAX} are read at most")
-        return io.BytesIO(self._store.read(self._path))
+        data = self._store.read(self._path)
+        check_avro(data)
+        return io.BytesIO(data)
 
 
 def _readable(address: str, read: Callable[[], T]) -> T:
