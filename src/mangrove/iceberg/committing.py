@@ -5,7 +5,8 @@ transaction stands. Its logs, its columns and its entry are guarded, so what hel
 holds when it is committed, or else the client is told of a conflict and begins again.
 
 A client whose answer got lost may send the same commit again. Each delta carries the
-id of the client's snapshot, and one that is there already is answered as if it had just been made.
+id of the client's snapshot, and the table the ids of the last ones, for deltas may have been
+replaced since. What is there already is answered as if it had just been made.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from mangrove.local.files import FileWriter
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import Table, TableVersion
 from mangrove.tables.heeded_properties import following_columns
-from mangrove.tables.shown_names import CLIENT_SNAPSHOT, shown_name
+from mangrove.tables.shown_names import CLIENT_SNAPSHOT, client_snapshots, shown_name, with_client_snapshot
 from mangrove.tables.table_state import keys_decide_partition
 from mangrove.tables.writing import overwritten, planned
 from mangrove.transaction.deltas import open_table, put_table_version
@@ -120,11 +121,13 @@ class _Work:
         self._workspace = transaction.reading()
 
     def is_done(self, commit: TableCommit) -> bool:
-        """Return whether the table has the snapshot that is to be added last."""
+        """Return whether the table has had the snapshot that is to be added last."""
         if not commit.request.snapshot_ids or not isinstance(self._workspace.get(commit.table), Table):
             return False
         wanted_id = str(commit.request.snapshot_ids[-1])
         state = table_state(self._workspace, commit.table)
+        if wanted_id in client_snapshots(state.properties):
+            return True
         deltas = (delta for log in state.logs for delta in log.deltas)
         return any(delta.properties.get(CLIENT_SNAPSHOT) == wanted_id for delta in deltas)
 
@@ -213,8 +216,10 @@ class _Work:
 
     def _keep_snapshot_id(self, table: TableLocator, snapshot_id: int) -> None:
         """Note under which id the client knows the state; guards keep everybody else from making it another one."""
-        digest = shown_name(table_state(self._workspace, table), self._store.uri).digest
-        alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: f"{digest} {snapshot_id}"})
+        state = table_state(self._workspace, table)
+        digest = shown_name(state, self._store.uri).digest
+        told = with_client_snapshot(state.properties, digest, snapshot_id)
+        alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: told})
 
 
 def _check_same_spec(table: TableLocator, version: TableVersion, spec: PartitionSpec) -> None:

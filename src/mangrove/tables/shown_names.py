@@ -25,6 +25,7 @@ __all__ = [
     "PARTS_ENDING",
     "SHOWN_FORMAT",
     "ShownName",
+    "client_snapshots",
     "digest_of",
     "file_words",
     "hidden_in_parts",
@@ -34,15 +35,18 @@ __all__ = [
     "shown_folder",
     "shown_name",
     "snapshot_id_of",
+    "with_client_snapshot",
 ]
 
 SHOWN_FORMAT: Final = 1
 """Raised with each release that shows the same state by other files."""
 CLIENT_SNAPSHOT: Final = "iceberg.snapshot"
-"""The table property `<digest> <snapshot id>`: which id an Iceberg client gave the state that its commit made.
+"""The table property `<digest> <snapshot id> <earlier ids>`: which id an Iceberg client gave the state that it made.
 
-It counts only while the state has that digest, so it need not be taken away by later writes.
+It counts only while the state has that digest, so it need not be taken away by later writes. All ids in it
+are those of the last commits of clients, newest first, by which one that comes again is known.
 """
+_CLIENT_COMMITS_MAX: Final = 20
 METADATA_ENDING: Final = ".metadata.json"
 PARTS_ENDING: Final = ".parts"
 
@@ -99,6 +103,25 @@ def shown_name(state: TableState, root_uri: str) -> ShownName:
     digest = digest_of(words)
     is_written = any(log.deltas for log in state.logs)
     return ShownName(state.table_id, digest, _snapshot_id(state, digest) if is_written else None)
+
+
+def client_snapshots(properties: Mapping[str, str]) -> list[str]:
+    """Return the ids of the last commits of Iceberg clients that a table knows, newest first.
+
+    >>> client_snapshots({CLIENT_SNAPSHOT: "5f2e 12 7"}), client_snapshots({})
+    (['12', '7'], [])
+    """
+    return properties.get(CLIENT_SNAPSHOT, "").split(" ")[1:]
+
+
+def with_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_id: int) -> str:
+    """Return the property of a table after one more commit of a client.
+
+    >>> with_client_snapshot({CLIENT_SNAPSHOT: "5f2e 12 7"}, "03ad", 15)
+    '03ad 15 12 7'
+    """
+    earlier = [one for one in client_snapshots(properties) if one != str(snapshot_id)]
+    return " ".join([digest, str(snapshot_id), *earlier[: _CLIENT_COMMITS_MAX - 1]])
 
 
 def digest_of(words: Iterable[str]) -> str:
@@ -165,6 +188,7 @@ def runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[
 
 
 def _snapshot_id(state: TableState, digest: str) -> int:
-    told, _, given = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")
+    told = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
+    given = next(iter(client_snapshots(state.properties)), "")
     is_given = told == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
     return int(given) if is_given and 0 < int(given) < 2**63 else snapshot_id_of(digest)
