@@ -107,18 +107,29 @@ class Client:
         self, added: Sequence[Written] = (), removed: Iterable[str] = (), snapshot_id: int | None = None
     ) -> dict[str, Any]:
         """Write manifests with these changes, and return the request that commits them."""
+        return self.request_of_steps([(1, added)], removed, snapshot_id)
+
+    def request_of_steps(
+        self,
+        steps: Sequence[tuple[int, Sequence[Written]]],
+        removed: Iterable[str] = (),
+        snapshot_id: int | None = None,
+    ) -> dict[str, Any]:
+        """Do the same for files of several snapshots, each with how many snapshots after the shown one it comes."""
         metadata = self.shown.metadata
         gone = set(removed)
         kept = [Written(one.file, one.spec_id) for one in self.alive() if one.address not in gone]
         given_id = int(self.lake.new_id().replace("-", "")[:15], 16) if snapshot_id is None else snapshot_id
-        sequence_number = metadata.last_sequence_number + 1
-        by_content: dict[tuple[ManifestContent, int], list[IcebergFile]] = {}
-        for one in [*kept, *added]:
-            is_rows = one.file.content is DataFileContent.DATA
-            content = ManifestContent.DATA if is_rows else ManifestContent.DELETES
-            by_content.setdefault((content, one.spec_id), []).append(one.file)
+        sequence_number = metadata.last_sequence_number + max(1, *(number for number, _ in steps))
+        by_content: dict[tuple[ManifestContent, int, int], list[IcebergFile]] = {}
+        for number, written in [(0, kept), *steps]:
+            for one in written:
+                is_rows = one.file.content is DataFileContent.DATA
+                content = ManifestContent.DATA if is_rows else ManifestContent.DELETES
+                by_content.setdefault((content, one.spec_id, number), []).append(one.file)
         manifests = [
-            self._manifest(content, spec_id, files, sequence_number) for (content, spec_id), files in by_content.items()
+            self._manifest(content, spec_id, files, metadata.last_sequence_number + number)
+            for (content, spec_id, number), files in by_content.items()
         ]
         digest = self.lake.new_id().replace("-", "")
         address = self._write(

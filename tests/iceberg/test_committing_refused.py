@@ -11,6 +11,7 @@ import pytest
 from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
+from mangrove.effects import settle
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.client_files import ClientFiles, TablePlace
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -33,6 +34,7 @@ def is_refused(client: Client, written: Written, told: str) -> None:
     """Check that a file is refused, and that nothing has changed by that."""
     lake = client.lake
     request = client.request([written])
+    settle(lake.effects, 60.0)
     before = lake.version, [*lake.effects.store.list()]
     with pytest.raises(InvalidInputError, match=told):
         client.send(request)
@@ -165,9 +167,15 @@ def test_a_file_that_is_none_of_the_table_cannot_go(client: Client) -> None:
         client.commit([client.numbers({first.address: [-1]})])
 
 
-def test_row_numbers_of_files_that_do_not_count_hide_nothing(client: Client) -> None:
-    client.commit([client.rows([row()]), client.numbers({f"{client.shown.location}/data/gone.parquet": [0]})])
-    assert client.ids() == client.seen_ids() == [1]
+@pytest.mark.parametrize("named", ["data/gone.parquet", "../another-table/data/a.parquet"])
+def test_row_numbers_of_files_that_are_none_of_the_table_are_refused(client: Client, named: str) -> None:
+    client.commit([client.rows([row()])])
+    is_refused(client, client.numbers({f"{client.shown.location}/{named}": [0]}), "no file of shop.orders")
+
+
+@pytest.mark.parametrize("name", ["a#b.parquet", "a?b=c.parquet"])
+def test_a_name_that_iceberg_readers_cut_is_refused(client: Client, name: str) -> None:
+    is_refused(client, client.rows([row()], path=f"data/{name}"), "has a '#' or")
 
 
 @pytest.mark.parametrize("data", [b"", b"Obj\x01", b"Obj\x01" + bytes(100), b"x" * 1000])

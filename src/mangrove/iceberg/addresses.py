@@ -4,15 +4,31 @@ Iceberg takes an address as it is written: a space stands for itself, and a `%20
 would be looked for under that very name.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.maintenance.layered import LayeredStore
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root
 
-__all__ = ["Addresses", "root_address"]
+__all__ = ["Addresses", "one_spelling", "root_address"]
+
+_FILE: Final = re.compile(r"file:/+")
+_S3: Final = re.compile(r"s3[an]://")
+
+
+def one_spelling(address: str) -> str:
+    """Return an address with the scheme that we give it: Hadoop's clients write `file:/` and `s3a://`.
+
+    >>> one_spelling("file:/lake/a.parquet"), one_spelling("s3a://bucket/a.parquet")
+    ('file:///lake/a.parquet', 's3://bucket/a.parquet')
+    """
+    if address.startswith("/"):
+        return "file:///" + address.lstrip("/")
+    return _S3.sub("s3://", _FILE.sub("file:///", address, count=1), count=1)
 
 
 def root_address(uri: str) -> str:

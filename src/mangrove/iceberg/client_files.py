@@ -6,7 +6,6 @@ place is opened. Nor is anything opened that is too large for what it claims to 
 """
 
 import io
-import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.addresses import one_spelling
 from mangrove.iceberg.checked_avro import check_avro
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
@@ -27,8 +27,6 @@ from mangrove.tables.writing import has_column_ids
 __all__ = ["ClientFiles", "TablePlace"]
 
 T = TypeVar("T")
-_FILE: Final = re.compile(r"file:/+")
-_S3: Final = re.compile(r"s3[an]://")
 _UNREADABLE: Final = (
     ResolveError, ValueError, TypeError, LookupError, EOFError, AssertionError, OverflowError, RuntimeError,
     AttributeError, MemoryError, SystemError, struct.error, zlib.error,
@@ -64,8 +62,8 @@ class TablePlace:
 
     def path_of(self, address: str) -> str:
         """Return the path below the lakehouse's root of a file in the table's folder; refuse any other address."""
-        folder = _one_spelling(self.location) + "/"
-        spelled = _one_spelling(address)
+        folder = one_spelling(self.location) + "/"
+        spelled = one_spelling(address)
         if not spelled.startswith(folder):
             raise InvalidInputError(
                 f"{address!r} does not lie below {self.location}: a commit names only files of its table's own folder"
@@ -80,6 +78,11 @@ class TablePlace:
         if path.startswith(shown_folder(self.table_id)):
             raise InvalidInputError(
                 f"{address!r} lies among the metadata of its table, which are derived: write rows beside them"
+            )
+        if "#" in path or "?" in path:
+            raise InvalidInputError(
+                f"{address!r} has a '#' or '?', and Iceberg's readers take what follows for no part of the name: write "
+                "the file under a name without them"
             )
         if not has_column_ids(path):
             raise InvalidInputError(f"{address!r} does not end in .parquet: write Parquet, and let its name say so")
@@ -156,10 +159,3 @@ def _readable(address: str, read: Callable[[], T]) -> T:
 
 def _refuse(location: object) -> NoReturn:
     raise InvalidInputError(f"{location} is only read here: an Iceberg client writes its files itself")
-
-
-def _one_spelling(address: str) -> str:
-    """Return an address with the scheme that we give it: Hadoop's clients write `file:/` and `s3a://`."""
-    if address.startswith("/"):
-        return "file://" + address
-    return _S3.sub("s3://", _FILE.sub("file:///", address, count=1), count=1)

@@ -5,7 +5,7 @@ Rows that the client hides by their numbers are named by addresses; ours name fi
 their paths, so those numbers are written again, a file for each file of rows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.iceberg.addresses import Addresses
+from mangrove.iceberg.addresses import Addresses, one_spelling
 from mangrove.iceberg.client_files import ClientFiles, TablePlace
 from mangrove.iceberg.client_rows import check_keys_of, check_rows_of, opened
 from mangrove.iceberg.data_files import own_data_file
@@ -63,6 +63,7 @@ class SnapshotReader:
             files.manifests(snapshot.manifest_list),
             files.entries,
         )
+        _check_order(changes, self.shown.last_sequence_number)
         standing = self._standing()
         gone = self._gone(changes, standing)
         added = self._added(place, changes, {one.live.file.location for one in standing.values()})
@@ -70,7 +71,7 @@ class SnapshotReader:
         kept = {address: one.live.file for address, one in standing.items() if one.live.file.location not in leaving}
         counting = {**kept, **{address: file for address, (_, file) in added.items()}}
         key_files = self._key_files(place, changes)
-        hidden = self._hidden(place, changes, counting)
+        hidden = self._hidden(place, changes, counting, standing.keys() - kept.keys())
         hidden |= {
             one.live.file: pa.array(range(one.live.file.row_count), pa.int64()) for one in gone if one.live.hides
         }
@@ -82,15 +83,15 @@ class SnapshotReader:
         return Told([*added.values()], key_files, gone, hiding)
 
     def _standing(self) -> dict[str, Standing]:
-        """Return the files of rows by the addresses that are shown."""
+        """Return the files of rows by the addresses that are shown, spelled in one way."""
         by_location = standing_files(self.state)
         addresses = Addresses(self.store).of_all(list(by_location))
-        return dict(zip(addresses, by_location.values(), strict=True))
+        return dict(zip(map(one_spelling, addresses), by_location.values(), strict=True))
 
     def _gone(self, changes: FileChanges, standing: Mapping[str, Standing]) -> list[Standing]:
         found: list[Standing] = []
         for listed in changes.of(DataFileContent.DATA).removed:
-            one = standing.get(listed.address)
+            one = standing.get(listed.spelled)
             if one is None:
                 raise InvalidInputError(f"{listed.address} is to go, and is no file of {self.state.name}")
             found.append(one)
@@ -102,7 +103,7 @@ class SnapshotReader:
             file = self._own(place, listed)
             if file.location in there:
                 raise InvalidInputError(f"{listed.address} is added, and counts already: its rows would count twice")
-            found[listed.address] = self._partition_of(listed), file
+            found[listed.spelled] = self._partition_of(listed), file
         at_once(partial(check_rows_of, self.store, self.state), [file for _, file in found.values()])
         return found
 
@@ -145,10 +146,24 @@ class SnapshotReader:
         record = listed.file.partition
         return own_partition_values(record, spec, scheme, self.state.schema, listed.address)
 
-    def _hidden(self, place: TablePlace, changes: FileChanges, counting: Mapping[str, DataFile]) -> dict[DataFile, Any]:
-        """Return the numbers of the rows that the commit hides."""
+    def _hidden(
+        self, place: TablePlace, changes: FileChanges, counting: Mapping[str, DataFile], gone: Set[str]
+    ) -> dict[DataFile, Any]:
+        """Return the numbers of the rows that the commit hides; refuse those of files that nobody knows."""
         by_number = changes.of(DataFileContent.POSITION_DELETES)
-        given = self._numbers([self._own(place, listed) for listed in by_number.added], counting)
+        begins = {one.spelled: one.sequence_number or 0 for one in changes.of(DataFileContent.DATA).added}
+        parts: dict[str, list[Any]] = {}
+        for listed in by_number.added:
+            for address, numbers in self._numbers([self._own(place, listed)]).items():
+                is_known = address in counting or address in gone
+                if not is_known or begins.get(address, 0) > (listed.sequence_number or 0):
+                    raise InvalidInputError(
+                        f"rows of {address} are deleted, which is no file of {self.state.name} at that time: load the "
+                        "table again, delete rows of files that are there, and commit snapshots one by one"
+                    )
+                parts.setdefault(address, []).append(numbers)
+        named = {address: _PC.unique(pa.chunked_array(found)) for address, found in parts.items()}
+        given = {address: numbers for address, numbers in named.items() if address in counting}
         self._check_still_hidden(place, by_number.removed, given, counting)
         for address, numbers in given.items():
             bounds, row_count = _PC.min_max(numbers).as_py(), counting[address].row_count
@@ -158,8 +173,8 @@ class SnapshotReader:
                 )
         return {counting[address]: numbers for address, numbers in given.items()}
 
-    def _numbers(self, files: Iterable[DataFile], counting: Mapping[str, DataFile]) -> _Numbers:
-        """Return the row numbers that files of a client name; those of files that do not count hide nothing."""
+    def _numbers(self, files: Iterable[DataFile]) -> _Numbers:
+        """Return the row numbers that files of a client name."""
         found: dict[str, list[Any]] = {}
         for file in files:
             opened(self.store, file)
@@ -168,8 +183,8 @@ class SnapshotReader:
             if paths.null_count or numbers.null_count:
                 raise InvalidInputError(f"{file.location} names no file or no row in some of its rows: write it again")
             for address in _PC.unique(paths).to_pylist():
-                if address in counting:
-                    found.setdefault(address, []).extend(numbers.filter(_PC.equal(paths, address)).chunks)
+                chosen = numbers.filter(_PC.equal(paths, address))
+                found.setdefault(one_spelling(address), []).extend(chosen.chunks)
         return {address: _PC.unique(pa.chunked_array(parts, pa.int64())) for address, parts in found.items()}
 
     def _check_still_hidden(
@@ -177,12 +192,30 @@ class SnapshotReader:
     ) -> None:
         """Refuse deletes that go while the rows stay: nothing here lets a row come back that was hidden."""
         files = [_of_showing(listed.file, place) for listed in removed]
-        for address, numbers in self._numbers(files, counting).items():
+        for address, numbers in self._numbers(files).items():
+            if address not in counting:
+                continue
             if address not in given or not _PC.all(_PC.is_in(numbers, given[address])).as_py():
                 raise InvalidInputError(
                     f"deleted rows of {address} are to come back, which nothing here does: rewrite that file, or go "
                     "back with `mangrove rollback`"
                 )
+
+
+def _check_order(changes: FileChanges, last_number: int) -> None:
+    """Refuse keys that are not about all rows before the commit and none of the commit's own.
+
+    Iceberg says by sequence numbers which rows keys are about: those of lower numbers.
+    Here all snapshots of a commit become one version, in which new rows stay.
+    """
+    added = changes.of(DataFileContent.DATA).added
+    for listed in changes.of(DataFileContent.EQUALITY_DELETES).added:
+        number = listed.sequence_number or 0
+        if number <= last_number or any((one.sequence_number or 0) < number for one in added):
+            raise InvalidInputError(
+                f"{listed.address} deletes rows by their values, with the sequence number {number}, and not of all "
+                "files before the commit or also of files that come with it: commit snapshots that delete so one by one"
+            )
 
 
 def _of_showing(found: IcebergFile, place: TablePlace) -> DataFile:

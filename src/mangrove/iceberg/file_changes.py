@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.addresses import one_spelling
 
 __all__ = ["FileChanges", "ListedFile", "file_changes"]
 
@@ -22,11 +23,18 @@ class ListedFile:
     file: DataFile
     spec_id: int
     """By which partition spec its partition values are meant."""
+    sequence_number: int | None = None
+    """The number of the snapshot that its rows, or what it deletes, count from."""
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Where it lies, as it is written."""
         return self.file.file_path
+
+    @property
+    def spelled(self) -> str:
+        """Where it lies, the same for all spellings."""
+        return one_spelling(self.file.file_path)
 
     @property
     def content(self) -> DataFileContent:
@@ -74,10 +82,10 @@ def _alive(
         for entry in entries_of(manifest):
             if entry.status is ManifestEntryStatus.DELETED:
                 continue
-            listed = ListedFile(entry.data_file, manifest.partition_spec_id)
-            if listed.address in found:
+            listed = ListedFile(entry.data_file, manifest.partition_spec_id, entry.sequence_number)
+            if listed.spelled in found:
                 raise InvalidInputError(
                     f"{listed.address} is listed twice, as by {manifest.manifest_path}: its rows would count twice"
                 )
-            found[listed.address] = listed
+            found[listed.spelled] = listed
     return found

@@ -1,0 +1,91 @@
+"""Which rows the deletes of a client are about: commits of several snapshots, and addresses in other spellings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.iceberg.iceberg_client import Client, Written
+
+import mangrove
+from mangrove.effects import settle
+from mangrove.errors import InvalidInputError
+
+Step = tuple[int, Sequence[Written]]
+"""Files, and how many snapshots after the one that is shown they come."""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    lake = mangrove.create(str(tmp_path / "lake"))
+    lake.create_namespace("shop")
+    lake.create_table("shop.orders", "id bigint not null, s string").append(rows_of(1, 2, 3))
+    return Client(lake, "shop.orders")
+
+
+def rows_of(*ids: int, s: str = "old") -> list[dict[str, Any]]:
+    return [{"id": one, "s": s} for one in ids]
+
+
+def is_refused_in_order(client: Client, steps: Sequence[Step], told: str) -> None:
+    """Check that files of several snapshots are refused, and that nothing has changed by that."""
+    request = client.request_of_steps(steps)
+    settle(client.lake.effects, 60.0)
+    before = client.lake.version, [*client.lake.effects.store.list()]
+    with pytest.raises(InvalidInputError, match=told):
+        client.send(request)
+    assert (client.lake.version, [*client.lake.effects.store.list()]) == before
+
+
+def test_keys_that_hide_rows_of_the_same_commit_are_refused(client: Client) -> None:
+    steps = [(1, [client.rows(rows_of(4))]), (2, [client.keys([{"id": 4}], ["id"])])]
+    is_refused_in_order(client, steps, "one by one")
+
+
+def test_keys_of_several_snapshots_with_rows_of_each_are_refused(client: Client) -> None:
+    steps = [
+        (number, [client.keys([{"id": 2}], ["id"]), client.rows(rows_of(2, s=f"new {number}"))]) for number in (1, 2)
+    ]
+    is_refused_in_order(client, steps, "one by one")
+
+
+def test_keys_that_begin_before_the_rows_that_are_there_are_refused(client: Client) -> None:
+    is_refused_in_order(client, [(0, [client.keys([{"id": 2}], ["id"])])], "one by one")
+
+
+def test_keys_hide_no_rows_of_later_snapshots_of_the_same_commit(client: Client) -> None:
+    again = client.rows(rows_of(3, s="again"))
+    client.send(client.request_of_steps([(1, [client.keys([{"id": 3}], ["id"])]), (2, [again])]))
+    assert client.ids() == client.seen_ids() == [1, 2, 3]
+    found = client.lake.table("shop.orders").to_arrow(where="id = 3").to_pylist()
+    assert found == rows_of(3, s="again")
+
+
+def test_row_numbers_of_a_file_that_comes_later_are_refused(client: Client) -> None:
+    later = client.rows(rows_of(4))
+    steps = [(1, [client.numbers({later.address: [0]})]), (2, [later])]
+    is_refused_in_order(client, steps, "at that time")
+
+
+def test_row_numbers_hide_rows_of_earlier_snapshots_of_the_same_commit(client: Client) -> None:
+    first, last = client.rows(rows_of(4, 5)), client.rows(rows_of(6))
+    client.send(client.request_of_steps([(1, [first]), (2, [client.numbers({first.address: [0]})]), (3, [last])]))
+    assert client.ids() == client.seen_ids() == [1, 2, 3, 5, 6]
+
+
+def spelled(address: str) -> str:
+    return address.replace("file:///", "file:/", 1)
+
+
+def test_a_file_under_two_spellings_is_one_file(client: Client) -> None:
+    first = client.rows(rows_of(4), path="data/one.parquet")
+    again = client.rows(rows_of(4), path="data/one.parquet", address=spelled(first.address))
+    is_refused_in_order(client, [(1, [first, again])], "listed twice")
+    client.commit([first])
+    is_refused_in_order(client, [(1, [again])], "count twice|listed twice")
+
+
+def test_row_numbers_are_of_a_file_under_any_spelling(client: Client) -> None:
+    (address,) = client.contents()
+    client.commit([client.numbers({spelled(address): [1], address: [0]})])
+    assert client.ids() == client.seen_ids() == [3]
