@@ -24,7 +24,6 @@ FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
 """For calls of which the stubs of pyarrow know only some forms."""
 _PC: Final[Any] = pc
-_TRUE: Final = pa.scalar(value=True)
 Matching: TypeAlias = Callable[[Any, Column], bool]
 """Whether an Arrow field is the given column."""
 
@@ -110,7 +109,7 @@ def conformed(rows: pa.Table, schema: Schema, matching: Matching, *, is_checked:
             chunks = [_shaped(chunk, column, matching, column.name, is_checked=is_checked) for chunk in array.chunks]
             array = _PA.chunked_array(chunks, type_to_arrow(column.type))
         if is_checked and not column.nullable and array.null_count:
-            row = pc.index(pc.is_null(array), _TRUE).as_py()
+            row = pc.index(pc.is_null(array), pa.scalar(value=True)).as_py()
             raise InvalidInputError(
                 f"column {column.name!r} is not null, and {array.null_count} row(s) have no value in it, "
                 f"first row {row}: {python_rows(rows.slice(row, 1))[0]}"

@@ -14,7 +14,6 @@ from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn,
 
 __all__ = ["column_at", "is_true", "meant_rows"]
 
-_FALSE: Final[Any] = pa.scalar(value=False)
 _COMPARE: Final[dict[Operator, str]] = {
     Operator.EQUAL: "equal",
     Operator.UNEQUAL: "not_equal",
@@ -44,7 +43,8 @@ def meant_rows(rows: pa.Table, predicate: Predicate, schema: Schema) -> Any:
 
 def is_true(mask: Any) -> Any:
     """Return the mask with false where it is not known to be true, as SQL leaves such rows out."""
-    return pc.fill_null(mask, _FALSE)
+    no: Any = pa.scalar(value=False)
+    return pc.fill_null(mask, no)
 
 
 def column_at(rows: pa.Table, path: tuple[str, ...]) -> Any:
