@@ -91,11 +91,15 @@ def test_the_address_of_the_lakehouse_is_a_warehouse_too(tmp_path: Path, catalog
     lake = filled(tmp_path / "my lake")
     assert "%20" in lake.uri
     with served(counted(lake)) as address:
-        for warehouse in (lake.uri, lake.uri.rstrip("/"), lake.uri.replace("%20", " ")):
+        written = lake.uri.replace("%20", " ")
+        folder = written.removeprefix("file://")
+        for warehouse in (lake.uri, lake.uri.rstrip("/"), written, folder, folder.rstrip("/"), f"{folder}../my lake"):
             assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
 
 
-@pytest.mark.parametrize("warehouse", ["99", "no-such-export", "2000-01-01", "s3://elsewhere/lake"])
+@pytest.mark.parametrize(
+    "warehouse", ["99", "no-such-export", "2000-01-01", "s3://elsewhere/lake", "/elsewhere/lake", "./lake"]
+)
 def test_a_warehouse_that_is_not_there_is_refused(address: str, catalog_of: Opening, warehouse: str) -> None:
     with pytest.raises(RESTError, match="NoSuchWarehouseException"):
         catalog_of(address, warehouse=warehouse)

@@ -30,11 +30,13 @@ def checked_prefix(given: object) -> str:
 
 
 def checked_texts(given: object, what: str) -> tuple[str, ...]:
-    """Return a list of texts; one text by itself is a list of one.
+    """Return a list of texts; one text by itself is a list of one, and None a list of none.
 
-    >>> checked_texts("id", "the keys"), checked_texts(["a", "b"], "the keys")
-    (('id',), ('a', 'b'))
+    >>> checked_texts("id", "the keys"), checked_texts(["a", "b"], "the keys"), checked_texts(None, "the keys")
+    (('id',), ('a', 'b'), ())
     """
+    if given is None:
+        return ()
     if isinstance(given, str):
         return (_checked_text(given, what),)
     if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):

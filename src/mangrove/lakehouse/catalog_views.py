@@ -76,7 +76,7 @@ class CatalogViews(CatalogGround):
         self,
         name: str | ViewLocator,
         put: Mapping[str, str] = NO_PROPERTIES,
-        remove: Iterable[str] = (),
+        remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
     ) -> LakeView:

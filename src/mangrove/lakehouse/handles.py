@@ -72,7 +72,7 @@ class LakeNamespace:
         return self.catalog.views(self.locator, prefix=prefix)
 
     def alter(
-        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] = (), description: str | None = None
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> "LakeNamespace":
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_namespace(self.locator, put, remove, description=description)
@@ -178,7 +178,7 @@ class LakeTable(TableOutputs):
         return deltas_below(reading, [way for way, _ in partitions_of(reading, open_table(reading, self.locator))])
 
     def alter(
-        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] = (), description: str | None = None
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> "LakeTable":
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_table(self.locator, put, remove, description=description)
@@ -247,7 +247,7 @@ class LakeView:
         return self.value.description
 
     def alter(
-        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] = (), description: str | None = None
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> "LakeView":
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_view(self.locator, put, remove, description=description)

@@ -81,7 +81,7 @@ class LakeUpkeep(Catalog):
         mode: ExportMode | str = "full",
         *,
         version: int | None = None,
-        tables: Sequence[str] = (),
+        tables: Sequence[str] | None = (),
         keep: bool = True,
         storage_options: Mapping[str, str] | None = None,
         engine: str | None = None,

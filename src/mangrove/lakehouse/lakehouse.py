@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.arguments import checked_count, checked_limit
+from mangrove.lakehouse.arguments import checked_count, checked_limit, checked_texts
 from mangrove.lakehouse.lake_upkeep import LakeUpkeep
 from mangrove.lakehouse.moments import NEITHER, NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
 from mangrove.lakehouse.once import run_once, transaction_once
@@ -25,7 +25,7 @@ from mangrove.transaction.names import table_names
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
@@ -275,11 +275,12 @@ class Lakehouse(LakeUpkeep):
         return self._taking_back.undo(checked_count(version, "the version to undo"), message, author)
 
     def alter(
-        self, put: Mapping[str, str] = NO_PROPERTIES, remove: tuple[str, ...] = (), **settings: int
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **settings: int
     ) -> LakehouseSettings:
         """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        gone = checked_texts(remove, "the properties to remove")
         return self.run(
-            lambda transaction: transaction.alter_settings(put, remove, **settings), message="alter lakehouse"
+            lambda transaction: transaction.alter_settings(put, gone, **settings), message="alter lakehouse"
         )
 
 

@@ -1,6 +1,6 @@
 """A transaction in the hands of a user: a catalog that keeps its changes until it ends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -109,7 +109,7 @@ class LakeTransaction(Catalog):
         put_table_version(self.reading(), parsed_table(table), version, stops_writers=stops_writers)
 
     def alter_settings(
-        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Sequence[str] = (), **changed: int
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int
     ) -> LakehouseSettings:
         """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
         workspace = self.reading()

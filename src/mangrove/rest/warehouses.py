@@ -13,7 +13,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.past import PastLakehouse
 from mangrove.metastore import Snapshot
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import in_full, parse_root
 
 __all__ = ["prefix_of", "seen_at", "version_of_prefix", "version_of_warehouse"]
 
@@ -35,11 +35,14 @@ def version_of_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
 
 
 def _is_address_of(text: str, lake: Lakehouse) -> bool:
-    """Return whether a text is the lakehouse's address, with its spaces escaped or not."""
-    if "://" not in text:
+    """Return whether a text is the lakehouse's address, with its spaces escaped or not, or its folder in full.
+
+    A folder that is not in full is seen from where the client is, which nobody knows here.
+    """
+    if "://" not in text and not text.startswith("/"):
         return False
     try:
-        return parse_root(text) == parse_root(lake.uri)
+        return parse_root(in_full(text, "/")) == parse_root(lake.uri)
     except InvalidInputError:
         return False
 
