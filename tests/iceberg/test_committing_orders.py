@@ -73,6 +73,21 @@ def test_row_numbers_hide_rows_of_earlier_snapshots_of_the_same_commit(client: C
     assert client.ids() == client.seen_ids() == [1, 2, 3, 5, 6]
 
 
+def test_a_link_is_no_file_of_a_client(client: Client, tmp_path: Path) -> None:
+    target = client.rows(rows_of(4))
+    path = Path(target.address.removeprefix("file://"))
+    path.rename(tmp_path / "elsewhere.parquet")
+    path.symlink_to(tmp_path / "elsewhere.parquet")
+    is_refused_in_order(client, [(1, [target])], "no file of the lakehouse")
+    request = client.request([client.rows(rows_of(5))])
+    listed = Path(request["updates"][0]["snapshot"]["manifest-list"].removeprefix("file://"))
+    listed.rename(tmp_path / "elsewhere.avro")
+    listed.symlink_to(tmp_path / "elsewhere.avro")
+    with pytest.raises(InvalidInputError, match="no file of the lakehouse"):
+        client.send(request)
+    assert client.ids() == [1, 2, 3]
+
+
 def spelled(address: str) -> str:
     return address.replace("file:///", "file:/", 1)
 

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import ResolveError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, StorageError
 from mangrove.iceberg.addresses import one_spelling
 from mangrove.iceberg.checked_avro import check_avro
 from mangrove.storage.paths import check_path
@@ -24,7 +24,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.shown_names import shown_folder
 from mangrove.tables.writing import has_column_ids
 
-__all__ = ["ClientFiles", "TablePlace"]
+__all__ = ["ClientFiles", "TablePlace", "size_of"]
 
 T = TypeVar("T")
 _UNREADABLE: Final = (
@@ -138,14 +138,26 @@ class _Input(InputFile):
 
     def open(self, seekable: bool = True) -> InputStream:
         del seekable
-        size = self._store.size(self._path)
-        if size is None:
-            raise InvalidInputError(f"{self.location} is not there: write it before the commit that names it")
+        size = size_of(self._store, self._path)
         if size > _AVRO_BYTES_MAX:
             raise InvalidInputError(f"{self.location} has {size} bytes, and {_AVRO_BYTES_MAX} are read at most")
         data = self._store.read(self._path)
         check_avro(data)
         return io.BytesIO(data)
+
+
+def size_of(store: Store, path: str) -> int:
+    """Return the size of a file that a client names; refuse what is no file."""
+    try:
+        size = store.size(path)
+    except StorageError as error:
+        # What is not listed is no object, such as a link on a local disk; of any other failure the store itself tells.
+        if any(one.path == path for one in store.list(path)):
+            raise
+        raise InvalidInputError(f"{path} is no file of the lakehouse: {error}") from error
+    if size is None:
+        raise InvalidInputError(f"{path} is not there: write it before the commit that names it")
+    return size
 
 
 def _readable(address: str, read: Callable[[], T]) -> T:

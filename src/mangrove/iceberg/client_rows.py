@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.client_files import size_of
 from mangrove.iceberg.types import is_shown_wider
 from mangrove.local.conforming import FIELD_ID, by_id, check_fit, conformed
 from mangrove.local.constraining import check_rows
@@ -34,9 +35,7 @@ def opened(store: Store, file: DataFile) -> ParquetBytes:
     """Return a file whose size and number of rows are what the client says; refuse any other."""
     if file.content_type != PARQUET:
         raise InvalidInputError(f"{file.location} is {file.content_type}: write Parquet, which every engine reads")
-    size = store.size(file.location)
-    if size is None:
-        raise InvalidInputError(f"{file.location} is not there: write it before the commit that names it")
+    size = size_of(store, file.location)
     if size != file.size_bytes:
         raise InvalidInputError(f"{file.location} has {size} bytes, and the manifest says {file.size_bytes}")
     try:
