@@ -25,6 +25,7 @@ from mangrove.iceberg.metadata import GIVEN_PROPERTIES, metadata_of
 from mangrove.iceberg.new_tables import AskedTable, made_table, own_properties, state_of_new, table_id_of
 from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
 from mangrove.iceberg.showing import Shown, show
+from mangrove.iceberg.staged_ids import is_staged_for, staged_id
 from mangrove.iceberg.told_files import planned_write
 from mangrove.iceberg.wanted import TableRequest, Wanted, check_requirements, new_metadata, wanted
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -90,7 +91,8 @@ def staged_metadata(lake: Lakehouse, locator: TableLocator, asked: AskedTable) -
     workspace = lake.transaction().reading()
     check_free(workspace, locator)
     namespace = found_namespace(workspace, locator.parent)
-    made = made_table(locator, namespace.id, lake.new_id, asked.with_fresh_ids(), lake.new_id())
+    table_id = staged_id(locator, lake.new_id())
+    made = made_table(locator, namespace.id, lake.new_id, asked.with_fresh_ids(), table_id)
     location = Addresses(lake.effects.store).of(f"data/{made.table.id}")
     return metadata_of(state_of_new(locator, made), location, None, lake.effects.now_millis())
 
@@ -146,7 +148,7 @@ class _Work:
             self._workspace.guard(guarded)
         guard_logs(self._workspace, commit.table, state)
         self._change_columns(commit.table, opened.version, asked)
-        self._change_properties(commit.table, asked)
+        self._change_properties(commit.table, asked, shown.location)
         self._change_rows(commit.table, shown, asked)
 
     def _create(self, commit: TableCommit) -> None:
@@ -159,6 +161,11 @@ class _Work:
         other = named(self._workspace.snapshot, table_id)
         if other is not None:
             raise InvalidInputError(f"the table with the UUID {table_id} exists and is called {other}: load that")
+        if not is_staged_for(commit.table, table_id):
+            raise InvalidInputError(
+                f"the UUID {table_id} was given to no table that is to be called {commit.table}: stage its creation "
+                "under that name first"
+            )
         namespace = found_namespace(self._workspace, commit.table.parent)
         made = made_table(commit.table, namespace.id, self._lake.new_id, AskedTable.of_metadata(found), table_id)
         create_table(self._workspace, commit.table, made)
@@ -194,8 +201,8 @@ class _Work:
         put_table_version(self._workspace, table, changed, stops_writers=asked.replaces)
         alter_table(self._workspace, table, put=following)
 
-    def _change_properties(self, table: TableLocator, asked: Wanted) -> None:
-        put = own_properties(asked.put)
+    def _change_properties(self, table: TableLocator, asked: Wanted, location: str) -> None:
+        put = own_properties(asked.put, location)
         removed = [name for name in asked.removed if name not in GIVEN_PROPERTIES]
         if put or removed:
             check_heeded_of(self._workspace, table, put)

@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.metadata import GIVEN_PROPERTIES
-from mangrove.iceberg.schemas import own_schema
+from mangrove.iceberg.schemas import check_no_defaults, own_schema
 from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
 from mangrove.iceberg.wanted import FORMAT_VERSION, MISFITS
 from mangrove.lakehouse.new_tables import new_table
@@ -25,6 +25,13 @@ __all__ = ["AskedTable", "made_table", "own_properties", "state_of_new", "table_
 
 _FORMAT: str = "format-version"
 _GC: str = "gc.enabled"
+_PATHS: tuple[str, ...] = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+"""Where writers put files by these properties, if not below the table's own folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +42,19 @@ class AskedTable:
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     order: SortOrder = UNSORTED_SORT_ORDER
     properties: Mapping[str, str] = field(default_factory=dict)
+    location: str = ""
+    """Where it is to lie, if the client was told already."""
 
     @staticmethod
     def of_metadata(found: TableMetadata) -> "AskedTable":
         """Return the table that updates have told, with the ids by which its first files may have been written."""
-        return AskedTable(found.schema(), found.spec(), found.sort_order(), found.properties)
+        return AskedTable(found.schema(), found.spec(), found.sort_order(), found.properties, found.location)
 
     def with_fresh_ids(self) -> "AskedTable":
         """Return the same with ids of columns from 1: what a client gives them before there is a table is chance."""
         try:
+            # Those would be lost with the old ids.
+            check_no_defaults(self.schema)
             schema = assign_fresh_schema_ids(self.schema)
             spec = assign_fresh_partition_spec_ids(self.spec, self.schema, schema)
             order = assign_fresh_sort_order_ids(self.order, self.schema, schema)
@@ -68,7 +79,7 @@ def made_table(
         keys=[schema.column_with_id(key).name for key in keys],
         partition_by=[partition_field_text(one, schema) for one in scheme.fields],
         sort_by=[sort_field_text(one, schema) for one in order.fields],
-        properties=own_properties(asked.properties),
+        properties=own_properties(asked.properties, asked.location),
     )
     version = made.table_version
     assert version is not None
@@ -85,8 +96,16 @@ def state_of_new(locator: TableLocator, made: NewTable) -> TableState:
     return TableState(str(locator), made.table.id, made.table_version, scheme, (), made.table.properties)
 
 
-def own_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that a table keeps of those that a client puts; refuse what they cannot say here."""
+def own_properties(given: Mapping[str, str], location: str) -> dict[str, str]:
+    """Return the properties that a table keeps of those that a client puts; refuse what they cannot say here.
+
+    `location` is the table's, or nothing while the table has none.
+    """
+    for name in _PATHS:
+        if name in given and not _is_below(given[name], location):
+            raise InvalidInputError(
+                f"{name!r} is {given[name][:200]!r}, and the files of a table lie below its own folder: leave it out"
+            )
     if given.get(_FORMAT, str(FORMAT_VERSION)) != str(FORMAT_VERSION):
         raise InvalidInputError(f"tables are shown in format version {FORMAT_VERSION}: leave {_FORMAT!r} out")
     if given.get(_GC, "false").lower() != "false":
@@ -107,3 +126,8 @@ def table_id_of(metadata: TableMetadata, root_address: str) -> str:
             "that to none: stage its creation first"
         )
     return table_id
+
+
+def _is_below(address: str, location: str) -> bool:
+    folder = location.rstrip("/")
+    return bool(folder) and f"{address}/".startswith(f"{folder}/") and not {".", ".."} & set(address.split("/"))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.schema import index_by_id
 from pyiceberg.table.name_mapping import NameMapping, create_mapping_from_schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -33,7 +34,7 @@ from mangrove.model.types import (
     is_nested,
 )
 
-__all__ = ["FIELD_ID_MAX", "iceberg_column_type", "iceberg_schema", "name_mapping", "own_schema"]
+__all__ = ["FIELD_ID_MAX", "check_no_defaults", "iceberg_column_type", "iceberg_schema", "name_mapping", "own_schema"]
 
 FIELD_ID_MAX: Final = 2**31 - 1 - 200
 """Iceberg keeps the ids above for columns of its own, such as the number of a row."""
@@ -75,6 +76,12 @@ def own_schema(
                 "keys are columns of the table itself"
             )
     return schema, tuple(found.identifier_field_ids)
+
+
+def check_no_defaults(found: IcebergSchema) -> None:
+    """Refuse defaults of columns, wherever they lie; PyIceberg says what else is wrong with the schema."""
+    for field_id, field in index_by_id(found).items():
+        _check_no_default(field, found.find_column_name(field_id) or field.name)
 
 
 def iceberg_column_type(column: Column) -> IcebergType:
@@ -133,12 +140,16 @@ def _can_identify(column: Column) -> bool:
     return not column.nullable and not is_nested(column.type) and not isinstance(column.type, Float4 | Float8)
 
 
-def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True) -> Column:
+def _check_no_default(field: NestedField, path: str) -> None:
     if field.initial_default is not None or field.write_default is not None:
         raise InvalidInputError(
             f"column {path!r} has a default in Iceberg, which format version 2 does not know: leave it out, and set "
             "one with SQL"
         )
+
+
+def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True) -> Column:
+    _check_no_default(field, path)
     if not 0 <= field.field_id <= FIELD_ID_MAX:
         raise InvalidInputError(f"column {path!r} has the Iceberg id {field.field_id}: ids go from 0 to {FIELD_ID_MAX}")
     before = known.get(field.field_id)

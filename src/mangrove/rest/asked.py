@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
@@ -13,6 +14,8 @@ from mangrove.rest.warehouses import seen_at, version_of_prefix
 __all__ = ["Asked", "Served"]
 
 _ASKED_CHARACTERS_MAX: Final = 4_000
+_DEPTH_MAX: Final = 200
+"""Columns may lie 32 levels deep, and JSON takes three levels for each at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +66,16 @@ class Asked:
             raise InvalidInputError(f"the body of the request is no JSON ({error}): send an object") from error
         if not isinstance(found, dict):
             raise InvalidInputError("the body of the request is no JSON object: send one")
+        _check_depth(found)
         return found
+
+
+def _check_depth(document: object) -> None:
+    """Refuse what lies so deep that who reads it level by level would come to no end."""
+    level = [document]
+    for _ in range(_DEPTH_MAX):
+        inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [*chain.from_iterable(inside)]
+        if not level:
+            return
+    raise InvalidInputError(f"the body of the request has more than {_DEPTH_MAX} levels: nest less deeply")

@@ -1,7 +1,7 @@
 """What is told of a catalog as a whole: its configuration, its namespaces, and the names in them."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from mangrove.lakehouse.past import PastLakehouse
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Namespace, Table
 from mangrove.rest.asked import Asked
-from mangrove.rest.found import is_shown, namespace_asked, namespace_called, table_asked
+from mangrove.rest.found import is_reachable, is_shown, namespace_asked, namespace_called, table_asked
 from mangrove.rest.paging import Page, page_asked, page_of
 from mangrove.rest.storage_words import storage_words
 from mangrove.rest.warehouses import prefix_of, version_of_warehouse
@@ -67,7 +67,7 @@ def namespaces_answer(asked: Asked) -> Response:
     if parent:
         namespace_called(seen, parent)
         return _listed(Page((), None), "namespaces", [])
-    page = page_of(wanted, seen.version, lambda after: (one.name for one in seen.namespaces(after=after)))
+    page = page_of(wanted, seen.version, lambda after: _reachable(one.name for one in seen.namespaces(after=after)))
     return _listed(page, "namespaces", [[name] for name in page.names])
 
 
@@ -118,8 +118,12 @@ def _names_answer(
     wanted = page_asked(asked.query)
     seen = asked.seen(wanted.version)
     parent, _ = namespace_asked(seen, asked)
-    page = page_of(wanted, seen.version, lambda after: names(seen, parent, after))
+    page = page_of(wanted, seen.version, lambda after: _reachable(names(seen, parent, after)))
     return _listed(page, "identifiers", [{"namespace": [parent.name], "name": name} for name in page.names])
+
+
+def _reachable(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if is_reachable(name))
 
 
 def _tables(seen: PastLakehouse, parent: NamespaceLocator, after: str | None) -> Iterator[str]:

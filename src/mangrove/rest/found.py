@@ -15,7 +15,7 @@ from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.rest.asked import Asked
 from mangrove.transaction.names import found_namespace, found_table, found_view
 
-__all__ = ["LEVELS", "is_shown", "namespace_asked", "namespace_called", "table_asked", "view_asked"]
+__all__ = ["LEVELS", "is_reachable", "is_shown", "namespace_asked", "namespace_called", "table_asked", "view_asked"]
 
 LEVELS: Final = "\x1f"
 """What stands between the levels of a namespace in an address."""
@@ -55,6 +55,18 @@ def view_asked(seen: PastLakehouse, asked: Asked) -> tuple[ViewLocator, View]:
 def is_shown(value: Table) -> bool:
     """Return whether a table can be one of Iceberg's: its rows are the lakehouse's own."""
     return value.table_type is TableType.MANAGED
+
+
+def is_reachable(name: str) -> bool:
+    """Return whether a client can ask for what is called so.
+
+    Clients fold the steps `.` and `..` of an address before they send it, so a drop of
+    such a table would be one of the namespace.
+
+    >>> is_reachable(".."), is_reachable("...")
+    (False, True)
+    """
+    return name not in {".", ".."}
 
 
 def _locator(text: str) -> NamespaceLocator:

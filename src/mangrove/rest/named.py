@@ -6,9 +6,9 @@ from typing import Any
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.rest.asked import Asked
-from mangrove.rest.found import LEVELS
+from mangrove.rest.found import LEVELS, is_reachable
 
-__all__ = ["asked_namespace", "named_namespace", "named_table", "named_view", "text_in", "texts_in"]
+__all__ = ["asked_namespace", "check_reachable", "named_namespace", "named_table", "named_view", "text_in", "texts_in"]
 
 
 def named_namespace(levels: object) -> NamespaceLocator:
@@ -41,6 +41,16 @@ def named_view(identifier: object) -> ViewLocator:
     """Return the view of an identifier."""
     namespace, name = _parts(identifier)
     return ViewLocator(namespace.name, name)
+
+
+def check_reachable(locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
+    """Refuse to give something a name by which no client could ask for it."""
+    above = () if isinstance(locator, NamespaceLocator) else (locator.namespace,)
+    for name in (*above, locator.name):
+        if not is_reachable(name):
+            raise InvalidInputError(
+                f"{name!r} is a step in the addresses of clients and cannot be a name: take another"
+            )
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:

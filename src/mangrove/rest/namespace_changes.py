@@ -8,7 +8,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.rest.asked import Asked
 from mangrove.rest.catalog_answers import COMMENT, answered, namespace_properties, nothing
 from mangrove.rest.found import namespace_asked
-from mangrove.rest.named import named_namespace, texts_in
+from mangrove.rest.named import check_reachable, named_namespace, texts_in
 from mangrove.rest.refusals import refused
 
 __all__ = ["namespace_changed", "namespace_created", "namespace_dropped"]
@@ -20,6 +20,7 @@ def namespace_created(asked: Asked) -> Response:
     """Make a namespace."""
     document = asked.document()
     locator = named_namespace(document.get("namespace"))
+    check_reachable(locator)
     given = texts_in(document, "properties")
     own = {name: text for name, text in given.items() if name != COMMENT}
     made = asked.served.lake.create_namespace(locator, properties=own, description=given.get(COMMENT))

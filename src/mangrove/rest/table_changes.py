@@ -18,7 +18,7 @@ from mangrove.model.locators import TableLocator
 from mangrove.rest.asked import Asked
 from mangrove.rest.catalog_answers import answered, nothing
 from mangrove.rest.found import table_asked
-from mangrove.rest.named import asked_namespace, named_table, text_in, texts_in
+from mangrove.rest.named import asked_namespace, check_reachable, named_table, text_in, texts_in
 from mangrove.rest.refusals import UNSUPPORTED, refused
 from mangrove.rest.table_answers import loaded
 
@@ -40,6 +40,7 @@ def table_created(asked: Asked) -> Response:
     """Make a table, or tell what one would be that a later commit makes."""
     document = asked.document()
     locator = TableLocator(asked_namespace(asked).name, text_in(document, "name"))
+    check_reachable(locator)
     if document.get("location"):
         raise InvalidInputError(
             f"{locator} is to lie at {str(document['location'])[:200]!r}, and tables lie inside the lakehouse: leave "
@@ -68,7 +69,7 @@ def table_committed(asked: Asked) -> Response:
     if document.get("identifier") is not None and named_table(document["identifier"]) != locator:
         raise InvalidInputError(f"the request is sent to {locator} and names another table: send it to that one")
     try:
-        shown = commit_tables(asked.served.lake, [TableCommit(locator, parsed_request(document))])[locator]
+        shown = commit_tables(asked.served.lake, [_commit(locator, document)])[locator]
     except StorageError as error:
         return refused(500, str(error), _UNKNOWN)
     return loaded(shown)
@@ -79,7 +80,7 @@ def transaction_committed(asked: Asked) -> Response:
     changes = asked.document().get("table-changes")
     if not isinstance(changes, list) or not all(isinstance(one, dict) for one in changes):
         raise InvalidInputError("the request has no 'table-changes': give a list with an object for each table")
-    commits = [TableCommit(named_table(one.get("identifier")), parsed_request(one)) for one in changes]
+    commits = [_commit(named_table(one.get("identifier")), one) for one in changes]
     try:
         commit_tables(asked.served.lake, commits)
     except StorageError as error:
@@ -97,7 +98,9 @@ def table_dropped(asked: Asked) -> Response:
 def table_renamed(asked: Asked) -> Response:
     """Give a table another name, in its namespace or in another."""
     document = asked.document()
-    asked.served.lake.rename_table(named_table(document.get("source")), named_table(document.get("destination")))
+    source, destination = named_table(document.get("source")), named_table(document.get("destination"))
+    check_reachable(destination)
+    asked.served.lake.rename_table(source, destination)
     return nothing()
 
 
@@ -109,6 +112,13 @@ def table_registered(_: Asked) -> Response:
         "moving in tells.",
         UNSUPPORTED,
     )
+
+
+def _commit(locator: TableLocator, document: Mapping[str, Any]) -> TableCommit:
+    request = parsed_request(document)
+    if request.creates:
+        check_reachable(locator)
+    return TableCommit(locator, request)
 
 
 def _read(kind: type[Model], document: Mapping[str, Any], name: str, default: Model | None = None) -> Model:

@@ -17,7 +17,7 @@ from mangrove.model.objects import View
 from mangrove.rest.asked import Asked
 from mangrove.rest.catalog_answers import COMMENT, nothing
 from mangrove.rest.found import view_asked
-from mangrove.rest.named import asked_namespace, named_view, text_in, texts_in
+from mangrove.rest.named import asked_namespace, check_reachable, named_view, text_in, texts_in
 from mangrove.rest.view_answers import view_answer
 from mangrove.transaction.names import found_view
 from mangrove.transaction.views import VIEW_NAMESPACE, create_view
@@ -32,6 +32,7 @@ def view_created(asked: Asked) -> Response:
     """Make a view."""
     document = asked.document()
     locator = ViewLocator(asked_namespace(asked).name, text_in(document, "name"))
+    check_reachable(locator)
     given = texts_in(document, "properties")
     query = _Query.of(document.get("view-version"), document.get("schema"))
     lake = asked.served.lake
@@ -66,7 +67,9 @@ def view_dropped(asked: Asked) -> Response:
 def view_renamed(asked: Asked) -> Response:
     """Give a view another name, in its namespace or in another."""
     document = asked.document()
-    asked.served.lake.rename_view(named_view(document.get("source")), named_view(document.get("destination")))
+    source, destination = named_view(document.get("source")), named_view(document.get("destination"))
+    check_reachable(destination)
+    asked.served.lake.rename_view(source, destination)
     return nothing()
 
 
