@@ -59,7 +59,7 @@ def divided(said: int | None, fields: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def names_of(client: Client) -> list[str]:
+def names_of(client: Client) -> Any:
     return client.lake.table("shop.t").to_arrow().column_names
 
 

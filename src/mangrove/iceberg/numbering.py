@@ -5,7 +5,7 @@ stays where it is free, since the client may have written files by it, and is th
 one otherwise. So `-1`, the last that was added, is resolved here too.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,19 +37,22 @@ def with_own_numbers(before: TableMetadata, updates: Iterable[TableUpdate]) -> I
     for update in updates:
         match update:
             case AddSchemaUpdate(schema_=schema):
-                yield from schemas.added(_columns(schema), schema.schema_id, _with_schema(schema))
+                for number in schemas.added(_columns(schema), schema.schema_id):
+                    yield update.model_copy(update={"schema_": schema.model_copy(update={"schema_id": number})})
             case AddPartitionSpecUpdate(spec=spec):
-                yield from specs.added(_divided(spec), spec.spec_id, _with_spec(spec))
+                for number in specs.added(_divided(spec), spec.spec_id):
+                    yield update.model_copy(update={"spec": spec.model_copy(update={"spec_id": number})})
             case AddSortOrderUpdate(sort_order=order):
                 # 0 is no order at all, so an order has another number.
                 wanted = order.order_id or (_LAST_ADDED if order.fields else 0)
-                yield from orders.added(_ordered(order), wanted, _with_order(order))
+                for number in orders.added(_ordered(order), wanted):
+                    yield update.model_copy(update={"sort_order": order.model_copy(update={"order_id": number})})
             case SetCurrentSchemaUpdate(schema_id=number):
-                yield SetCurrentSchemaUpdate(schema_id=schemas.meant(number))
+                yield update.model_copy(update={"schema_id": schemas.meant(number)})
             case SetDefaultSpecUpdate(spec_id=number):
-                yield SetDefaultSpecUpdate(spec_id=specs.meant(number))
+                yield update.model_copy(update={"spec_id": specs.meant(number)})
             case SetDefaultSortOrderUpdate(sort_order_id=number):
-                yield SetDefaultSortOrderUpdate(sort_order_id=orders.meant(number))
+                yield update.model_copy(update={"sort_order_id": orders.meant(number)})
             case _:
                 yield update
 
@@ -69,8 +72,8 @@ class _Numbers:
         found = dict(there)
         return _Numbers(found, set(found.values()))
 
-    def added(self, content: Hashable, said: int, update: Callable[[int], TableUpdate]) -> Iterator[TableUpdate]:
-        """Yield the update that adds something, unless it is there."""
+    def added(self, content: Hashable, said: int) -> Iterator[int]:
+        """Yield the number that something is to be added with, and nothing if it is there."""
         known = self.by_content.get(content)
         self.last = self._free(said) if known is None else known
         # A number that was there before means what it has meant.
@@ -79,7 +82,7 @@ class _Numbers:
         if known is None:
             self.by_content[content] = self.last
             self.taken.add(self.last)
-            yield update(self.last)
+            yield self.last
 
     def meant(self, number: int) -> int:
         """Return the number of what the client means."""
@@ -100,15 +103,3 @@ def _divided(spec: PartitionSpec) -> Hashable:
 
 def _ordered(order: SortOrder) -> Hashable:
     return tuple(order.fields)
-
-
-def _with_schema(schema: IcebergSchema) -> Callable[[int], TableUpdate]:
-    return lambda number: AddSchemaUpdate(schema=schema.model_copy(update={"schema_id": number}))
-
-
-def _with_spec(spec: PartitionSpec) -> Callable[[int], TableUpdate]:
-    return lambda number: AddPartitionSpecUpdate(spec=PartitionSpec(*spec.fields, spec_id=number))
-
-
-def _with_order(order: SortOrder) -> Callable[[int], TableUpdate]:
-    return lambda number: AddSortOrderUpdate(sort_order=SortOrder(*order.fields, order_id=number))
