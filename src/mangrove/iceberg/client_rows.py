@@ -6,13 +6,16 @@ numbers that Iceberg shows wider than they are, and all that the table's checks 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.client_facts import are_partition_values_certain, check_partition, footer_statistics
 from mangrove.iceberg.client_files import size_of
+from mangrove.iceberg.told_files import Placed
 from mangrove.iceberg.types import is_shown_wider
 from mangrove.local.conforming import FIELD_ID, by_id, check_fit, conformed
 from mangrove.local.constraining import check_rows
@@ -25,7 +28,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.constraints import checks_of
 from mangrove.tables.table_state import TableState
 
-__all__ = ["check_keys_of", "check_rows_of", "opened"]
+__all__ = ["checked_keys", "checked_rows", "opened"]
 
 _PC: Final[Any] = pc
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -48,8 +51,9 @@ def opened(store: Store, file: DataFile) -> ParquetBytes:
     return found
 
 
-def check_rows_of(store: Store, state: TableState, file: DataFile) -> None:
-    """Refuse a file whose rows the table's own `append` would refuse."""
+def checked_rows(store: Store, state: TableState, placed: Placed) -> Placed:
+    """Return a file with what itself tells of its rows; refuse rows that the table's own `append` would refuse."""
+    values, file = placed
     found = opened(store, file)
     by_column = _fields_by_id(found.parquet.schema_arrow, file.location)
     for outer in by_column.values():
@@ -68,10 +72,19 @@ def check_rows_of(store: Store, state: TableState, file: DataFile) -> None:
     ]
     if looked_at:
         _check_values(found, state, file, looked_at)
+    certain = replace(file, statistics=footer_statistics(found, state))
+    if not are_partition_values_certain(state, certain, values):
+        sources = {state.schema.path_of(field.source_id)[0] for field in state.version.partition_scheme.fields}
+        columns = [column for column in state.schema.columns if column.name in sources]
+        check_partition(state, file, values, _read(found, file, columns))
+    return values, certain
 
 
-def check_keys_of(store: Store, state: TableState, file: DataFile) -> None:
-    """Refuse a file of deleted keys that lacks a key column, or has a null in one: null equals nothing here."""
+def checked_keys(store: Store, state: TableState, file: DataFile) -> DataFile:
+    """Return a file of deleted keys with what itself tells of them; refuse one without all keys of each row.
+
+    A null equals nothing here.
+    """
     found = opened(store, file)
     keys = [state.schema.column_with_id(key_id) for key_id in file.key_ids]
     for column in keys:
@@ -85,6 +98,7 @@ def check_keys_of(store: Store, state: TableState, file: DataFile) -> None:
                     f"{file.location} deletes rows whose column {column.name!r} is null, and null equals nothing here: "
                     "delete them by position, or rewrite the files"
                 )
+    return replace(file, statistics=footer_statistics(found, state))
 
 
 def _fields_by_id(stored: Any, location: str) -> dict[int, Any]:

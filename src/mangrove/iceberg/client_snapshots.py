@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.iceberg.addresses import Addresses, one_spelling
 from mangrove.iceberg.client_files import ClientFiles, TablePlace
-from mangrove.iceberg.client_rows import check_keys_of, check_rows_of, opened
+from mangrove.iceberg.client_rows import checked_keys, checked_rows, opened
 from mangrove.iceberg.data_files import own_data_file
 from mangrove.iceberg.file_changes import FileChanges, ListedFile, file_changes
 from mangrove.iceberg.schemes import shown_orders
@@ -104,8 +104,8 @@ class SnapshotReader:
             if file.location in there:
                 raise InvalidInputError(f"{listed.address} is added, and counts already: its rows would count twice")
             found[listed.spelled] = self._partition_of(listed), file
-        at_once(partial(check_rows_of, self.store, self.state), [file for _, file in found.values()])
-        return found
+        checked = at_once(partial(checked_rows, self.store, self.state), list(found.values()))
+        return dict(zip(found, checked, strict=True))
 
     def _key_files(self, place: TablePlace, changes: FileChanges) -> list[Placed]:
         """Return the files of deleted keys, which hide rows of one partition alone, as ours do of one log."""
@@ -119,8 +119,7 @@ class SnapshotReader:
                 )
             file = self._own(place, listed)
             check_key_types(self.state.name, [self.state.schema.column_with_id(one) for one in file.key_ids])
-            check_keys_of(self.store, self.state, file)
-            found.append((self._partition_of(listed), file))
+            found.append((self._partition_of(listed), checked_keys(self.store, self.state, file)))
         return found
 
     def _own(self, place: TablePlace, listed: ListedFile) -> DataFile:
