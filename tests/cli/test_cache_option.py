@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import mangrove
+from mangrove.effects import settle
 from mangrove.errors import InvalidInputError
 from mangrove.storage.opening import open_store
 from mangrove.testing.s3_server import S3Server
@@ -31,6 +32,7 @@ def words(server: S3Server) -> list[str]:
     lake.create_namespace("sales")
     orders = lake.create_table("sales.orders", "id bigint not null, amount double", keys=["id"])
     orders.append([{"id": number, "amount": number / 2} for number in range(100)])
+    settle(lake.effects, 60.0)  # who finds an old hint reads the roots that came after it
     return [word for key, value in server.options.items() for word in ("--option", f"{key}={value}")]
 
 
