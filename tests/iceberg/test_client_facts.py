@@ -157,7 +157,8 @@ def test_rows_that_lie_where_the_manifest_says_are_taken(tmp_path: Path, transfo
         table = pa.Table.from_pylist([row], schema=schema_to_arrow(state.schema))
         ((values, _),) = partitioned(table, scheme, state.schema)
         if has_record(values, scheme, state.schema):
-            client.commit([client.rows([row], list(partition_record(values, scheme, state.schema)))])
+            record = partition_record(values, scheme, state.schema)
+            client.commit([client.rows([row], [record[0]])])
         else:
             client.commit([client.rows([row], [None])])
     assert client.lake.table("shop.t").to_arrow().num_rows == 2

@@ -26,7 +26,7 @@ from mangrove.tables.writing import statistics_columns
 
 __all__ = ["are_partition_values_certain", "check_partition", "footer_statistics"]
 
-_NO_BOUND: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError, InvalidInputError)
+_NO_BOUND: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, RuntimeError, InvalidInputError)
 
 
 def footer_statistics(found: ParquetBytes, state: TableState) -> tuple[ColumnStatistics, ...]:

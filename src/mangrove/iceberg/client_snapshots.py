@@ -63,7 +63,7 @@ class SnapshotReader:
             files.manifests(snapshot.manifest_list),
             files.entries,
         )
-        _check_order(changes, self.shown.last_sequence_number)
+        _check_order(changes, self.shown.next_sequence_number())
         standing = self._standing()
         gone = self._gone(changes, standing)
         added = self._added(place, changes, {one.live.file.location for one in standing.values()})
@@ -201,7 +201,7 @@ class SnapshotReader:
                 )
 
 
-def _check_order(changes: FileChanges, last_number: int) -> None:
+def _check_order(changes: FileChanges, first_number: int) -> None:
     """Refuse keys that are not about all rows before the commit and none of the commit's own.
 
     Iceberg says by sequence numbers which rows keys are about: those of lower numbers.
@@ -210,10 +210,10 @@ def _check_order(changes: FileChanges, last_number: int) -> None:
     added = changes.of(DataFileContent.DATA).added
     for listed in changes.of(DataFileContent.EQUALITY_DELETES).added:
         number = listed.sequence_number or 0
-        if number <= last_number or any((one.sequence_number or 0) < number for one in added):
+        if number < first_number or any((one.sequence_number or 0) < number for one in added):
             raise InvalidInputError(
-                f"{listed.address} deletes rows by their values, with the sequence number {number}, and not of all "
-                "files before the commit or also of files that come with it: commit snapshots that delete so one by one"
+                f"{listed.address} deletes rows by their values, and by its sequence number {number} not all that were "
+                "there, or also some that come with it: commit snapshots that delete so one by one"
             )
 
 
