@@ -79,11 +79,12 @@ def test_clustering_and_a_change_of_the_same_column_or_table_do_not_both_commit(
         assert table.to_arrow().num_rows == 3
 
 
-def test_a_new_column_beside_clustering_is_no_conflict_when_it_comes_last(shop: Lakehouse) -> None:
-    clustering, adding = shop.transaction(), shop.transaction()
-    cluster(clustering)
-    adding.table("s.t").add_column("note", "string")
-    clustering.commit()
-    adding.commit()
-    assert shop.table("s.t").schema is not None
-    assert shop.table("s.t").compact(full=True)
+def test_a_renamed_column_beside_other_properties_is_no_conflict(shop: Lakehouse) -> None:
+    noting, renaming = shop.transaction(), shop.transaction()
+    noting.table("s.t").alter({"owner": "ana"})
+    renaming.table("s.t").rename_column("a", "z")
+    noting.commit()
+    renaming.commit()
+    table = shop.table("s.t")
+    assert table.properties["owner"] == "ana"
+    assert table.to_arrow().column_names == ["id", "z"]

@@ -163,9 +163,6 @@ class TableRows:
             if changed == version:
                 return  # a version that changes nothing would only stop others
             following = _following(opened, changed)
-            if _takes_names_away(version, changed):
-                # A rival may be naming such a column in the table's properties.
-                workspace.guard(self.locator)
             if holds is not None:
                 state = table_state(workspace, self.locator)
                 holds(state)
@@ -220,13 +217,6 @@ class TableRows:
                 f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
             )
         return engines
-
-
-def _takes_names_away(before: TableVersion, after: TableVersion) -> bool:
-    """Return whether a column is gone or has another name."""
-    if before.schema is None or after.schema is None:
-        return False
-    return not tables.heeded_properties.are_names_kept(before.schema, after.schema)
 
 
 def _pandas_beyond_the_calendar(name: str, rows: Any) -> Any:

@@ -28,14 +28,17 @@ __all__ = ["check_heeded_of", "guard_logs", "stage_in", "stage_write", "state_of
 
 
 def check_heeded_of(workspace: Workspace, locator: TableLocator, put: Mapping[str, str]) -> None:
-    """Refuse properties that are about to be put to a table and could not be followed; guard the columns they name."""
+    """Refuse properties that are about to be put to a table and could not be followed; hold the columns they name.
+
+    The table version is written as it is, so that of this and a change of columns the later is refused.
+    """
     table = found_table(workspace, locator)
     properties = with_properties(table.properties, put, ())
     if table.table_type is not TableType.MANAGED or not tables.heeded_properties.is_heeded(put):
         return
     opened = open_table(workspace, locator)
     if tables.heeded_properties.name_columns(put):
-        workspace.guard(opened.version_locator)
+        workspace.put(opened.version_locator, opened.version)
     if opened.version.schema is not None:
         state = state_of(workspace, opened, with_logs=False)
         tables.heeded_properties.check_heeded(replace(state, properties=properties), put)

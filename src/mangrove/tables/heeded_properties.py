@@ -21,7 +21,7 @@ from mangrove.tables.compaction import (
 from mangrove.tables.hiding import DELETE_MODE, hiding_of
 from mangrove.tables.table_state import TableState
 
-__all__ = ["are_names_kept", "check_heeded", "following_columns", "is_heeded", "name_columns"]
+__all__ = ["check_heeded", "following_columns", "is_heeded", "name_columns"]
 
 
 def is_heeded(names: Collection[str]) -> bool:
@@ -32,11 +32,6 @@ def is_heeded(names: Collection[str]) -> bool:
 def name_columns(names: Collection[str]) -> bool:
     """Return whether any of the names means something that says which columns."""
     return CLUSTER_BY in names
-
-
-def are_names_kept(before: Schema, after: Schema) -> bool:
-    """Return whether every column is there as before, under the same name."""
-    return all(after.has_id(column.id) and after.path_of(column.id) == path for path, column in before.all_columns())
 
 
 def check_heeded(state: TableState, names: Collection[str]) -> None:
