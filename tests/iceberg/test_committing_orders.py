@@ -79,6 +79,11 @@ def test_a_link_is_no_file_of_a_client(client: Client, tmp_path: Path) -> None:
     path.rename(tmp_path / "elsewhere.parquet")
     path.symlink_to(tmp_path / "elsewhere.parquet")
     is_refused_in_order(client, [(1, [target])], "no file of the lakehouse")
+    inside = client.rows(rows_of(4), path="data/folder/a.parquet")
+    folder = Path(inside.address.removeprefix("file://")).parent
+    folder.rename(tmp_path / "folder")
+    folder.symlink_to(tmp_path / "folder")
+    is_refused_in_order(client, [(1, [inside])], "no file of the lakehouse")
     request = client.request([client.rows(rows_of(5))])
     listed = Path(request["updates"][0]["snapshot"]["manifest-list"].removeprefix("file://"))
     listed.rename(tmp_path / "elsewhere.avro")

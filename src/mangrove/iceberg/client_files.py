@@ -152,12 +152,19 @@ def size_of(store: Store, path: str) -> int:
         size = store.size(path)
     except StorageError as error:
         # What is not listed is no object, such as a link on a local disk; of any other failure the store itself tells.
-        if any(one.path == path for one in store.list(path)):
+        if _is_listed(store, path):
             raise
         raise InvalidInputError(f"{path} is no file of the lakehouse: {error}") from error
     if size is None:
         raise InvalidInputError(f"{path} is not there: write it before the commit that names it")
     return size
+
+
+def _is_listed(store: Store, path: str) -> bool:
+    """Return whether a path, and before it each of its folders, is listed: below a link nothing is."""
+    parts = path.split("/")
+    starts = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return all(any(f"{one.path}/".startswith(f"{start}/") for one in store.list(start)) for start in starts)
 
 
 def _readable(address: str, read: Callable[[], T]) -> T:
