@@ -37,7 +37,7 @@ from mangrove.model.objects import Table, TableVersion
 from mangrove.tables.heeded_properties import following_columns
 from mangrove.tables.shown_names import CLIENT_SNAPSHOT, client_snapshots, shown_name, with_client_snapshot
 from mangrove.tables.table_state import keys_decide_partition
-from mangrove.tables.writing import overwritten, planned
+from mangrove.tables.writing import all_replaced
 from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.identities import named
 from mangrove.transaction.names import check_free, found_namespace
@@ -212,7 +212,7 @@ class _Work:
         state = table_state(self._workspace, table)
         if asked.snapshot is None:
             if asked.replaces:
-                empty = planned({log.values: overwritten([]) for log in state.logs})
+                empty = all_replaced(state, {})
                 stage_write(self._workspace, table, empty, self._transaction.id)
             return
         writer = FileWriter(self._store, self._lake.new_id)

@@ -52,6 +52,8 @@ def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite
 def stage_in(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
     """Add the deltas of a write to a table that this transaction has opened and not changed since."""
     way_to = ways_to_partitions(workspace, opened)
+    if write.is_of_all_logs:
+        workspace.guard(Scan(Kind.PARTITION, opened.stream_locator))
     for values in write.read_logs:
         workspace.guard(Scan(Kind.DELTA, way_to(values)))
     _drop_replaced(workspace, {way_to(planned.log_values): planned.delta for planned in write.deltas})

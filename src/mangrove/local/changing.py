@@ -81,7 +81,7 @@ def changed(
                 deltas[values] = rewritten(
                     [scan.file.location for scan, _, _ in here], [*_written(files, state, kept), *coming]
                 )
-    return planned(deltas, (log.values for log in state.logs), counts)
+    return planned(deltas, state, counts)
 
 
 def _by_keys(

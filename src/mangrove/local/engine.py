@@ -46,9 +46,9 @@ from mangrove.tables.touched import touched_partitions
 from mangrove.tables.writing import (
     FILE_SIZE_BYTES,
     PlannedWrite,
+    all_replaced,
     appended,
     deleted,
-    overwritten,
     placed,
     planned,
     upserted,
@@ -121,9 +121,8 @@ class LocalEngine(LocalReader):
         if where is not None:
             return self._overwritten(state, checked, where)
         by_log = placed(state, self._files.write(state, checked))
-        everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
         counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._store, state))
-        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+        return all_replaced(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
         """Put rows in the place of those in the partitions that they lie in."""

@@ -83,7 +83,7 @@ def change_rows(files: SparkFiles, state: TableState, change: Change, counts: Ro
             deltas = _by_positions(files, state, change, added)
         case Hiding.COPIES:
             deltas = _by_copies(files, state, change, added)
-    return planned(deltas, (log.values for log in state.logs), counts)
+    return planned(deltas, state, counts)
 
 
 def _by_keys(

@@ -61,8 +61,8 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.writing import (
     FILE_SIZE_BYTES,
     PlannedWrite,
+    all_replaced,
     appended,
-    overwritten,
     placed,
     planned,
     upserted,
@@ -189,9 +189,7 @@ class SparkEngine:
             with refusals():
                 return overwritten_where(self._files, state, self._frame(state, rows), where)
         by_log = placed(state, self._written(state, rows))
-        everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-        counts = _inserted(by_log) + RowCounts(deleted=self._count_visible(state))
-        return planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+        return all_replaced(state, by_log, _inserted(by_log) + RowCounts(deleted=self._count_visible(state)))
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
         """Put rows in the place of those in the partitions that they lie in."""

@@ -56,7 +56,7 @@ def merged(files: SparkFiles, state: TableState, source: DataFrame, plan: MergeP
     _check_once(state, made, plan)
     numbers = {row[_ACTION]: row["count"] for row in made.groupBy(column(_ACTION)).count().collect()}
     if not numbers:
-        return planned({}, (log.values for log in state.logs))
+        return planned({}, state)
     return _changed(files, state, made, plan, values, numbers)
 
 

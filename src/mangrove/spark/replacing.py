@@ -70,7 +70,7 @@ def deleted_where(files: SparkFiles, state: TableState, where: str | Predicate |
     hidden = settled(meant.select(column(FILE), column(ROW), *hidden_keys(state)))
     count = hidden.count()
     if not count:
-        return planned({}, (log.values for log in state.logs))
+        return planned({}, state)
     return change_rows(files, state, Change(hidden), RowCounts(deleted=count))
 
 
@@ -141,7 +141,7 @@ def updated(
     made = settled(meant.select(column(FILE), column(ROW), *hidden_keys(state), *new.values(), *others))
     count = made.count()
     if not count:
-        return planned({}, (log.values for log in state.logs))
+        return planned({}, state)
     hidden = made.select(column(FILE), column(ROW), *(column(key_name(place)) for place in _places(state)))
     coming = made.select(*map(column, state.schema.names))
     moves_keys = any(key.name in checked for key in state.key_columns)

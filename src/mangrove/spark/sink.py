@@ -34,7 +34,7 @@ from mangrove.storage.opening import open_store
 from mangrove.tables.conversion import check_columns
 from mangrove.tables.stream_fit import still_fits
 from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, appended, overwritten, planned, upserted
+from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, all_replaced, appended, planned, upserted
 from mangrove.transaction.batches import query_batches
 from mangrove.transaction.deltas import open_table
 from mangrove.transaction.identities import located, named
@@ -117,8 +117,7 @@ class _TaskWriter:
         for values, file in files:
             by_log.setdefault(values, []).append(file)
         if self._overwrite:
-            everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-            return planned({values: overwritten(by_log.get(values, ())) for values in everywhere})
+            return all_replaced(state, by_log)
         if self._options.operation == "upsert":
             return planned({values: upserted(there, state.version.keys) for values, there in by_log.items()})
         return planned({values: appended(there) for values, there in by_log.items()})

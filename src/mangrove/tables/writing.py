@@ -18,6 +18,7 @@ __all__ = [
     "STATISTICS_COLUMNS_MAX",
     "PlannedDelta",
     "PlannedWrite",
+    "all_replaced",
     "appended",
     "compacted",
     "data_file_path",
@@ -55,6 +56,8 @@ class PlannedWrite:
     deltas: tuple[PlannedDelta, ...] = ()
     read_logs: tuple[tuple[Value | None, ...], ...] = ()
     counts: RowCounts = NO_ROWS
+    is_of_all_logs: bool = False
+    """Whether it would have done otherwise had there been more logs, so that nobody may have begun one."""
 
 
 def data_file_path(table_id: str, file_id: str) -> str:
@@ -147,12 +150,23 @@ def position_deleted(position_files: Sequence[DataFile], added: Sequence[DataFil
 
 def planned(
     deltas: Mapping[tuple[Value | None, ...], Delta],
-    read_logs: Iterable[tuple[Value | None, ...]] = (),
+    read: TableState | None = None,
     counts: RowCounts = NO_ROWS,
 ) -> PlannedWrite:
-    """Return the write that adds a delta to each of these logs."""
+    """Return the write that adds a delta to each of these logs; `read` is the table whose rows decided that."""
     listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
-    return PlannedWrite(listed, tuple(read_logs), counts)
+    read_logs = () if read is None else tuple(log.values for log in read.logs)
+    return PlannedWrite(listed, read_logs, counts, is_of_all_logs=read is not None)
+
+
+def all_replaced(
+    state: TableState, by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]], counts: RowCounts = NO_ROWS
+) -> PlannedWrite:
+    """Return the write that puts files, by their logs, in the place of all rows."""
+    everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
+    write = planned({values: overwritten(by_log.get(values, ())) for values in everywhere}, counts=counts)
+    # The log of a table that has one alone is replaced by name, also where somebody else has just begun it.
+    return replace(write, is_of_all_logs=bool(state.log_scheme.fields))
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:
