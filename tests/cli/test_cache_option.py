@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 import mangrove
 from mangrove.effects import settle
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.caching import cache_in
 from mangrove.storage.opening import open_store
 from mangrove.testing.s3_server import S3Server
 
@@ -140,6 +141,10 @@ def test_processes_share_a_folder_and_see_each_others_commits(
         {"cache": b"/tmp/cache"},
         {"cache": "a\0b"},
         {"cache": __file__},
+        {"cache": f"{__file__}/below"},
+        {"cache": "/dev/null"},
+        {"cache": "~nobody-has-this-name/cache"},
+        {"cache": "s3://bucket/cache"},
         {"cache": "somewhere", "cache_bytes_max": 0},
         {"cache": "somewhere", "cache_bytes_max": -1},
         {"cache": "somewhere", "cache_bytes_max": True},
@@ -157,6 +162,13 @@ def test_a_cache_that_cannot_be_meant_is_refused_and_nothing_is_made(
             use(LAKE, storage_options=server.options, **given)
     assert list(open_store(LAKE, server.options).list()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_below_home_is_found_as_shells_find_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = cache_in("~/cache")
+    assert found is not None
+    assert found.folder == str(tmp_path / "cache")
 
 
 def test_a_file_named_as_a_cache_is_refused_by_commands(run: Run, words: list[str]) -> None:

@@ -146,3 +146,11 @@ def test_a_double_negation_is_the_predicate_itself() -> None:
 def test_a_list_of_values_is_never_empty() -> None:
     with pytest.raises(InvalidInputError):
         IsIn(1, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["1e2 < weight", "100 < weight", "1E+2 < weight", "weight > 1e2", "not (1e2 >= weight)"]
+)
+def test_a_number_with_an_exponent_is_a_number_wherever_it_stands(text: str) -> None:
+    column = SCHEMA.column("weight").id
+    assert parse_predicate(text, SCHEMA) == Comparison(column, GREATER, 100.0)

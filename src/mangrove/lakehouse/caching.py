@@ -50,17 +50,21 @@ def cache_in(folder: str | os.PathLike[str] | None, bytes_max: int | None = None
             raise InvalidInputError("a number of bytes was given for a cache, but no folder: name one, or leave it out")
         return None
     text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or "://" in text:
         raise InvalidInputError(f"{folder!r} is no folder for a cache: give the path of one on this machine")
-    full = Path(text).absolute()
-    if _is_file(full):
-        raise InvalidInputError(f"{full} is a file, and a cache needs a folder: name another one")
+    try:
+        full = Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise InvalidInputError(f"{folder!r} is no folder for a cache: {error}") from error
+    for part in (full, *full.parents):
+        if _is_there_and_no_folder(part):
+            raise InvalidInputError(f"{part} is a file, and a cache needs a folder: name another one")
     return Cache(str(full), CACHE_BYTES_MAX if bytes_max is None else bytes_max)
 
 
-def _is_file(path: Path) -> bool:
+def _is_there_and_no_folder(path: Path) -> bool:
     try:
-        return path.is_file()
+        return path.exists() and not path.is_dir()
     except OSError:
         return False  # it cannot be looked at, let alone written to, and then nothing is remembered
 

@@ -219,7 +219,8 @@ class _Parser(TokenWalk):
         if token.kind is TokenKind.WORD:
             following = self._tokens[self._place + 1]
             word = token.value.lower()
-            return word in ("true", "false") or (word in _TYPED and following.kind is TokenKind.TEXT)
+            is_number = _NUMBER.match(self._text, token.start) is not None  # such as 1e2: all in it may stand in a name
+            return is_number or word in ("true", "false") or (word in _TYPED and following.kind is TokenKind.TEXT)
         return token.kind in (TokenKind.TEXT, TokenKind.NUMBER) or token.value in ("-", "+")
 
     def _literal(self) -> Literal:
