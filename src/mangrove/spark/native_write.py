@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.local.footer_seal import ENDING_BYTES, UNSEALED, footer_size_bytes, seal_of
@@ -140,10 +141,12 @@ def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
 
 def _checked(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
     """Return the column with its id, as it is stored; a text that is too long stops the write."""
-    names = {name.casefold(): name for name in rows.columns}
-    name = names.get(column.name.casefold())
-    found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
-    found = found.cast(spark_type(column.type, with_ids=True))
+    given = next((field for field in rows.schema.fields if field.name.casefold() == column.name.casefold()), None)
+    found: Any = f.lit(None) if given is None else f.col(f"`{given.name.replace('`', '``')}`")
+    stored = spark_type(column.type, with_ids=True)
+    if given is None or isinstance(stored, StructType) or given.dataType != stored:
+        # Each call of Java counts in a small write, and most columns come as they are stored.
+        found = found.cast(stored)
     length = _length(column.type)
     if length is not None:
         refusal = f.concat(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.conforming import by_name, conformed
@@ -70,6 +71,8 @@ def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
     wanted = {column.name.casefold(): spark_type(column.type) for column in state.schema.columns}
     ordered = {}
     for field in rows.schema.fields:
+        if not isinstance(field.dataType, ArrayType | MapType | StructType):
+            continue
         value = f.col(f"`{field.name.replace('`', '``')}`")
         found = by_field_names(value, field.dataType, wanted[field.name.casefold()])
         if found is not value:
