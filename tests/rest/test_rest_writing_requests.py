@@ -14,6 +14,7 @@ import mangrove
 from mangrove.effects import real_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on
+from mangrove.model.schema import COLUMNS_MAX
 from mangrove.server.access import Access
 from mangrove.storage.opening import open_store
 from mangrove.testing.faulty_store import Faults, FaultyStore
@@ -251,6 +252,9 @@ SORT_FIELD = {"source-id": 1, "transform": "identity", "direction": "asc", "null
         {"schema": PLAIN_SCHEMA, "properties": {"a": 1}},
         {"schema": PLAIN_SCHEMA, "properties": {"write.delete-mode": "never"}},
         {"schema": PLAIN_SCHEMA, "name": "two\nlines"},
+        {"schema": PLAIN_SCHEMA, "name": "left\u202eright"},
+        {"schema": schema_of({**field_of(), "name": "left\u202eright"})},
+        {"schema": schema_of(*({**field_of(), "id": n, "name": f"c{n}"} for n in range(1, COLUMNS_MAX + 2)))},
     ],
 )
 @pytest.mark.parametrize("is_staged", [False, True])

@@ -40,8 +40,8 @@ from mangrove.tables.table_state import keys_decide_partition
 from mangrove.tables.writing import all_replaced
 from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.identities import named
-from mangrove.transaction.names import check_free, found_namespace
-from mangrove.transaction.tables import alter_table, create_table
+from mangrove.transaction.names import found_namespace
+from mangrove.transaction.tables import alter_table, check_new_table, create_table
 
 __all__ = ["TableCommit", "commit_tables", "create_shown", "staged_metadata"]
 
@@ -89,10 +89,10 @@ def create_shown(lake: Lakehouse, locator: TableLocator, asked: AskedTable) -> S
 def staged_metadata(lake: Lakehouse, locator: TableLocator, asked: AskedTable) -> TableMetadataV2:
     """Return what a table will be if a commit makes it: its id and place are given, and nothing is written."""
     workspace = lake.transaction().reading()
-    check_free(workspace, locator)
     namespace = found_namespace(workspace, locator.parent)
     table_id = staged_id(locator, lake.new_id())
     made = made_table(locator, namespace.id, lake.new_id, asked.with_fresh_ids(), table_id)
+    check_new_table(workspace, locator, made)
     location = Addresses(lake.effects.store).of(f"data/{made.table.id}")
     return metadata_of(state_of_new(locator, made), location, None, lake.effects.now_millis())
 

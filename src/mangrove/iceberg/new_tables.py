@@ -17,6 +17,7 @@ from mangrove.iceberg.schemes import own_scheme, own_sort_scheme
 from mangrove.iceberg.wanted import FORMAT_VERSION, MISFITS
 from mangrove.lakehouse.new_tables import new_table
 from mangrove.model.locators import TableLocator
+from mangrove.model.schema import check_column_count
 from mangrove.model.schemes import partition_field_text, sort_field_text
 from mangrove.tables.table_state import TableState
 from mangrove.transaction.tables import NewTable
@@ -53,6 +54,8 @@ class AskedTable:
     def with_fresh_ids(self) -> "AskedTable":
         """Return the same with ids of columns from 1: what a client gives them before there is a table is chance."""
         try:
+            # Here already, because all that follows takes seconds for many columns.
+            check_column_count(len(self.schema.field_ids))
             # Those would be lost with the old ids.
             check_no_defaults(self.schema)
             schema = assign_fresh_schema_ids(self.schema)

@@ -3,7 +3,9 @@
 A name is 1 to a maximum of UTF-8 bytes and holds no space, no control character
 and no `/`, because names are padded with spaces in tree keys and appear in file
 names. It holds no `|` either: canonical strings are joined by it, and two
-different objects must never have the same one.
+different objects must never have the same one. A new name, of a column too, holds
+no character that moves or reverses the text around it: a terminal, a log or a page
+would show another name than the one that is stored.
 """
 
 import re
@@ -11,9 +13,20 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["check_id", "check_name", "check_text", "joined_name", "quoted_name", "split_name", "split_path"]
+__all__ = [
+    "check_id",
+    "check_name",
+    "check_new_name",
+    "check_text",
+    "joined_name",
+    "quoted_name",
+    "split_name",
+    "split_path",
+]
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
+_DECEPTIVE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, line and paragraph separators, and the characters that control the direction of text."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What Spark takes without backticks, unless it is one of the reserved words."""
@@ -42,6 +55,16 @@ def check_name(name: str, what: str = "name", size_bytes_max: int | None = None)
         raise InvalidInputError(
             f"{what} {name!r} takes {len(name.encode())} bytes of UTF-8, and this lakehouse allows {size_bytes_max}: "
             "choose a shorter one"
+        )
+
+
+def check_new_name(name: str, what: str) -> None:
+    """Refuse control and bidirectional characters in the name of something new; what exists keeps its name."""
+    found = _DECEPTIVE.search(name)
+    if found:
+        raise InvalidInputError(
+            f"{what} {name!a} holds {found[0]!a} at position {found.start()}: "
+            "a new name holds no control or bidirectional character"
         )
 
 

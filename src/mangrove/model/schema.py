@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.names import check_new_name
 from mangrove.model.types import (
     COLUMN_ID_MAX,
     Column,
@@ -15,8 +16,10 @@ from mangrove.model.types import (
     with_inner_columns,
 )
 
-__all__ = ["NESTING_MAX", "Schema", "with_fresh_ids"]
+__all__ = ["COLUMNS_MAX", "NESTING_MAX", "Schema", "check_column_count", "check_new_columns", "with_fresh_ids"]
 
+COLUMNS_MAX: Final = 10_000
+"""How many columns a new table or view may have, those inside nested types included."""
 NESTING_MAX: Final = 32
 """How deep types may lie in each other, so that no reader runs out of stack."""
 _SCHEMA_ID_MAX: Final = 2**31 - 1
@@ -99,6 +102,26 @@ class Schema:
     def has_id(self, column_id: int) -> bool:
         """Return whether a column has that id."""
         return any(column.id == column_id for _, column in self.all_columns())
+
+
+def check_column_count(count: int, before: int = 0) -> None:
+    """Refuse more columns than a new table may have, unless it had as many `before`."""
+    if count > max(COLUMNS_MAX, before):
+        raise InvalidInputError(
+            f"the schema has {count} columns, nested ones included; expected at most {COLUMNS_MAX}: "
+            "store the values in rows, or in a map"
+        )
+
+
+def check_new_columns(schema: Schema | None, before: Schema | None = None) -> None:
+    """Refuse too many columns, and unsafe names of columns; what the schema `before` had already is accepted."""
+    if schema is None:
+        return
+    names = [column.name for _, column in schema.all_columns()]
+    names_before = [] if before is None else [column.name for _, column in before.all_columns()]
+    check_column_count(len(names), len(names_before))
+    for name in set(names).difference(names_before):
+        check_new_name(name, "column")
 
 
 def with_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, ...]:

@@ -18,6 +18,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import canonical_values
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, Table, TableType, TableVersion
+from mangrove.model.schema import check_new_columns
 from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, fits_type
@@ -217,6 +218,7 @@ def put_table_version(
         raise InvalidInputError(
             f"{locator} has the table version {opened.version.version}: it is altered in place, with the same stream"
         )
+    check_new_columns(version.schema, opened.version.schema)
     workspace.put(opened.version_locator, version)
     if stops_writers:
         workspace.put(opened.stream_locator, opened.stream)

@@ -8,7 +8,7 @@ from typing import Final
 from mangrove.errors import AlreadyExistsError, NotFoundError
 from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator, ViewLocator
-from mangrove.model.names import joined_name
+from mangrove.model.names import check_new_name, joined_name
 from mangrove.model.objects import Namespace, Table, View
 from mangrove.model.properties import Properties
 from mangrove.transaction.workspace import Workspace
@@ -52,11 +52,12 @@ def found_view(reading: Reading, locator: ViewLocator) -> View:
 
 
 def check_free(workspace: Workspace, locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
-    """Refuse a name that is too long or taken; tables and views of a namespace share one set of names.
+    """Refuse a name that is too long, unsafe or taken; tables and views of a namespace share one set of names.
 
     Nobody else may take it meanwhile, as a table or as a view.
     """
     workspace.settings.check_object_name(locator.kind, locator.name)
+    check_new_name(locator.name, locator.kind.word)
     if isinstance(locator, NamespaceLocator):
         if workspace.get(locator) is not None:
             raise AlreadyExistsError(f"there is a namespace {locator} already: choose another name")

@@ -15,11 +15,21 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import check_new_columns
 from mangrove.transaction.entries import alter_entry, rename_entry
 from mangrove.transaction.names import Reading, check_free, found_table
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["NewTable", "alter_table", "create_table", "drop_table", "identity_of", "objects_below", "rename_table"]
+__all__ = [
+    "NewTable",
+    "alter_table",
+    "check_new_table",
+    "create_table",
+    "drop_table",
+    "identity_of",
+    "objects_below",
+    "rename_table",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +46,15 @@ def identity_of(table: Table) -> TableIdentity:
     return TableIdentity(table.namespace_id, table.id)
 
 
+def check_new_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
+    """Refuse a table whose name is taken, or whose names or number of columns are not allowed in a new table."""
+    check_free(workspace, locator)
+    check_new_columns(new.table.schema if new.table_version is None else new.table_version.schema)
+
+
 def create_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
     """Make a table."""
-    check_free(workspace, locator)
+    check_new_table(workspace, locator, new)
     workspace.put(locator, new.table)
     if new.table_version is not None:
         version = TableVersionLocator(new.table.namespace_id, new.table.id, new.table_version.version)

@@ -14,6 +14,7 @@ from mangrove.model.locators import ViewLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import View
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import check_new_columns
 from mangrove.transaction.entries import alter_entry, rename_entry
 from mangrove.transaction.names import check_free, found_view
 from mangrove.transaction.workspace import Workspace
@@ -29,8 +30,10 @@ def create_view(workspace: Workspace, locator: ViewLocator, value: View, *, or_r
     _check_reads(workspace, locator, value)
     before = workspace.get(locator) if or_replace else None
     if isinstance(before, View):
+        check_new_columns(value.schema, before.schema)
         workspace.put(locator, replace(value, id=before.id))
         return
+    check_new_columns(value.schema)
     check_free(workspace, locator)
     workspace.put(locator, value)
 
