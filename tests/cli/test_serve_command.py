@@ -58,6 +58,10 @@ def test_people_are_told_both_addresses(lake: str, program: str) -> None:
         (("--writable",), 2, "needs a token"),
         (("--host", "0.0.0.0"), 2, "a token is needed"),
         (("--port", "70000"), 2, "70000"),
+        (("--token", "short"), 2, "expected at least 16"),
+        (("--tls-cert", "cert.pem"), 2, "both or neither"),
+        (("--tls-cert", "cert.pem", "--tls-key", "key.pem"), 2, "cannot be used"),
+        (("--max-connections-per-peer", "0"), 2, "max-connections-per-peer"),
     ],
 )
 def test_what_cannot_be_served_is_refused(run: Any, lake: str, words: tuple[str, ...], code: int, told: str) -> None:

@@ -20,7 +20,7 @@ from mangrove.server.app import build_app
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 
-TOKEN = "right-token"
+TOKEN = "right-token-1234"
 
 
 def filled(folder: Path, layout: str = "tree") -> Lakehouse:

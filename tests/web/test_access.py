@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.server.access import COOKIE, Access, Asking, Verdict, judge, session_of, without_token
+from mangrove.server.access import COOKIE, TOKEN_LENGTH_MIN, Access, Asking, Verdict, judge, session_of, without_token
 
-GUARDED = Access("0.0.0.0", "right-token")
+GUARDED = Access("0.0.0.0", "right-token-1234")
 OPEN = Access("127.0.0.1")
 
 
@@ -15,7 +15,7 @@ OPEN = Access("127.0.0.1")
 def test_an_address_that_others_reach_needs_a_token(host: str) -> None:
     with pytest.raises(InvalidInputError, match="--token"):
         Access(host)
-    assert Access(host, "right-token").token == "right-token"
+    assert Access(host, "right-token-1234").token == "right-token-1234"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
@@ -29,8 +29,14 @@ def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
         Access("127.0.0.1", token)
 
 
+def test_a_token_that_can_be_found_by_trying_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="15 characters; expected at least 16"):
+        Access("127.0.0.1", "x" * (TOKEN_LENGTH_MIN - 1))
+    assert Access("127.0.0.1", "x" * TOKEN_LENGTH_MIN).token == "x" * TOKEN_LENGTH_MIN
+
+
 def test_the_token_is_not_shown_where_the_access_is_printed() -> None:
-    assert "right-token" not in repr(GUARDED)
+    assert "right-token-1234" not in repr(GUARDED)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8181", "localhost:8181", "[::1]:8181"])
@@ -46,26 +52,26 @@ def test_a_name_of_elsewhere_that_points_here_is_not_answered(host: str | None) 
 
 
 def test_the_token_is_taken_from_a_header_an_address_or_the_cookie() -> None:
-    assert judge(GUARDED, Asking("/", authorization="Bearer right-token")) is Verdict.ANSWER
-    assert judge(GUARDED, Asking("/", authorization="bearer right-token")) is Verdict.ANSWER
-    assert judge(GUARDED, Asking("/", query="a=1&token=right-token")) is Verdict.LOG_IN
-    assert judge(GUARDED, Asking("/", cookies={COOKIE: session_of("right-token")})) is Verdict.ANSWER
+    assert judge(GUARDED, Asking("/", authorization="Bearer right-token-1234")) is Verdict.ANSWER
+    assert judge(GUARDED, Asking("/", authorization="bearer right-token-1234")) is Verdict.ANSWER
+    assert judge(GUARDED, Asking("/", query="a=1&token=right-token-1234")) is Verdict.LOG_IN
+    assert judge(GUARDED, Asking("/", cookies={COOKIE: session_of("right-token-1234")})) is Verdict.ANSWER
 
 
 def test_the_cookie_does_not_hold_the_token() -> None:
-    assert "right-token" not in session_of("right-token")
-    assert judge(GUARDED, Asking("/", cookies={COOKIE: "right-token"})) is Verdict.STRANGER
+    assert "right-token-1234" not in session_of("right-token-1234")
+    assert judge(GUARDED, Asking("/", cookies={COOKIE: "right-token-1234"})) is Verdict.STRANGER
 
 
 @given(st.text())
 def test_any_other_token_is_a_strangers(token: str) -> None:
     asking = Asking("/", authorization=f"Bearer {token}", cookies={COOKIE: token})
-    wanted = Verdict.ANSWER if token.strip() == "right-token" else Verdict.STRANGER
+    wanted = Verdict.ANSWER if token.strip() == "right-token-1234" else Verdict.STRANGER
     assert judge(GUARDED, asking) is wanted
 
 
 def test_only_health_and_the_stylesheet_are_open_to_strangers() -> None:
-    for path in ("/healthz", "/static/explorer.css"):
+    for path in ("/healthz", "/readyz", "/static/explorer.css"):
         assert judge(GUARDED, Asking(path)) is Verdict.ANSWER
     for path in ("/", "/metrics", "/api/", "/healthz/x", "/staticx"):
         assert judge(GUARDED, Asking(path)) is Verdict.STRANGER

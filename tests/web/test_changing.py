@@ -15,7 +15,7 @@ from mangrove.server.access import Access, Asking, Verdict, judge, session_of
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import repeatable_effects
 
-TOKEN = "right-token"
+TOKEN = "right-token-1234"
 WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
 PREVIEW = "/history/3?against=8"
 HERE = {"Origin": "http://127.0.0.1"}

@@ -86,9 +86,9 @@ def test_ctrl_c_stops_the_command_without_a_complaint(uri: str) -> None:
 
 
 def test_the_command_asks_for_the_token_that_it_was_given(uri: str) -> None:
-    with serving(uri, "--token", "right-token") as address:
+    with serving(uri, "--token", "right-token-1234") as address:
         assert fetched(f"{address}/")[0] == 401
-        assert fetched(f"{address}/", Authorization="Bearer right-token")[0] == 200
+        assert fetched(f"{address}/", Authorization="Bearer right-token-1234")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_browser_shows_each_page_without_a_complaint_and_within_a_narrow_windo
 @pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
 def test_a_browser_rolls_back_by_the_button_of_the_preview(uri: str) -> None:
     newest = mangrove.open(uri).version
-    with serving(uri, "--token", "right-token", "--writable") as address, open_browser() as browser:
-        browser.open(f"{address}/?token=right-token")
+    with serving(uri, "--token", "right-token-1234", "--writable") as address, open_browser() as browser:
+        browser.open(f"{address}/?token=right-token-1234")
         preview = browser.open(f"{address}/history/3?against={newest}", width=NARROW_PIXELS)
         assert (preview.complaints, preview.width_pixels <= NARROW_PIXELS) == ([], True)
         done = browser.press("button.danger")

@@ -12,13 +12,14 @@ from mangrove.lakehouse.opening import create_on, open_on
 from mangrove.model.settings import LakehouseSettings
 from mangrove.server.access import COOKIE, Access
 from mangrove.server.guarding import SECURITY_HEADERS
+from mangrove.server.health import READY_FOR_MILLIS
 from mangrove.server.metrics import page_of
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import Clock, repeatable_effects
 
-TOKEN = "right-token"
+TOKEN = "right-token-1234"
 
 
 @pytest.fixture
@@ -157,15 +158,34 @@ def test_a_damaged_lakehouse_shows_what_is_wrong_and_the_server_goes_on() -> Non
         assert client.get(f"/history?version={lake.version}").status_code == 200
 
 
-def test_health_is_whether_the_newest_version_can_be_read() -> None:
-    store = MemoryStore()
-    lake = filled(create_on(repeatable_effects(store)))
+def test_health_needs_no_storage(lake: Lakehouse, client: TestClient) -> None:
+    store = lake.effects.store
+    assert isinstance(store, CountingStore)
+    before = store.requests
+    assert client.get("/healthz").text == "ok\n"
+    assert store.requests == before
+
+
+def test_readiness_is_whether_the_newest_version_can_be_read() -> None:
+    store, clock = MemoryStore(), Clock()
+    lake = filled(create_on(repeatable_effects(store, clock)))
     with visitor(lake) as client:
-        assert client.get("/healthz").text == "ok\n"
+        assert client.get("/readyz").text == "ok\n"
         store.delete_many([one.path for one in store.list() if isinstance(one, ObjectInfo)])
-        answer = client.get("/healthz")
+        clock.now_millis += READY_FOR_MILLIS
+        answer = client.get("/readyz")
         assert answer.status_code == 503
         assert answer.text == "the newest version cannot be read\n"
+        assert client.get("/healthz").status_code == 200
+
+
+def test_readiness_is_asked_of_storage_once_in_a_while(lake: Lakehouse, client: TestClient) -> None:
+    store = lake.effects.store
+    assert isinstance(store, CountingStore)
+    assert client.get("/readyz").status_code == 200
+    before = store.requests
+    assert client.get("/readyz").status_code == 200
+    assert store.requests == before
 
 
 def test_metrics_count_answers_storage_requests_and_the_newest_version(lake: Lakehouse, client: TestClient) -> None:

@@ -18,7 +18,7 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not w
 @lake_command(
     "serve",
     "mangrove serve ./lake\n"
-    "MANGROVE_TOKEN=... mangrove serve s3://bucket/lake --host 0.0.0.0\n"
+    "MANGROVE_TOKEN=... mangrove serve s3://bucket/lake --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem\n"
     "MANGROVE_TOKEN=... mangrove serve ./lake --writable",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -27,16 +27,41 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not w
     "--token",
     envvar=_TOKEN_VARIABLE,
     show_envvar=True,
-    help="What visitors must show; needed on any address but this machine's own.",
+    help="What visitors must show, 16 characters or more; needed on any address but this machine's own.",
 )
 @click.option("--writable", is_flag=True, help="Let those who have the token roll back and commit.")
-def serve_command(session: Session, lake: str, host: str, port: int, token: str | None, writable: bool) -> None:
+@click.option("--tls-cert", metavar="FILE", help="PEM file of the TLS certificate with its chain.")
+@click.option("--tls-key", metavar="FILE", help="PEM file of the certificate's private key.")
+@click.option(
+    "--max-connections-per-peer",
+    type=click.IntRange(1),
+    metavar="COUNT",
+    help="Open connections from one address; 128 unless set.",
+)
+@click.option(
+    "--max-wrong-tokens",
+    type=click.IntRange(0),
+    metavar="COUNT",
+    help="Wrong tokens from one address before it must wait; 10 unless set, 0: no limit.",
+)
+def serve_command(
+    session: Session,
+    lake: str,
+    host: str,
+    port: int,
+    token: str | None,
+    writable: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    max_connections_per_peer: int | None,
+    max_wrong_tokens: int | None,
+) -> None:
     """Show a lakehouse in the browser, until Ctrl-C.
 
     Clients of Iceberg's REST catalog are served as well, at the address that is told.
     """
     check_installed("the server", ("starlette", "uvicorn"), "server")
-    from mangrove.server.serving import serve  # noqa: PLC0415 - only after it is known to be installed
+    from mangrove.server.serving import certificate_of, serve  # noqa: PLC0415 - only after it is known to be installed
 
     def announce(address: str, iceberg_address: str | None) -> None:
         said = f"Open {address} in a browser; Ctrl-C stops the server."
@@ -54,5 +79,8 @@ def serve_command(session: Session, lake: str, host: str, port: int, token: str 
         is_writable=writable,
         storage_options=session.storage_options,
         cache=session.cache,
+        certificate=certificate_of(tls_cert, tls_key),
+        connections_per_peer_max=max_connections_per_peer,
+        wrong_tokens_max=max_wrong_tokens,
         announce=announce,
     )

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from mangrove.errors import InvalidInputError, MangroveError
-from mangrove.server.serving import serve
+from mangrove.server.serving import certificate_of, serve
 
 __all__ = ["main"]
 
@@ -17,6 +17,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8181, help="the port; 0 takes a free one (default: %(default)s)")
     parser.add_argument("--token", help="what visitors must show; needed on any address but a loopback one")
     parser.add_argument("--writable", action="store_true", help="let those who have the token roll back and commit")
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM file of the TLS certificate with its chain")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file of the certificate's private key")
+    parser.add_argument(
+        "--max-connections-per-peer", type=int, metavar="COUNT", help="open connections from one address (128)"
+    )
+    parser.add_argument(
+        "--max-wrong-tokens", type=int, metavar="COUNT", help="wrong tokens from one address until it must wait (10)"
+    )
     given = parser.parse_args(arguments)
     try:
         serve(
@@ -25,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
             port=given.port,
             token=given.token,
             is_writable=given.writable,
+            certificate=certificate_of(given.tls_cert, given.tls_key),
+            connections_per_peer_max=given.max_connections_per_peer,
+            wrong_tokens_max=given.max_wrong_tokens,
             announce=_announce,
         )
     except MangroveError as error:

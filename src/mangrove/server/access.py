@@ -21,6 +21,7 @@ from mangrove.errors import InvalidInputError
 
 __all__ = [
     "COOKIE",
+    "TOKEN_LENGTH_MIN",
     "Access",
     "Asking",
     "Verdict",
@@ -30,13 +31,17 @@ __all__ = [
     "judge",
     "proof_of",
     "session_of",
+    "shown_secrets",
+    "takes_secret",
     "without_token",
 ]
 
 COOKIE: Final = "mangrove_session"
+TOKEN_LENGTH_MIN: Final = 16
+"""How many characters a token has at least, so that it cannot be found by trying."""
 _TOKENS: Final = "/iceberg/v1/oauth/tokens"
 """Where a client of Iceberg's gives the token to be told it again; nothing changes there."""
-_OPEN_PATHS: Final = frozenset({"/healthz", _TOKENS})
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", _TOKENS})
 _CLIENTS_FOLDER: Final = "/iceberg/"
 _OPEN_FOLDERS: Final = ("/static/",)
 _FIELD: Final = "token"
@@ -68,6 +73,11 @@ class Access:
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
             raise InvalidInputError("a token is made of letters, digits and signs of ASCII: give another one")
+        if self.token is not None and len(self.token) < TOKEN_LENGTH_MIN:
+            raise InvalidInputError(
+                f"the token has {len(self.token)} characters; expected at least {TOKEN_LENGTH_MIN}: "
+                "generate one, as with `openssl rand -hex 32`"
+            )
         if self.token is None and not is_loopback(self.host):
             raise InvalidInputError(
                 f"{self.host!r} can be reached by others, so a token is needed: give --token, or listen on 127.0.0.1"
@@ -133,6 +143,19 @@ def is_token(access: Access, text: str) -> bool:
     return access.token is not None and _is_same(text, access.token)
 
 
+def shown_secrets(asking: Asking) -> list[str]:
+    """Return what a request shows as a token or a session, right or wrong, where that is compared with the token."""
+    if asking.path in _OPEN_PATHS or asking.path.startswith(_OPEN_FOLDERS):
+        return []
+    found = (_bearer(asking.authorization), _query_token(asking), asking.cookies.get(COOKIE))
+    return [secret for secret in found if secret is not None]
+
+
+def takes_secret(path: str) -> bool:
+    """Return whether requests to the path send the token in their body."""
+    return path == _TOKENS
+
+
 def _judge_visitor(access: Access, asking: Asking) -> Verdict:
     if access.token is None:
         return Verdict.ANSWER if is_loopback(_host_name(asking.host or "")) else Verdict.WRONG_NAME
@@ -140,7 +163,7 @@ def _judge_visitor(access: Access, asking: Asking) -> Verdict:
         return Verdict.ANSWER
     if has_bearer(access, asking.authorization):
         return Verdict.ANSWER
-    given = dict(parse_qsl(asking.query)).get(_FIELD)
+    given = _query_token(asking)
     if given is not None:
         return Verdict.LOG_IN if _is_same(given, access.token) else Verdict.STRANGER
     if _is_same(asking.cookies.get(COOKIE), session_of(access.token)):
@@ -187,6 +210,10 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
+
+
+def _query_token(asking: Asking) -> str | None:
+    return dict(parse_qsl(asking.query)).get(_FIELD)
 
 
 def _bearer(authorization: str | None) -> str | None:

@@ -12,12 +12,13 @@ from starlette.types import ASGIApp
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import open_laid_out
 from mangrove.rest.absent import absent_routes
 from mangrove.rest.refusals import BASE, is_iceberg, refused
 from mangrove.server.access import Access, has_bearer, is_token, proof_of
 from mangrove.server.guarding import Guarding
+from mangrove.server.health import Readiness
 from mangrove.server.metrics import RequestCounts, metrics_text
+from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.counting import CountingStore, Requests
 from mangrove.web.changing import Changing
 from mangrove.web.routes import IcebergServing, explorer_routes, refusal
@@ -30,6 +31,7 @@ def build_app(
     access: Access,
     others: Sequence[BaseRoute] = (),
     counted: Sequence[CountingStore] | None = None,
+    wrong_tokens_max: int | None = None,
 ) -> ASGIApp:
     """Return the application that serves a lakehouse; `others` are routes of the caller's.
 
@@ -40,14 +42,15 @@ def build_app(
     stores = counted if counted is not None else [store] if isinstance(store, CountingStore) else []
     counts = RequestCounts()
     routes = [
-        Route("/healthz", _health(lake)),
+        Route("/healthz", _answer_health),
+        Route("/readyz", _ready(Readiness(lake.effects))),
         Route("/metrics", _metrics(lake, counts, stores)),
         *others,
         *_iceberg(lake, access),
         *explorer_routes(lake, _changing(access), _serving(access)),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
-    return Guarding(inner, access, counts)
+    return Guarding(inner, access, counts, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
 
 
 def has_iceberg() -> bool:
@@ -75,14 +78,16 @@ def _changing(access: Access) -> Changing | None:
     return Changing(proof_of(access.token), lambda authorization: has_bearer(access, authorization))
 
 
-def _health(lake: Lakehouse) -> Callable[[Request], Response]:
+async def _answer_health(_: Request) -> Response:
+    """Answer that the process is alive; being a coroutine, it waits for no thread and touches no storage."""
+    return PlainTextResponse("ok\n")
+
+
+def _ready(readiness: Readiness) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
-        try:
-            # Opened anew, because what is held in memory would stay well after the files are gone.
-            open_laid_out(lake.effects).metastore.latest()
-        except MangroveError:
-            return PlainTextResponse("the newest version cannot be read\n", 503)
-        return PlainTextResponse("ok\n")
+        if readiness.is_ready():
+            return PlainTextResponse("ok\n")
+        return PlainTextResponse("the newest version cannot be read\n", 503)
 
     return answer
 

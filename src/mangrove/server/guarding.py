@@ -9,8 +9,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mangrove.rest.refusals import is_iceberg, refused
-from mangrove.server.access import COOKIE, Access, Asking, Verdict, judge, session_of, without_token
+from mangrove.server.access import (
+    COOKIE,
+    Access,
+    Asking,
+    Verdict,
+    judge,
+    session_of,
+    shown_secrets,
+    takes_secret,
+    without_token,
+)
+from mangrove.server.connections import peer_of
 from mangrove.server.metrics import RequestCounts, page_of
+from mangrove.server.token_throttle import TokenThrottle
 from mangrove.web.routes import refusal
 
 __all__ = ["SECURITY_HEADERS", "Guarding"]
@@ -31,10 +43,11 @@ SECURITY_HEADERS: Final = {
 class Guarding:
     """An ASGI application around another."""
 
-    def __init__(self, inner: ASGIApp, access: Access, counts: RequestCounts) -> None:
+    def __init__(self, inner: ASGIApp, access: Access, counts: RequestCounts, throttle: TokenThrottle) -> None:
         self._inner = inner
         self._access = access
         self._counts = counts
+        self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say why not."""
@@ -42,18 +55,37 @@ class Guarding:
             await self._inner(scope, receive, send)
             return
 
+        peer = _peer(scope)
+
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add_headers(message)
                 self._counts.count(page_of(scope["path"]), message["status"])
+                if takes_secret(scope["path"]) and message["status"] == 401:
+                    self._throttle.record_wrong(peer, None)
             await send(message)
 
-        answer = self._refused(scope)
+        answer = self._refused(scope, peer)
         await (self._inner if answer is None else answer)(scope, receive, send_guarded)
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refused(self, scope: Scope, peer: str) -> Response | None:
         asking = _asking(scope)
-        match judge(self._access, asking):
+        secrets = shown_secrets(asking) if self._access.token is not None else []
+        if secrets or takes_secret(asking.path):
+            seconds = self._throttle.retry_after_seconds(peer)
+            if seconds is not None:
+                # The right token is refused too: else the answer would say which guess was right.
+                answer = _said(asking, 429, "Too many wrong tokens", _THROTTLED.format(seconds=seconds))
+                answer.headers["Retry-After"] = str(seconds)
+                return answer
+        verdict = judge(self._access, asking)
+        if verdict is Verdict.STRANGER:
+            for secret in secrets:
+                self._throttle.record_wrong(peer, secret)
+        return self._refused_by(verdict, scope, asking)
+
+    def _refused_by(self, verdict: Verdict, scope: Scope, asking: Asking) -> Response | None:
+        match verdict:
             case Verdict.ANSWER:
                 return None
             case Verdict.LOG_IN:
@@ -94,10 +126,18 @@ _ELSEWHERE: Final = (
 )
 
 
+_THROTTLED: Final = "Too many wrong tokens came from this address: try again in {seconds} seconds"
+
+
 def _said(asking: Asking, status: int, title: str, sentence: str) -> Response:
     if is_iceberg(asking.path):
         return refused(status, sentence)
     return refusal(status, title, sentence, as_json=asking.path.startswith("/api"))
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return peer_of(client[0]) if client else ""
 
 
 def _asking(scope: Scope) -> Asking:

@@ -10,7 +10,7 @@ from mangrove.storage.counting import Requests
 __all__ = ["RequestCounts", "metrics_text", "page_of"]
 
 _PAGES: Final = frozenset(
-    {"namespaces", "tables", "views", "history", "tree", "storage", "static", "healthz", "metrics"}
+    {"namespaces", "tables", "views", "history", "tree", "storage", "static", "healthz", "readyz", "metrics"}
 )
 _BYTES: Final = {"bytes_read": "read", "bytes_written": "written"}
 

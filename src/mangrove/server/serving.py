@@ -2,8 +2,10 @@
 
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import uvicorn
@@ -15,14 +17,45 @@ from mangrove.lakehouse.opening import open_on, store_to_open
 from mangrove.rest.refusals import BASE
 from mangrove.server.access import Access
 from mangrove.server.app import build_app, has_iceberg
+from mangrove.server.connections import LimitedServer, limits_of
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["serve"]
+__all__ = ["Certificate", "certificate_of", "serve"]
 
-_CONNECTIONS_MAX: Final = 256
 _GOODBYE_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The PEM files of a certificate, with its chain, and of its private key."""
+
+    certificate_path: str
+    key_path: str
+
+    def __post_init__(self) -> None:
+        def refuse_password() -> str:
+            raise InvalidInputError(f"the TLS key {self.key_path} has a password: give a key without one")
+
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.certificate_path, self.key_path, refuse_password
+            )
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(
+                f"the TLS certificate {self.certificate_path} cannot be used with the key {self.key_path} ({error}): "
+                "give PEM files that belong together"
+            ) from error
+
+
+def certificate_of(certificate_path: str | None, key_path: str | None) -> Certificate | None:
+    """Return the certificate, or None where neither file is given; one without the other is refused."""
+    if certificate_path is None and key_path is None:
+        return None
+    if certificate_path is None or key_path is None:
+        raise InvalidInputError("--tls-cert and --tls-key belong together: give both or neither")
+    return Certificate(certificate_path, key_path)
 
 
 def serve(
@@ -34,6 +67,9 @@ def serve(
     is_writable: bool = False,
     storage_options: Mapping[str, str] | None = None,
     cache: Cache | None = None,
+    certificate: Certificate | None = None,
+    connections_per_peer_max: int | None = None,
+    wrong_tokens_max: int | None = None,
     announce: Callable[[str, str | None], None],
 ) -> None:
     """Serve the lakehouse at `uri`, which may be an export of another; what never changes is kept in the cache.
@@ -41,8 +77,10 @@ def serve(
     `announce` is told, once they can be opened, the address for browsers and that for clients
     of Iceberg's REST catalog, or None where that is not installed. Port 0 takes one that is
     free. Where it is writable, who has the token may roll back, and commit as such a client.
+    With a `certificate` it speaks HTTPS alone.
     """
     access = Access(host, token, is_writable)
+    limits = limits_of(connections_per_peer_max)
     counted: list[CountingStore] = []
 
     def store_at(place: str | os.PathLike[str]) -> Store:
@@ -53,7 +91,7 @@ def serve(
     lake = open_on(real_effects(store_to_open(uri, store_at, cache)), storage_options=storage_options)
     listening = _listening(host, port)
     config = uvicorn.Config(
-        build_app(lake, access, counted=counted),
+        build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max),
         log_level="warning",
         # An address may hold a token, and a log is read by many.
         access_log=False,
@@ -61,16 +99,19 @@ def serve(
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=_CONNECTIONS_MAX,
+        ssl_certfile=certificate.certificate_path if certificate else None,
+        ssl_keyfile=certificate.key_path if certificate else None,
+        # Connections are limited before that, so this bounds the requests that go on after their client has left.
+        limit_concurrency=limits.total_max + 1,
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
     )
     with listening:
         shown = f"[{host}]" if ":" in host else host
-        origin = f"http://{shown}:{listening.getsockname()[1]}"
+        origin = f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}"
         announce(f"{origin}/", f"{origin}{BASE}" if has_iceberg() else None)
         # Ctrl-C is how people stop it; uvicorn raises it again after it has said goodbye to its visitors.
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            LimitedServer(config, limits).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
