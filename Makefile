@@ -38,8 +38,8 @@ test-fast: $(READY) ## the quick suite: no network, no Java
 test-slow: $(READY) ## the suites that take long or talk to a real peer
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m "slow or interop"
 
-test-docs: $(READY) ## the examples in the README and in docstrings
-	$(PYTEST) --doctest-modules --doctest-glob=README.md README.md src
+test-docs: $(READY) ## the examples in docstrings
+	$(PYTEST) --doctest-modules src
 
 check: $(READY) ## format, lint, import contracts, generated files, types; what fails fastest comes first
 	$(BIN)/ruff format --check --quiet .

@@ -60,7 +60,14 @@ _LATE = {
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(_LATE[name]), name)
+    try:
+        module = importlib.import_module(_LATE[name])
+    except ModuleNotFoundError as error:
+        if name != "load_ipython_extension":
+            raise
+        needed = "SQL in a notebook needs Spark, which is not installed: pip install 'mangrove-lake[spark]'"
+        raise InvalidInputError(needed) from error
+    value: object = getattr(module, name)
     globals()[name] = value
     return value
 

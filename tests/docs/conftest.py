@@ -1,5 +1,5 @@
-"""The Spark session of pages that need one is that of all tests."""
+"""Readers of pages have no Java but that of the extra `spark`."""
 
-from tests.spark.conftest import path_without_java, spark, start
+from tests.spark.conftest import path_without_java
 
-__all__ = ["path_without_java", "spark", "start"]
+__all__ = ["path_without_java"]

@@ -2,14 +2,16 @@
 
     ```python     with >>> a doctest, else run as a module would be
     ```console    lines after "$ " are commands of a shell, the others what they print; "..." stands for anything
-    ```sh         a script that must end well
+    ```sh         a script that must end well; `pip install` in the first block names the packages of the environment
     ```sql        statements that the page's lakehouse runs as one script
     ```json, ```toml    must be readable
     ```pyi        signatures, must be readable
     ```text       is no code
 
 All blocks of a page share one folder, one namespace and one shell environment, so
-a page is tried as a reader would follow it.
+a page is tried as a reader would follow it. This module needs nothing but Python: as
+`python page_code.py PAGE [LANGUAGE …]` it runs a page in the working directory, with
+the packages of that Python.
 """
 
 import ast
@@ -17,16 +19,18 @@ import doctest
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[a-z]+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
+_INSTALL = "pip install "
 _NEEDS = re.compile(r"<!-- needs: ([a-z0-9 ]+) -->")
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -38,6 +42,11 @@ class Block:
     language: str
     code: str
     line: int
+
+    @property
+    def is_install_line(self) -> bool:
+        """Whether the block names what the page needs, instead of being run."""
+        return self.code.startswith(_INSTALL)
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -53,8 +62,23 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def needs_of(page: str) -> frozenset[str]:
-    """Return what a page says that it needs besides Python: spark, s3."""
+    """Return which servers a page says that it needs: s3."""
     return frozenset(word for found in _NEEDS.finditer(page) for word in found[1].split())
+
+
+def requirements_of(page: str) -> tuple[str, ...]:
+    """Return what a page tells its reader to install, the bare package where it has no install line.
+
+    >>> requirements_of('```sh\\npip install "mangrove-lake[spark]" deltalake\\n```\\n')
+    ('mangrove-lake[spark]', 'deltalake')
+    """
+    lines = [line for block in blocks_of(page) for line in block.code.splitlines() if line.startswith(_INSTALL)]
+    if not lines:
+        return ("mangrove-lake",)
+    first = blocks_of(page)[0]
+    if [first.language, first.code.splitlines()] != ["sh", lines]:
+        raise ValueError("a page has one install line, alone in its first block, which is one of sh")
+    return tuple(shlex.split(lines[0].removeprefix(_INSTALL)))
 
 
 @dataclass
@@ -66,8 +90,8 @@ class Reader:
     environment: Mapping[str, str]
     names: dict[str, object] = field(default_factory=dict)
 
-    def follow(self) -> int:
-        """Run every block, and return how many were run."""
+    def follow(self, languages: Collection[str] = ()) -> int:
+        """Run every block, or those of some languages, and return how many were run."""
         run: dict[str, Callable[[Block], object]] = {
             "python": self._python,
             "console": self._console,
@@ -78,7 +102,11 @@ class Reader:
             "pyi": lambda block: ast.parse(block.code),
             "text": lambda block: None,
         }
-        blocks = blocks_of(self.page.read_text("utf-8"))
+        blocks = [
+            block
+            for block in blocks_of(self.page.read_text("utf-8"))
+            if (not languages or block.language in languages) and not block.is_install_line
+        ]
         for block in blocks:
             assert block.language in run, f"{self._place(block)}: nobody runs a block of {block.language!r}"
             run[block.language](block)
@@ -141,3 +169,8 @@ class Reader:
 
 def _read_toml(block: Block) -> None:
     tomllib.loads(block.code)
+
+
+if __name__ == "__main__":
+    if not Reader(Path(sys.argv[1]), Path.cwd(), os.environ).follow(sys.argv[2:]):
+        raise SystemExit(f"{sys.argv[1]}: no block was run")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SPARK_MODULES", "QuietEngines", "canceller", "quiet_session"]
 
-SPARK_MODULES = ("pyspark", "pandas")
+SPARK_MODULES = ("pyspark", "pandas", "sqlglot")
 
 _SETTINGS = {
     "spark.log.level": "ERROR",

@@ -1,5 +1,6 @@
 """Both engines of a lakehouse, Arrow in this process and Spark, each imported and started when it is first needed."""
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -52,7 +53,7 @@ class BothEngines:
 
     @cached_property
     def _spark(self) -> "SparkEngine":
-        _check_installed()
+        _check_spark()
         from mangrove.spark.engine import SparkEngine
         from mangrove.spark.surface import register
 
@@ -78,7 +79,8 @@ class BothEngines:
         """Run the statements of a text, and return the rows of the last one."""
         if self._sql is None:
             raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
-        _check_installed()
+        _check_spark()
+        _check_parser()
         return self._sql(lake, transaction, text, arguments)
 
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
@@ -100,12 +102,19 @@ class BothEngines:
     def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
         if jars:
+            _check_spark()
             from mangrove.spark.jars import start_with_jars
 
             start_with_jars(self._effects.store.uri)
         return self._spark
 
 
-def _check_installed() -> None:
+def _check_spark() -> None:
     if not spark_is_installed():
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
+
+
+def _check_parser() -> None:
+    """Refuse SQL where somebody has a Spark of their own, without the rest of the extra."""
+    if importlib.util.find_spec("sqlglot") is None:
+        raise InvalidInputError("sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'")
