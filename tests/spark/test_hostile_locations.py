@@ -14,10 +14,14 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from starlette.testclient import TestClient
 
 import mangrove
+from mangrove.cli.engines import LocalEngines
+from mangrove.effects import real_effects
 from mangrove.errors import FormatError, StorageError
+from mangrove.iceberg.showing import show
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.opening import create_on, open_on
 from mangrove.local.parquet import encoded
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest
@@ -29,11 +33,19 @@ from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.source import MangroveSource
 from mangrove.spark.types import spark_schema
 from mangrove.spark.worker_read import WorkerReader
+from mangrove.storage.memory import MemoryStore
 
 COLUMNS: Final = "id bigint, name string"
 SECRET: Final = [{"id": 666, "name": "secret"}]
 REFUSED: Final = r"segment|URI|symbolic link"
 NEW: Final = [{"id": 2, "name": "new"}]
+
+
+def naming(location: str, size_bytes: int) -> Delta:
+    """Return a delta with this location, as a program would write it that does not check it."""
+    file = DataFile("data/any.parquet", size_bytes, 1, schema_id=0)
+    object.__setattr__(file, "location", location)
+    return Delta(DeltaType.APPEND, Manifest((file,)))
 
 
 class Attack:
@@ -53,11 +65,9 @@ class Attack:
         lake.table("s.t").append([{"id": 1, "name": "own"}])
 
     def name(self, location: str) -> None:
-        """Commit a delta with this location, as a program would that does not check what it writes."""
-        file = DataFile("data/any.parquet", len(self.data), 1, schema_id=0)
-        object.__setattr__(file, "location", location)
+        """Commit a delta with this location."""
         with mangrove.open(self.root).transaction() as transaction:
-            transaction.add_delta("s.t", (), Delta(DeltaType.APPEND, Manifest((file,))))
+            transaction.add_delta("s.t", (), naming(location, len(self.data)))
 
     def opened(self) -> Lakehouse:
         return mangrove.open(self.root)
@@ -263,3 +273,32 @@ def test_published_metadata_that_leads_elsewhere_is_refused(tmp_path: Path) -> N
         metadata.write_text(text.replace(before, f"other/{before}"))
         with pytest.raises(FormatError, match="leads to files elsewhere"):
             attack.opened().table("s.t").iceberg()
+
+
+class Noting(MemoryStore):
+    """A store of one prefix of a bucket that notes which paths it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://bucket/lake/")
+        self.paths: list[str] = []
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        self.paths.append(path)
+        return super().read(path, start, length)
+
+
+@pytest.mark.parametrize("location", ["data/../../other-prefix/x", "data/%2e%2e/%2e%2e/other-prefix/x"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_request_leaves_the_prefix_of_a_bucket(layout: str, location: str) -> None:
+    store = Noting()
+    lake = create_on(real_effects(store), layout=layout, engines=LocalEngines)
+    lake.create_namespace("s")
+    lake.create_table("s.t", COLUMNS)
+    with lake.transaction() as transaction:
+        transaction.add_delta("s.t", (), naming(location, 100))
+    lake = open_on(real_effects(store), engines=LocalEngines)
+    for read in (lambda: lake.table("s.t").to_arrow(), lambda: show(store, lake.table("s.t").state(), 0)):
+        with pytest.raises(FormatError, match="segment"):
+            read()
+    assert any("segment" in problem.rule for problem in lake.check())
+    assert not [path for path in store.paths if "other-prefix" in path]
