@@ -105,13 +105,24 @@ def test_rows_of_several_files_are_counted_at_a_time(lake: Lake) -> None:
     assert counting == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_files_elsewhere_are_counted_and_not_looked_at(lake: Lake) -> None:
+def test_files_elsewhere_are_counted_and_reported_and_not_looked_at(lake: Lake) -> None:
     far = Delta(DeltaType.APPEND, Manifest((DataFile("s3://far/away.parquet", 1, row_count=1),)))
     put(lake.metastore, lake.metastore.latest(), (delta_locator(PARTITION, 3), far))
     report = check(lake.opened())
-    assert report.is_sound
+    assert broken(report) == [
+        ("s3://far/away.parquet", "a data file is outside the lakehouse's root, where no reader opens it")
+    ]
     assert (report.data_files, report.files_elsewhere) == (3, 1)
     assert "(1 more lie elsewhere)" in str(report)
+    assert check(lake.opened(), referenced_root="s3://far/").is_sound
+
+
+def test_a_file_named_by_its_uri_below_the_root_is_reported_with_what_mends_it(lake: Lake) -> None:
+    own = Delta(DeltaType.APPEND, Manifest((DataFile(f"{lake.below.uri}data/a", 1, row_count=1),)))
+    put(lake.metastore, lake.metastore.latest(), (delta_locator(PARTITION, 3), own))
+    ((path, rule),) = broken(check(lake.opened()))
+    assert path == f"{lake.below.uri}data/a"
+    assert "convert" in rule
 
 
 def test_a_file_of_ours_outside_the_data_folder_is_looked_at_too(lake: Lake) -> None:

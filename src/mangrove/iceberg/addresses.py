@@ -11,6 +11,8 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.maintenance.layered import LayeredStore
+from mangrove.model.manifests import DataFile
+from mangrove.storage.local_links import refuse_links
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root
 
@@ -56,16 +58,22 @@ class Addresses:
         """Return the address of a file that is written here."""
         return _root_of_files(self.store.uri) + path
 
-    def of_all(self, locations: Sequence[str]) -> list[str]:
-        """Return the addresses of data files: a URI is one already, and a copy may lack what its source has."""
-        below = [location for location in locations if "://" not in location]
-        if isinstance(self.store, LayeredStore) and below:
-            roots = self.store.roots_of(below)
+    def of_all(self, files: Sequence[DataFile]) -> list[str]:
+        """Return the addresses of data files; a copy may lack what its source has."""
+        self.check_below_root(files)
+        paths = [file.path for file in files]
+        if isinstance(self.store, LayeredStore) and paths:
+            roots = self.store.roots_of(paths)
         else:
-            roots = [self.store.uri] * len(below)
+            roots = [self.store.uri] * len(paths)
         spelled = {uri: _root_of_files(uri) for uri in dict.fromkeys(roots)}
-        found = {path: spelled[uri] + path for path, uri in zip(below, roots, strict=True)}
-        return [found.get(location, location) for location in locations]
+        return [spelled[uri] + path for path, uri in zip(paths, roots, strict=True)]
+
+    def check_below_root(self, files: Sequence[DataFile]) -> None:
+        """Refuse files that a client would open outside the lakehouse: by a URI, or through a symbolic link."""
+        paths = [file.path for file in files]
+        for uri in self.store.uris if isinstance(self.store, LayeredStore) else (self.store.uri,):
+            refuse_links(uri, paths)
 
 
 def _root_of_files(uri: str) -> str:

@@ -56,10 +56,6 @@ class TablePlace:
         """The address of the lakehouse, ending in `/`."""
         return self.location.removesuffix(f"data/{self.table_id}")
 
-    def address_of(self, location: str) -> str:
-        """Return the address of a file of ours; one that lies elsewhere has no other."""
-        return location if "://" in location else self.root + location
-
     def path_of(self, address: str) -> str:
         """Return the path below the lakehouse's root of a file in the table's folder; refuse any other address."""
         folder = one_spelling(self.location) + "/"

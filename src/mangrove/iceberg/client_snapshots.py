@@ -85,7 +85,7 @@ class SnapshotReader:
     def _standing(self) -> dict[str, Standing]:
         """Return the files of rows by the addresses that are shown, spelled in one way."""
         by_location = standing_files(self.state)
-        addresses = Addresses(self.store).of_all(list(by_location))
+        addresses = Addresses(self.store).of_all([one.live.file for one in by_location.values()])
         return dict(zip(map(one_spelling, addresses), by_location.values(), strict=True))
 
     def _gone(self, changes: FileChanges, standing: Mapping[str, Standing]) -> list[Standing]:

@@ -21,6 +21,7 @@ from mangrove.iceberg.placing import PlacedFile, placed_files
 from mangrove.iceberg.planned_manifests import PlannedManifest, ToldFile, planned_manifests
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import parse_root
+from mangrove.tables.live_files import live_files
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.shown_names import PARTS_ENDING, ShownName, hidden_in_parts, parts_text, shown_folder, shown_name
 from mangrove.tables.table_state import TableState
@@ -53,7 +54,9 @@ def show(store: Store, state: TableState, at_millis: int) -> Shown:
     addresses = Addresses(store)
     name = shown_name(state, store.uri)
     location = addresses.of(f"data/{state.table_id}")
-    metadata = _known(store, name)
+    # Also of a state that was shown before: a file may have become a link since.
+    addresses.check_below_root([live.file for log in state.logs for live in live_files(log.deltas)])
+    metadata = _known(store, name, location)
     for _ in range(_ATTEMPTS_MAX):
         if metadata is not None:
             break
@@ -82,16 +85,20 @@ def shown_address(store: Store, state: TableState, at_millis: int) -> str:
     return show(store, state, at_millis).metadata_address
 
 
-def _known(store: Store, name: ShownName) -> TableMetadataV2 | None:
-    """Return the metadata if the state has been shown."""
+def _known(store: Store, name: ShownName, location: str) -> TableMetadataV2 | None:
+    """Return the metadata if the state has been shown; refuse one that leads out of the table's folder."""
     try:
         data = store.read(name.metadata_path)
     except NotFoundError:
         return None
     try:
-        return TableMetadataV2.model_validate_json(data)
+        metadata = TableMetadataV2.model_validate_json(data)
     except ValueError as error:
         raise FormatError(f"{name.metadata_path} is damaged: delete it, and it is written again") from error
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+    if metadata.location != location or any(one != Addresses(store).of(name.list_path) for one in lists):
+        raise FormatError(f"{name.metadata_path} leads to files elsewhere: delete it, and it is written again")
+    return metadata
 
 
 def _written(store: Store, state: TableState, name: ShownName, location: str, at_millis: int) -> TableMetadataV2 | None:
@@ -118,7 +125,7 @@ def _shown_snapshot(
     """Write the files of a snapshot that are not there; return it with the paths of all of them."""
     addresses = Addresses(store)
     scans = plan_scan(state).scans
-    placed = placed_files(state, addresses.of_all([scan.file.location for scan in scans]), scans)
+    placed = placed_files(state, addresses.of_all([scan.file for scan in scans]), scans)
     rows = [ToldFile(one.scan.file, one.address, one, one.words) for one in placed]
     root = addresses.of("")
     touched = {hidden_digest(one): one for one in placed if not one.scan.is_whole}

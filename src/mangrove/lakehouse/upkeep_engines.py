@@ -15,6 +15,7 @@ from mangrove.maintenance.engine_choice import COPYING, COUNTING, DELETING, Limi
 from mangrove.maintenance.progress import Watch
 from mangrove.maintenance.vacuum import delete_files
 from mangrove.model.manifests import PARQUET, DataFile
+from mangrove.model.paths import is_uri
 from mangrove.storage.port import Store
 
 __all__ = ["UpkeepEngines"]
@@ -91,4 +92,4 @@ class UpkeepEngines:
 
 def _is_ours(file: DataFile) -> bool:
     """Return whether executors can count the rows; what is no Parquet below the root is taken at its word."""
-    return file.content_type == PARQUET and "://" not in file.location
+    return file.content_type == PARQUET and not is_uri(file.location)

@@ -13,6 +13,7 @@ from mangrove.local.footer_seal import UNSEALED, sealed
 from mangrove.local.parquet_bytes import ParquetBytes
 from mangrove.model.arrow_form import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
+from mangrove.model.paths import is_uri
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.storage.port import Store
@@ -37,8 +38,8 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
     if not columns:
         # Only the number of rows is wanted, and that is known without opening the file.
         return pa.table({"rows": pa.nulls(file.row_count)}).select([])
-    if file.content_type != PARQUET or "://" in file.location:
-        raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
+    if file.content_type != PARQUET:
+        raise FormatError(f"{file.path} is {file.content_type}: only Parquet files are read")
     schema = Schema(tuple(columns))
     try:
         stored = ParquetBytes(store, file)
@@ -60,7 +61,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
 
 def count_rows(store: Store, file: DataFile) -> int:
     """Return how many rows a file has, having read all of them; what is no Parquet is taken at its word."""
-    if file.content_type != PARQUET or "://" in file.location:
+    if file.content_type != PARQUET or is_uri(file.location):
         return file.row_count
     try:
         return sum(batch.num_rows for batch in ParquetBytes(store, file).batches())

@@ -34,7 +34,7 @@ class ParquetBytes:
         self._store = store
         self._file = file
         self._is_whole = file.size_bytes <= _WHOLE_SIZE_BYTES_MAX
-        self._end = store.read(file.location) if self._is_whole else self._read_end()
+        self._end = store.read(file.path) if self._is_whole else self._read_end()
         if not is_as_sealed(self._end):
             # As Arrow refuses a page that does not match its checksum.
             raise OSError("its footer does not match its checksum")
@@ -62,9 +62,9 @@ class ParquetBytes:
     def _read_end(self) -> bytes:
         """Return the last bytes of the file, with all of its footer."""
         start = self._file.size_bytes - _END_SIZE_BYTES
-        end = self._store.read(self._file.location, start, _END_SIZE_BYTES)
+        end = self._store.read(self._file.path, start, _END_SIZE_BYTES)
         missing = min(start, footer_size_bytes(end) - len(end))
-        return end if missing <= 0 else self._store.read(self._file.location, start - missing, missing) + end
+        return end if missing <= 0 else self._store.read(self._file.path, start - missing, missing) + end
 
     def _with_end(self) -> pa.Buffer:
         if self._is_whole:
@@ -93,7 +93,7 @@ class ParquetBytes:
 
     def _fill(self, piece: tuple[int, int]) -> None:
         start, end = piece
-        data = self._store.read(self._file.location, start, end - start)
+        data = self._store.read(self._file.path, start, end - start)
         if len(data) != end - start:
             raise OSError(f"it ends before byte {end}, though it should have {self._file.size_bytes}")
         put_bytes(self._buffer, start, data)

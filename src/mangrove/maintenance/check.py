@@ -41,7 +41,7 @@ class CheckReport:
     versions_kept: int
     data_files: int
     files_elsewhere: int
-    """Data files outside the lakehouse's root, which nobody looked at."""
+    """Data files outside the lakehouse's root, at which nobody looked."""
     problems: tuple[Problem, ...]
     repaired: tuple[str, ...] = ()
     opens: int | None = None
@@ -92,6 +92,7 @@ def check(
     sample: int | None = None,
     thorough: bool = False,
     count_rows: CountMany | None = None,
+    referenced_root: str | None = None,
     repair: bool = False,
     watch: Watch = unwatched,
 ) -> CheckReport:
@@ -101,13 +102,14 @@ def check(
     name; in the others each file that they do not share is read and every pointer
     followed. `thorough` checks every rule in every version, which reads shared
     files again for each of them. With `count_rows` the rows of all data files are
-    counted at the end.
+    counted at the end. A data file outside the root is a problem, unless it is below
+    `referenced_root`.
     """
     repaired = _repaired(lake, watch) if repair else []
     told = _Told()
     kept, damaged = _kept(lake)
     versions = kept if sample is None else spread(kept, sample)
-    files = CheckedFiles(lake.store, count_rows)
+    files = CheckedFiles(lake.store, count_rows, referenced_root)
     settings = _settings(lake)
     named = set(export_versions(settings))
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]

@@ -10,6 +10,8 @@ from mangrove.maintenance.needed import paths_below
 from mangrove.maintenance.progress import Progress, Watch
 from mangrove.metastore import Problem
 from mangrove.model.manifests import DataFile
+from mangrove.model.paths import is_uri
+from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = ["CheckedFiles", "CountMany", "CountRows", "counting_at_once"]
@@ -62,9 +64,10 @@ def _rows_or_reason(count_rows: CountRows, store: Store, file: DataFile) -> int 
 class CheckedFiles:
     """The files that are there, and the data files that have been looked at, each of them once."""
 
-    def __init__(self, store: Store, count_rows: CountMany | None) -> None:
+    def __init__(self, store: Store, count_rows: CountMany | None, referenced_root: str | None = None) -> None:
         self._store = store
         self._count_rows = count_rows
+        self._referenced_root = referenced_root
         self._waiting: list[DataFile] = []
         self._sizes: dict[str, int] | None = None
         self._seen: set[str] = set()
@@ -89,8 +92,18 @@ class CheckedFiles:
         paths = paths_below(file.location, self._store.uri)
         if not paths:
             self.elsewhere += 1
+            if self._referenced_root is None or not file.location.startswith(self._referenced_root):
+                yield Problem(file.location, "a data file is outside the lakehouse's root, where no reader opens it")
             return
-        size = next((size for path in paths if (size := self._size(path)) is not None), None)
+        if is_uri(file.location):
+            yield Problem(
+                file.location, "a data file is named by its URI, and readers open paths below the root: convert it"
+            )
+            return
+        if file.location not in self._listed() and any(linked_paths(self._store.uri, paths)):
+            yield Problem(file.location, "a data file is a symbolic link or below one, which no reader follows")
+            return
+        size = self._size(file.location)
         if size is None:
             yield Problem(file.location, "a data file that a version needs is missing")
         elif size != file.size_bytes:
@@ -112,12 +125,16 @@ class CheckedFiles:
             elif found != file.row_count:
                 yield _other_count(file, found)
 
-    def _size(self, path: str) -> int | None:
+    def _listed(self) -> dict[str, int]:
         if self._sizes is None:
             listed = self._store.list()
             self._sizes = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+        return self._sizes
+
+    def _size(self, path: str) -> int | None:
+        sizes = self._listed()
         # What was committed after the listing is asked for by itself.
-        return self._sizes[path] if path in self._sizes else self._store.size(path)
+        return sizes[path] if path in sizes else self._store.size(path)
 
 
 def _other_count(file: DataFile, rows: int) -> Problem:

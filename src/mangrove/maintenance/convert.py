@@ -33,6 +33,7 @@ from mangrove.maintenance.copying import copy_files, missing_copies
 from mangrove.maintenance.maintained import Maintained
 from mangrove.maintenance.progress import Watch, said_bytes, unwatched
 from mangrove.metastore import Problem
+from mangrove.model.paths import is_uri
 from mangrove.storage.port import Store
 
 __all__ = ["ConvertReport", "CopyFiles", "DataMode", "History", "convert"]
@@ -136,7 +137,8 @@ def convert(
     made = retold.made
     made.upkeep.repair()
     comparison = compared(source, made, Matched(versions, carrying.object, carrying.settings), watch)
-    problems = check(made, count_rows=count_rows, watch=watch).problems
+    referenced = source.store.uri if data is DataMode.REFERENCE else None
+    problems = check(made, count_rows=count_rows, referenced_root=referenced, watch=watch).problems
     return ConvertReport(
         source=source.store.uri,
         destination=place.store.uri,
@@ -162,7 +164,7 @@ class _Moved:
 
     def __call__(self, location: str) -> str:
         path = self._paths.get(location, location)
-        return path if "://" in path else f"{self._prefix}{path}"
+        return path if is_uri(path) else f"{self._prefix}{path}"
 
 
 def _carrying(versions: Sequence[int], history: History, place: Place) -> Carrying:

@@ -4,9 +4,10 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.model.locators import LARGEST_INTEGER
 from mangrove.model.names import check_id, check_text
+from mangrove.model.paths import check_location, is_uri
 from mangrove.model.types import COLUMN_ID_MAX
 from mangrove.model.values import Value, canonical_value
 
@@ -89,7 +90,7 @@ class DataFile:
     """One file of a delta: rows, or which rows are deleted."""
 
     location: str
-    """A path relative to the lakehouse's root, or the URI of a file elsewhere."""
+    """A path below the lakehouse's root, or the URI of a file elsewhere, which is listed but never opened."""
     size_bytes: int
     row_count: int
     kind: FileKind = FileKind.DATA
@@ -113,8 +114,10 @@ class DataFile:
 
     def __post_init__(self) -> None:
         check_text(self.location, "a file's location")
-        if not self.location or self.location.startswith("/"):
-            raise InvalidInputError(f"a file's location is {self.location!r}: it is a relative path or a full URI")
+        try:
+            check_location(self.location)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"a file's location is a path below the root or a full URI: {error}") from error
         if self.size_bytes is None or self.row_count is None:
             raise InvalidInputError(f"{self.location} has no size_bytes or no row_count: both are always known")
         for name in ("size_bytes", "row_count", "schema_id", "bucket", "source_size_bytes"):
@@ -139,6 +142,16 @@ class DataFile:
                     f"{self.location} has statistics of column {left.column_id} before those of {right.column_id}: "
                     "they are ordered by column id, one for each column"
                 )
+
+    @property
+    def path(self) -> str:
+        """The path below the lakehouse's root; a file elsewhere has none, so no reader and no other engine gets it."""
+        if is_uri(self.location):
+            raise FormatError(
+                f"{self.location} is named by a URI, and only paths below the lakehouse's root are read: a conversion "
+                "names a file below the root by its path; append the rows of any other file again"
+            )
+        return self.location
 
     def statistics_of(self, column_id: int) -> ColumnStatistics | None:
         """Return what is known about the column with that id."""

@@ -19,6 +19,7 @@ from functools import reduce
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import quote, unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,7 @@ from pyspark.sql.types import StructType
 from mangrove.spark.key_bits import KeyBits
 from mangrove.spark.row_bits import RowBits
 from mangrove.spark.worker_read import WorkerReader
+from mangrove.storage.local_links import refuse_links
 
 __all__ = ["FileLists", "ListedFile", "RootsOf", "log_text"]
 
@@ -138,23 +140,26 @@ class FileLists:
         return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
 
     def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
-        return self.session.read.schema(schema).parquet(*(file.uri for file in self._located(files)))
+        # Spark takes such paths as they are written, and would expand `{` and `*` in them without the option.
+        reader = self.session.read.schema(schema).option("__globPaths__", "false")
+        return reader.parquet(*(unquote(file.uri) for file in self._located(files)))
 
     def _located(self, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
-        """Return the files where they really lie."""
-        if self.roots_of is None:
-            return files
+        """Return the files where they are stored, by escaped URIs; refuse those that Spark would follow elsewhere."""
         paths = [file.uri.removeprefix(self.root_uri) for file in files]
-        roots = self.roots_of(paths)
-        return [replace(file, uri=root + path) for file, path, root in zip(files, paths, roots, strict=True)]
+        roots = [self.root_uri] * len(paths) if self.roots_of is None else self.roots_of(paths)
+        for one in dict.fromkeys(roots):
+            refuse_links(one, (path for path, root in zip(paths, roots, strict=True) if root == one))
+        uris = [root + quote(path) for path, root in zip(paths, roots, strict=True)]
+        return [file if file.uri == uri else replace(file, uri=uri) for file, uri in zip(files, uris, strict=True)]
 
     def _is_believed(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         try:
-            seen = [_plain_uri(uri) for uri in self._listed(files, schema).inputFiles()]
+            seen = [_plain_uri(unquote(uri)) for uri in self._listed(files, schema).inputFiles()]
         except PySparkException:
             # A Spark on another machine does not see the folder.
             return False
-        return seen == [_plain_uri(file.uri) for file in self._located(files)]
+        return seen == [_plain_uri(unquote(file.uri)) for file in self._located(files)]
 
 
 def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:

@@ -35,6 +35,7 @@ from mangrove.model.transforms import Identity
 from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
 from mangrove.spark.footers import places_in, statistics_at
 from mangrove.spark.types import FIELD_ID, spark_type
+from mangrove.storage.local_links import refuse_links
 from mangrove.storage.uri import parse_root
 from mangrove.tables.row_sizes import row_size_bytes, rows_of_file
 from mangrove.tables.table_state import TableState
@@ -95,7 +96,10 @@ def written_natively(
 ) -> list[DataFile]:
     """Write rows that have been checked to fit, as new files; refuse nulls and texts that a column cannot hold."""
     root = Path(parse_root(store_uri).path)
-    folder = root / data_file_path(state.table_id, new_id()).removesuffix(".parquet")
+    location = data_file_path(state.table_id, new_id())
+    # Spark would write through a link to wherever it leads.
+    refuse_links(store_uri, [location])
+    folder = root / location.removesuffix(".parquet")
     checked = _in_order(rows.select(*_checked_columns(state, rows)), state)
     options = {**_OPTIONS, "maxRecordsPerFile": str(rows_of_file(state.schema, file_size_bytes))}
     try:

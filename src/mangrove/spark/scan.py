@@ -110,9 +110,9 @@ def _narrowed(schema: Schema, plan: ScanPlan, columns: Sequence[Column], predica
 
 
 def _listed(file: DataFile, root_uri: str, number: int) -> ListedFile:
-    if file.content_type != PARQUET or "://" in file.location:
-        raise FormatError(f"{file.location} is {file.content_type}: only Parquet files in the lakehouse are read")
-    return ListedFile(root_uri + file.location, file.size_bytes, number, has_column_ids(file.location))
+    if file.content_type != PARQUET:
+        raise FormatError(f"{file.path} is {file.content_type}: only Parquet files are read")
+    return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location))
 
 
 @dataclass(frozen=True, slots=True)

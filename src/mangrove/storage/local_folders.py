@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from mangrove.errors import StorageError
+from mangrove.storage.local_links import link_refusal
 from mangrove.storage.local_root import StandingRoot
 
 __all__ = ["Folders", "durably"]
@@ -119,10 +120,7 @@ class Folders:
         except (FileNotFoundError, NotADirectoryError):
             return
         if stat.S_ISLNK(status.st_mode):
-            raise StorageError(
-                f"{name!r} below {self._root} is a symbolic link, which could lead outside; nothing was touched: "
-                "put the files themselves there or open the folder that the link points to"
-            )
+            raise link_refusal(name, self._root)
 
     def _open_root(self) -> int | None:
         try:

@@ -13,6 +13,7 @@ from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Table, TableType
+from mangrove.model.paths import is_uri
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
 __all__ = ["check_readable", "is_for_deltacat"]
@@ -55,7 +56,7 @@ def _delta_problem(delta: Delta) -> str:
     for file in delta.manifest.entries:
         if file.kind is not FileKind.DATA:
             return f"has {file.location}, whose rows are {file.kind.value.replace('_', ' ')}"
-        if "://" in file.location:
+        if is_uri(file.location):
             return f"has {file.location}, which lies elsewhere"
     return ""
 

@@ -88,7 +88,10 @@ def decode_definition(kind: Kind, data: bytes, path: str, locator: Locator | Non
     except DecodeError as error:
         raise FormatError(f"{path} is no definition of a {kind.word}: {error}") from error
     except (InvalidInputError, NotFoundError, FormatError) as error:
-        raise FormatError(f"{path}, the definition of a {kind.word}, breaks a rule: {error}") from error
+        raise FormatError(
+            f"{path}, the definition of a {kind.word}, breaks a rule: {error}. Run `mangrove check` to see what else "
+            "is affected"
+        ) from error
     return value, data if has_unknown_fields(message) else b""
 
 

@@ -1,0 +1,132 @@
+"""Which relative paths name an object, and which locations a data file may have.
+
+The rule is one for all stores, so that a lakehouse can be copied from any of
+them to any other: `/` between segments, no empty, `.` or `..` segment, no
+control character, at most 1,024 bytes of UTF-8 and 255 bytes per segment. No
+backslash either: Azure and some S3 servers take it for a `/`.
+
+Other engines get the root and a location joined, and some of them decode percent
+escapes. So a location keeps to the rule as it is written and as it is decoded.
+"""
+
+import re
+from urllib.parse import unquote
+
+from mangrove.errors import InvalidInputError
+
+__all__ = [
+    "PATH_BYTES_MAX",
+    "SEGMENT_BYTES_MAX",
+    "TEMPORARY_PREFIX",
+    "check_location",
+    "check_path",
+    "check_prefix",
+    "is_uri",
+]
+
+PATH_BYTES_MAX = 1024
+SEGMENT_BYTES_MAX = 255
+TEMPORARY_PREFIX = ".mangrove-tmp-"
+"""How the local store names a file that is not yet an object; no object may be named so."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHOWN_CHARACTERS_MAX = 80
+_PLAIN_LOCATION = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*")
+"""Most locations: one match shows that every rule is kept, if the text is short."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that names no object.
+
+    >>> check_path("1011/0000/1010/01001110-node.ipc")
+    >>> check_path("a/../b")
+    Traceback (most recent call last):
+    mangrove.errors.InvalidInputError: the path 'a/../b' has a '..' segment; use a path without '.' and '..' segments
+    """
+    if not path:
+        raise InvalidInputError("the path is empty; name an object below the root")
+    encoded_size = _check_characters(path)
+    if encoded_size > PATH_BYTES_MAX:
+        raise _refusal(path, f"is {encoded_size} bytes long", f"use at most {PATH_BYTES_MAX} bytes")
+    for segment in path.split("/"):
+        _check_segment(path, segment)
+
+
+def check_prefix(prefix: str) -> None:
+    """Refuse a prefix that no path can start with; the last segment may be cut anywhere."""
+    if not prefix:
+        return
+    encoded_size = _check_characters(prefix)
+    if encoded_size > PATH_BYTES_MAX:
+        raise _refusal(prefix, f"is {encoded_size} bytes long", f"use at most {PATH_BYTES_MAX} bytes")
+    for segment in prefix.split("/")[:-1]:
+        _check_segment(prefix, segment)
+
+
+def is_uri(location: str) -> bool:
+    """Return whether a location is the URI of a file elsewhere, not a path below the lakehouse's root.
+
+    >>> is_uri("s3://bucket/a.parquet"), is_uri("data/a.parquet")
+    (True, False)
+    """
+    return "://" in location
+
+
+def check_location(location: str) -> None:
+    """Refuse the location of a data file that is neither a path below the root nor a full URI, whoever decodes it.
+
+    >>> check_location("data/t/a.parquet"), check_location("s3://bucket/a.parquet")
+    (None, None)
+    >>> check_location("data/%2e%2e/a")
+    Traceback (most recent call last):
+    mangrove.errors.InvalidInputError: the path 'data/../a' has a '..' segment; use a path without '.' and '..' segments
+    """
+    if len(location) <= SEGMENT_BYTES_MAX and _PLAIN_LOCATION.fullmatch(location):
+        return
+    scheme = _SCHEME.match(location)
+    if scheme is not None and not location.startswith("//", scheme.end()):
+        raise _refusal(location, "has a scheme and a single slash", "use a path below the root or a full URI")
+    for reading in dict.fromkeys([location, unquote(location)]):
+        if scheme is None:
+            check_path(reading)
+            continue
+        _check_characters(reading)
+        for segment in reading[scheme.end() :].split("/"):
+            if segment in {".", ".."}:
+                raise _refusal(reading, f"has a {segment!r} segment", "use a URI without '.' and '..' segments")
+
+
+def _check_characters(path: str) -> int:
+    """Return the size in UTF-8 of a text without control characters."""
+    control = _CONTROL.search(path)
+    if control is not None:
+        raise _refusal(path, f"holds the control character {control[0]!r}", "use printable characters")
+    if "\\" in path:
+        raise _refusal(path, "holds a backslash", "use '/' between segments")
+    if path.isascii():
+        return len(path)
+    try:
+        return len(path.encode())
+    except UnicodeEncodeError:
+        raise _refusal(path, "is not valid Unicode", "use text that UTF-8 can encode") from None
+
+
+def _check_segment(path: str, segment: str) -> None:
+    if not segment:
+        raise _refusal(path, "has an empty segment", "use single slashes, none at the start or the end")
+    if segment[0] == ".":
+        if segment in {".", ".."}:
+            raise _refusal(path, f"has a {segment!r} segment", "use a path without '.' and '..' segments")
+        if segment.startswith(TEMPORARY_PREFIX):
+            raise _refusal(path, f"has a segment that starts with {TEMPORARY_PREFIX!r}", "choose another name")
+    # No character takes more than four bytes, so most segments need no encoding.
+    if len(segment) * 4 > SEGMENT_BYTES_MAX and len(segment.encode()) > SEGMENT_BYTES_MAX:
+        raise _refusal(
+            path, "has a segment that no file system can hold", f"use at most {SEGMENT_BYTES_MAX} bytes per segment"
+        )
+
+
+def _refusal(path: str, problem: str, remedy: str) -> InvalidInputError:
+    shown = path if len(path) <= _SHOWN_CHARACTERS_MAX else path[:_SHOWN_CHARACTERS_MAX] + "…"
+    return InvalidInputError(f"the path {shown!r} {problem}; {remedy}")
