@@ -119,7 +119,9 @@ class Retelling:
             survey.note(
                 f"version {commit.version} is a rollback to one that is not converted, and looks like any other"
             )
-        made = self._committed(changes, target)
+        assert self._newest is not None, "there is a first version"
+        is_earlier = 0 < commit.created_at_millis < self._newest.commit.created_at_millis
+        made = self._committed(replace(changes, resets_clock=is_earlier), target)
         if made.version != number:
             raise _not_alone(self._place.store.uri, made.version)
         self._newest = made

@@ -188,8 +188,9 @@ class CloudStore:
         try:
             if length is not None:
                 return self._retry(lambda: obstore.get_range(client, path, start=start, length=length).to_bytes())
-            rest = {"range": {"offset": start}}
-            return self._retry(lambda: obstore.get(client, path, options=rest).bytes().to_bytes())
+            return self._retry(
+                lambda: obstore.get(client, path, options={"range": {"offset": start}}).bytes().to_bytes()
+            )
         except FileNotFoundError as error:
             if names_no_bucket(error):
                 raise explained(error, "read", path, self.uri) from error
