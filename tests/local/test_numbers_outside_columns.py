@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -51,6 +52,10 @@ def ids(table: LakeTable, where: str) -> set[int]:
     return set(table.to_arrow(where=where)["id"].to_pylist())
 
 
+def _compares(compare: Callable[[Any, Any], bool], number: Decimal, held: Any) -> bool:
+    return compare(held, number)
+
+
 def where_true(column: str, holds: Callable[[Any], bool]) -> set[int]:
     return {number for number, value in enumerate(COLUMNS[column]) if holds(value)}
 
@@ -60,7 +65,7 @@ def where_true(column: str, holds: Callable[[Any], bool]) -> set[int]:
 def test_a_comparison_with_any_number_is_exact(table: LakeTable, column: str, number: str) -> None:
     value = Decimal(number)
     for sign, compare in OPERATORS.items():
-        expected = where_true(column, lambda held, compare=compare: compare(held, value))
+        expected = where_true(column, partial(_compares, compare, value))
         assert ids(table, f"{column} {sign} {number}") == expected, sign
         assert ids(table, f"not ({column} {sign} {number})") == {0, 1, 2, 3} - expected, sign
     expected = where_true(column, lambda held: held in (value, 0))

@@ -147,7 +147,12 @@ def test_an_error_whose_body_is_truncated_is_not_believed_and_asked_again(
     store = cloud(server, unsorted_listing=unsorted)
     server.fail_next(*[Fault("PUT", "cut refusal", status, code)] * 2)
     store.put("a", b"123")
-    for read in (lambda: store.read("a"), lambda: store.read("a", 0, 3), lambda: store.read_many(["a"])[0]):
+    reads: list[Callable[[], bytes | None]] = [
+        lambda: store.read("a"),
+        lambda: store.read("a", 0, 3),
+        lambda: store.read_many(["a"])[0],
+    ]
+    for read in reads:
         server.fail_next(*[Fault("GET", "cut refusal", status, code)] * 2)
         assert read() == b"123"
     server.fail_next(Fault("GET", "cut refusal", status, code))

@@ -21,7 +21,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "store_to_open"]
+__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "reopen", "store_to_open"]
 
 EnginesMaker: TypeAlias = Callable[[Effects], Engines]
 """What makes the engines of a lakehouse from its store, clock and ids."""
@@ -77,6 +77,19 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     return open_on(
         real_effects(store, tolerance_millis), clients=clients, engines=engines, storage_options=storage_options
     )
+
+
+def reopen(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    clients: Mapping[str, CatalogClient],
+    engines: EnginesMaker | None,
+    clock_tolerance_millis: int | None,
+) -> Lakehouse:
+    """Open a lakehouse again as it was opened in another process; pickles of lakehouses name this function."""
+    store = store_to_open(uri, lambda place: open_store(place, storage_options))
+    effects = real_effects(store, clock_tolerance_millis)
+    return open_on(effects, clients=clients, engines=engines, storage_options=storage_options)
 
 
 def store_to_open(

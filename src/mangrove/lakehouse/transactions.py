@@ -55,6 +55,13 @@ class LakeTransaction(Catalog):
         self._new_id = new_id
         self._is_entered = False
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what is staged in it is only in this process."""
+        raise InvalidInputError(
+            f"{self!r} cannot be pickled, nor can what was looked up in it: commit it first and pickle the lakehouse, "
+            "or use a shared transaction, which other processes join by its name"
+        )
+
     def __repr__(self) -> str:
         return f"<{self.core.state.value} transaction {self.id} on version {self.base_version}>"
 
