@@ -92,6 +92,7 @@ class Retelling:
         self._newest = self._made.latest()
         newest = self._newest.commit
         place = newest.version
+        self._now_millis = newest.created_at_millis
         if place < len(self._versions):
             step = self._source.metastore.at_version(self._versions[place]).commit
             if newest.transaction_id == _transaction_id(step, self._source.store.uri):
