@@ -17,6 +17,7 @@ from mangrove.errors import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
@@ -169,12 +170,15 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     storage_options: "Mapping[str, str] | None" = None,
     cache: "str | os.PathLike[str] | None" = None,
     cache_bytes_max: int | None = None,
+    clock_tolerance: "str | timedelta | None" = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
     """Open the lakehouse that is there, whichever layout and format revision it has.
 
     What is read from a cloud and never changes is remembered in the folder `cache`, if one
     is named: about `cache_bytes_max` bytes, or 1 GB, for all processes that name the folder.
+    Commits are refused while the newest version is dated further in the future than
+    `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS
     from mangrove.lakehouse.opening import open as open_with
@@ -184,6 +188,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
         storage_options=storage_options,
         cache=cache,
         cache_bytes_max=cache_bytes_max,
+        clock_tolerance=clock_tolerance,
         clients=NO_CLIENTS if clients is None else clients,
         engines=_engines(storage_options),
     )

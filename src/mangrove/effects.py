@@ -25,9 +25,11 @@ class Effects:
     """Wait about that many seconds, with jitter: only between attempts of a lost race."""
     later: Callable[[Callable[[], None]], None]
     """Run something that nobody waits for. It may be lost, and the next one may take its place: a hint."""
+    clock_tolerance_millis: int | None = None
+    """How far in the future the newest version may be dated at a commit; None: as the lakehouse's settings say."""
 
 
-def real_effects(store: Store) -> Effects:
+def real_effects(store: Store, clock_tolerance_millis: int | None = None) -> Effects:
     """Return the machine's clock, chance and threads around `store`."""
     return Effects(
         store=store,
@@ -35,6 +37,7 @@ def real_effects(store: Store) -> Effects:
         new_id=lambda: str(uuid.uuid4()),
         pause=lambda seconds: time.sleep(seconds * random.uniform(0.5, 1.5)),
         later=_Later(),
+        clock_tolerance_millis=clock_tolerance_millis,
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import ConflictError, FormatError, InvalidInputError
+from mangrove.model.clock import clock_tolerance_millis
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -41,7 +42,9 @@ __all__ = [
     "Snapshot",
     "Unopened",
     "Upkeep",
+    "check_clock",
     "check_in_time",
+    "commit_time_after",
 ]
 
 BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
@@ -96,6 +99,8 @@ class Changes:
     properties: Mapping[str, str] = NO_PROPERTIES
     commit_before_millis: int | None = None
     """When it is too late to commit: what it stands on may be deleted some time after that. None is never."""
+    resets_clock: bool = False
+    """Whether the version is dated by this clock even if the newest one is dated later: see decision 0040."""
 
     def __post_init__(self) -> None:
         if not self.transaction_id:
@@ -333,4 +338,36 @@ def check_in_time(changes: Changes, now_millis: int) -> None:
         raise ConflictError(
             f"transaction {changes.transaction_id} had until {iso_time(limit_millis)} to commit, and it is "
             f"{iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
+        )
+
+
+def commit_time_after(base: Snapshot, changes: Changes, now_millis: int, tolerance_millis: int | None) -> int:
+    """Return the time of the version that follows `base`, or refuse to commit where `base` is dated in the future.
+
+    Times grow strictly from version to version even when clocks do not, so that a
+    time names one version and a search by time can bisect. Only a version that resets
+    the clock is dated earlier than the one before it.
+    """
+    if changes.resets_clock:
+        return now_millis
+    check_clock(base, now_millis, tolerance_millis)
+    return max(now_millis, base.commit.created_at_millis + 1)
+
+
+def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None) -> None:
+    """Refuse a newest version that is dated further in the future than clocks may differ.
+
+    `tolerance_millis` of None stands for the setting of the lakehouse, which is read only when it matters.
+    """
+    ahead_millis = newest.commit.created_at_millis - now_millis
+    if ahead_millis <= 0:
+        return
+    allowed_millis = clock_tolerance_millis(newest.settings) if tolerance_millis is None else tolerance_millis
+    if ahead_millis > allowed_millis:
+        raise FormatError(
+            f"version {newest.version} is dated {iso_time(newest.commit.created_at_millis)}, and the clock of this "
+            f"machine says {iso_time(now_millis)}: one of the two clocks is wrong by more than the "
+            f"{allowed_millis / 1000:g} s that are tolerated, and a commit would be dated after that version. "
+            "If this clock is wrong, set it. If it is right, run `mangrove repair-clock`. To commit anyway, open "
+            "the lakehouse with a larger clock_tolerance"
         )

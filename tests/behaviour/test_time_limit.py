@@ -40,7 +40,7 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
             break
         assert names == ["rival"]
     assert late
-    assert all("had until 2027-01-15T09:00:00" in error and "Nothing was committed" in error for error in late)
+    assert all("had until 2025-01-15T09:00:00" in error and "Nothing was committed" in error for error in late)
 
 
 @pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])

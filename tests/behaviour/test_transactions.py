@@ -8,9 +8,9 @@ from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.transactions import LakeTransaction
 from mangrove.metastore import Snapshot
+from mangrove.model.clock import TIME_LIMIT_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
-from mangrove.transaction.time_limit import TIME_LIMIT_PROPERTY
 from mangrove.transaction.transaction import State
 
 HOUR_MILLIS = 60 * 60 * 1000

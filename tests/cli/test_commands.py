@@ -91,6 +91,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "vacuum": [lake],
         "compact": [lake],
         "check": [lake],
+        "repair-clock": [lake],
         "upgrade": [lake],
         "inspect": [f"{lake}/_00000000000000000000000000000000.ipc"],
         "tree": [lake],

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import mangrove
+from mangrove.lakehouse.opening import open_on
+from mangrove.storage.opening import open_store
 from mangrove.storage.paths import TEMPORARY_PREFIX
+from mangrove.testing.effects import Clock, repeatable_effects
 
 
 def test_a_sound_lakehouse_passes_the_check(run: Any, lake: str) -> None:
@@ -104,3 +107,17 @@ def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
     newest = mangrove.open(lake).version
     assert (again.code, f"holds version {held}, and the newest is {newest}" in again.err) == (1, True), again.err
     assert run(*words, "--at", str(held)).code == 0
+
+
+def test_a_clock_that_was_ahead_is_reported_and_repaired(run: Any, lake: str) -> None:
+    assert "nothing to repair" in run("repair-clock", lake).out
+    ahead = Clock(now_millis=8_000_000_000_000)
+    open_on(repeatable_effects(open_store(lake), ahead, first_id=10**9)).create_namespace("later")
+    version = mangrove.open(lake).version
+    refused = run("create", lake, "more")
+    assert refused.code == 1
+    assert "repair-clock" in refused.err
+    assert run("check", lake).code == 1
+    assert run("repair-clock", lake, "--json").json == {"version": version + 1, "repaired": True}
+    assert run("check", lake).code == 0
+    assert run("create", lake, "more").code == 0

@@ -139,6 +139,82 @@ def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) ->
     assert server.faults_left == 0
 
 
+@pytest.mark.parametrize(("status", "code"), [(400, "RequestTimeout"), (403, "AccessDenied"), (404, "NoSuchKey")])
+@pytest.mark.parametrize("unsorted", ["true", "false"])
+def test_an_error_whose_body_is_truncated_is_not_believed_and_asked_again(
+    server: S3Server, status: int, code: str, unsorted: str
+) -> None:
+    store = cloud(server, unsorted_listing=unsorted)
+    server.fail_next(*[Fault("PUT", "cut refusal", status, code)] * 2)
+    store.put("a", b"123")
+    reads: list[Callable[[], bytes | None]] = [
+        lambda: store.read("a"),
+        lambda: store.read("a", 0, 3),
+        lambda: store.read_many(["a"])[0],
+    ]
+    for read in reads:
+        server.fail_next(*[Fault("GET", "cut refusal", status, code)] * 2)
+        assert read() == b"123"
+    server.fail_next(Fault("GET", "cut refusal", status, code))
+    assert store.read("a", 1) == b"23"
+    server.fail_next(*[Fault("LIST", "cut refusal", status, code)] * 2)
+    assert listed_paths(store) == ["a"]
+    server.fail_next(*[Fault("LIST", "cut refusal", status, code)] * 2)
+    assert [entry.path for entry in store.list(delimiter=True)] == ["a"]
+    server.fail_next(*[Fault("POST", "cut refusal", status, code)] * 2)
+    store.delete_many(["a"])
+    assert server.objects == {}
+    assert server.faults_left == 0
+
+
+def test_a_missing_object_whose_404_is_truncated_is_missing(server: S3Server) -> None:
+    store = cloud(server)
+    for method in ("GET", "HEAD"):
+        server.fail_next(Fault(method, "cut answer"))
+    assert store.read_many(["a"]) == [None]
+    assert store.size("a") is None
+    assert server.faults_left == 0
+
+
+def test_a_create_whose_error_is_truncated_is_settled_by_reading_it_back(server: S3Server) -> None:
+    server.fail_next(Fault("PUT", "cut refusal", 404), Fault("GET", "cut answer"), Fault("GET", "cut answer"))
+    assert cloud(server).create("a", b"mine") is True
+    assert server.requests == {"PUT": 2, "GET": 3}
+    server.fail_next(Fault("PUT", "cut answer"), Fault("GET", "cut refusal", 404))
+    assert cloud(server).create("a", b"other") is False
+    assert server.objects == {"lake/a": b"mine"}
+    assert server.faults_left == 0
+
+
+@pytest.mark.parametrize("unsorted", ["true", "false"])
+def test_a_listing_with_a_truncated_page_is_continued_and_names_each_object_once(
+    server: S3Server, unsorted: str
+) -> None:
+    server.objects |= {f"lake/{number:05}": b"" for number in range(2500)}
+    store = cloud(server, unsorted_listing=unsorted)
+    server.fail_next(Fault("LIST", "none"), *[Fault("LIST", "cut answer")] * 2)
+    assert listed_paths(store) == [f"{number:05}" for number in range(2500)]
+    assert server.faults_left == 0
+
+
+def test_answers_that_always_come_truncated_end_in_an_error(server: S3Server) -> None:
+    store = cloud(server, retries_max="2")
+    server.fail_next(*[Fault("GET", "cut refusal", 404)] * 20)
+    with pytest.raises(StorageError, match="could not be read"):
+        store.read("a")
+    assert server.requests["GET"] == 3
+
+
+def test_a_lakehouse_opens_and_commits_through_truncated_404s(server: S3Server) -> None:
+    mangrove.create("s3://bucket/lake", storage_options=server.options)
+    server.fail_next(*[Fault("GET", "cut refusal", 404, "NoSuchKey")] * 2)
+    lake = mangrove.open("s3://bucket/lake", storage_options=server.options)
+    server.fail_next(Fault("GET", "cut refusal", 404, "NoSuchKey"), Fault("PUT", "cut refusal", 404, "NoSuchKey"))
+    lake.create_namespace("shop")
+    assert mangrove.open("s3://bucket/lake", storage_options=server.options).namespace("shop")
+    assert server.faults_left == 0
+
+
 def test_a_stalled_read_is_given_up_and_repeated(server: S3Server) -> None:
     server.objects["lake/a"] = b"1"
     server.fail_next(Fault("GET", "stall"))

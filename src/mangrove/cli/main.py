@@ -47,6 +47,7 @@ COMMANDS = {
     "vacuum": ("upkeep_commands", "Delete the files that no version needs."),
     "compact": ("upkeep_commands", "Write the rows of a table anew, or of every table."),
     "check": ("upkeep_commands", "Look for broken rules in every file that the versions reach."),
+    "repair-clock": ("upkeep_commands", "Date versions by this machine's clock again."),
     "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
     "inspect": ("inspect_command", "Print any file of either layout as text."),
     "tree": ("tree_command", "Draw the tree that holds the catalog."),
@@ -71,7 +72,7 @@ class _LateGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"mangrove.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The commands that keep a lakehouse in order: expire, vacuum, compact, check, upgrade."""
+"""The commands that keep a lakehouse in order: expire, vacuum, compact, check, repair-clock, upgrade."""
 
 from dataclasses import asdict
 from typing import TypedDict, Unpack
@@ -22,7 +22,14 @@ from mangrove.maintenance.vacuum import VacuumReport
 from mangrove.storage.probe import ProbedCreates, probe_creates
 from mangrove.tables.compaction import CompactionReport
 
-__all__ = ["check_command", "compact_command", "expire_command", "upgrade_command", "vacuum_command"]
+__all__ = [
+    "check_command",
+    "compact_command",
+    "expire_command",
+    "repair_clock_command",
+    "upgrade_command",
+    "vacuum_command",
+]
 
 
 class _Bounds(TypedDict):
@@ -119,6 +126,25 @@ def check_command(
     )
     if not report.is_sound:
         raise click.exceptions.Exit(1)
+
+
+@lake_command("repair-clock", "mangrove repair-clock ./lake")
+@click.option("--message", default="", help="The commit message.")
+def repair_clock_command(session: Session, lake: str, message: str) -> None:
+    """Date versions by this machine's clock again, after a commit whose clock was ahead.
+
+    Commits a version that holds what the newest one holds. Earlier versions that are
+    dated in the future count as made no later than it.
+    """
+    opened = session.open(lake)
+    before = opened.version
+    version = opened.repair_clock(message=message)
+    text = (
+        f"version {version} is dated by the clock of this machine"
+        if version > before
+        else f"version {version} is not dated in the future: nothing to repair"
+    )
+    session.answer({"version": version, "repaired": version > before}, lambda: text)
 
 
 @lake_command("upgrade", "mangrove upgrade ./lake")

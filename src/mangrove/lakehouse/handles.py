@@ -1,7 +1,7 @@
 """Namespaces, tables and views in the hands of a user: what they are, and what can be done with them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.new_tables import FEDERATED_CATALOG, FEDERATED_TABLE
@@ -36,6 +36,9 @@ class LakeNamespace:
         self.catalog = catalog
         self.locator = locator
         self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LakeNamespace, (self.catalog, self.locator, self.value)
 
     def __str__(self) -> str:
         return str(self.locator)
@@ -93,6 +96,9 @@ class LakeTable(TableOutputs):
         self.catalog = catalog
         self.locator = locator
         self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LakeTable, (self.catalog, self.locator, self.value)
 
     def __str__(self) -> str:
         return str(self.locator)
@@ -209,6 +215,9 @@ class LakeView:
         self.catalog = catalog
         self.locator = locator
         self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LakeView, (self.catalog, self.locator, self.value)
 
     def __str__(self) -> str:
         return str(self.locator)

@@ -195,6 +195,17 @@ class LakeUpkeep(Catalog):
         count_rows = UpkeepEngines(self.engines, engine).count_rows
         return check(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
+    def repair_clock(self, *, message: str = "", author: str = "") -> int:
+        """Date versions by this machine's clock again, after one that a wrong clock dated in the future.
+
+        Commits a version that holds what the newest one holds, and returns it. Earlier
+        versions count as made no later than it, in time travel and in expiry. Where the
+        newest version is not dated in the future, nothing is committed.
+        """
+        from mangrove.maintenance.clock_repair import repair_clock
+
+        return repair_clock(self.maintained(), message, author)
+
     def _options_there(
         self, destination: str | os.PathLike[str], given: Mapping[str, str] | None
     ) -> Mapping[str, str] | None:

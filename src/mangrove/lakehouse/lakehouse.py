@@ -70,6 +70,23 @@ class Lakehouse(LakeUpkeep):
         self._engines_on = engines
         self.engines = None if engines is None else engines(effects)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how it is opened: another process opens it again by its URI, without the cache.
+
+        The storage options are part of it, with the secrets that they hold. What came
+        from the environment or a profile is not.
+        """
+        from mangrove.lakehouse.opening import reopen
+
+        if self.uri.startswith("memory:"):
+            raise InvalidInputError(
+                f"{self.uri} lies in the memory of this process and cannot be pickled: no other process can open it; "
+                "make the lakehouse in a folder or a bucket"
+            )
+        options = None if self.storage_options is None else dict(self.storage_options)
+        tolerance_millis = self.effects.clock_tolerance_millis
+        return reopen, (self.uri, options, dict(self.clients), self._engines_on, tolerance_millis)
+
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
 
@@ -236,7 +253,7 @@ class Lakehouse(LakeUpkeep):
 
     def at(self, where: int | str | datetime) -> PastLakehouse:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
-        return PastLakehouse(self.snapshot_at(where), self.clients, self.engines)
+        return PastLakehouse(self.snapshot_at(where), self.clients, self.engines, self)
 
     def snapshot_at(self, where: int | str | datetime) -> Snapshot:
         """Return the version of a moment."""

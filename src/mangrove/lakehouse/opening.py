@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeAlias
 
 from mangrove.effects import Effects, real_effects
@@ -11,6 +12,7 @@ from mangrove.lakehouse.caching import Cache, cache_in, cached
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
+from mangrove.lakehouse.moments import millis_of_duration
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.maintenance.opened_export import opened_export
 from mangrove.metastore import Changes
@@ -19,7 +21,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "store_to_open"]
+__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "reopen", "store_to_open"]
 
 EnginesMaker: TypeAlias = Callable[[Effects], Engines]
 """What makes the engines of a lakehouse from its store, clock and ids."""
@@ -58,6 +60,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     storage_options: Mapping[str, str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_bytes_max: int | None = None,
+    clock_tolerance: str | timedelta | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesMaker | None = None,
 ) -> Lakehouse:
@@ -65,10 +68,28 @@ def open(  # noqa: A001 - the product's word: mangrove.open
 
     An export that is not full is opened on top of the lakehouse that it came from.
     What is read from a cloud and never changes is remembered in the folder `cache`.
+    Commits are refused while the newest version is dated further in the future than
+    `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
+    tolerance_millis = None if clock_tolerance is None else millis_of_duration(clock_tolerance)
     remembered = cache_in(cache, cache_bytes_max)
     store = store_to_open(uri, lambda place: open_store(place, storage_options), remembered)
-    return open_on(real_effects(store), clients=clients, engines=engines, storage_options=storage_options)
+    return open_on(
+        real_effects(store, tolerance_millis), clients=clients, engines=engines, storage_options=storage_options
+    )
+
+
+def reopen(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    clients: Mapping[str, CatalogClient],
+    engines: EnginesMaker | None,
+    clock_tolerance_millis: int | None,
+) -> Lakehouse:
+    """Open a lakehouse again as it was opened in another process; pickles of lakehouses name this function."""
+    store = store_to_open(uri, lambda place: open_store(place, storage_options))
+    effects = real_effects(store, clock_tolerance_millis)
+    return open_on(effects, clients=clients, engines=engines, storage_options=storage_options)
 
 
 def store_to_open(

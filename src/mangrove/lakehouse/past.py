@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import Catalog
@@ -13,20 +13,39 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.history import HistoryLine, line_of
 from mangrove.transaction.transaction import Transaction
 
+if TYPE_CHECKING:
+    # It makes these.
+    from mangrove.lakehouse.lakehouse import Lakehouse
+
 __all__ = ["PastLakehouse"]
 
 T = TypeVar("T")
+
+
+def _reopen(lake: "Lakehouse", version: int) -> "PastLakehouse":
+    return lake.at(version)
 
 
 class PastLakehouse(Catalog):
     """The whole lakehouse as one version has it; it never changes."""
 
     def __init__(
-        self, snapshot: Snapshot, clients: Mapping[str, CatalogClient], engines: Engines | None = None
+        self,
+        snapshot: Snapshot,
+        clients: Mapping[str, CatalogClient],
+        engines: Engines | None = None,
+        lake: "Lakehouse | None" = None,
     ) -> None:
         self.snapshot = snapshot
         self.clients = clients
         self.engines = engines
+        self._lake = lake
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the lakehouse and the version: another process opens both again."""
+        if self._lake is None:
+            raise InvalidInputError(f"{self!r} cannot be pickled: use one that `lake.at` returns")
+        return _reopen, (self._lake, self.version)
 
     def __repr__(self) -> str:
         return f"<lakehouse at version {self.version}>"

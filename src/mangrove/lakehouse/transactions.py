@@ -12,6 +12,7 @@ from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.row_engines import Engines
 from mangrove.lakehouse.sql_running import rows_of_sql
 from mangrove.metastore import Committed, Isolation
+from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
@@ -19,7 +20,6 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
 from mangrove.transaction.deltas import add_delta, put_table_version
 from mangrove.transaction.names import with_properties
-from mangrove.transaction.time_limit import time_limit_millis
 from mangrove.transaction.transaction import State, Transaction
 from mangrove.transaction.workspace import Workspace
 
@@ -54,6 +54,13 @@ class LakeTransaction(Catalog):
         self.committed_as: Committed | None = None
         self._new_id = new_id
         self._is_entered = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what is staged in it is only in this process."""
+        raise InvalidInputError(
+            f"{self!r} cannot be pickled, nor can what was looked up in it: commit it first and pickle the lakehouse, "
+            "or use a shared transaction, which other processes join by its name"
+        )
 
     def __repr__(self) -> str:
         return f"<{self.core.state.value} transaction {self.id} on version {self.base_version}>"

@@ -19,7 +19,7 @@ from mangrove.maintenance.needed import changed_objects
 from mangrove.maintenance.progress import Progress, Watch, unwatched
 from mangrove.maintenance.vacuum import vacuum
 from mangrove.maintenance.version_files import lost_versions, version_file, version_files
-from mangrove.metastore import Problem, Snapshot, Unopened
+from mangrove.metastore import Problem, Snapshot, Unopened, check_clock
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta
 from mangrove.model.settings import LakehouseSettings
@@ -113,7 +113,9 @@ def check(
     settings = _settings(lake)
     named = set(export_versions(settings))
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
-    for problem in chain(damaged, _broken_rules(lake, ruled, watch), _lost_names(lake, settings, set(kept))):
+    for problem in chain(
+        damaged, _wrong_clock(lake), _broken_rules(lake, ruled, watch), _lost_names(lake, settings, set(kept))
+    ):
         told.tell(problem)
     for problem in chain(_gaps(lake, kept), _lost(lake, kept), _walked(lake, versions, files, watch)):
         told.tell_if_unexplained(problem)
@@ -253,6 +255,15 @@ def _walked(lake: Maintained, versions: Sequence[int], files: CheckedFiles, watc
             yield Problem(f"{_VERSION}{versions[walk.at]}", str(error))
         yield from walk.problems
         at = walk.at + 1
+
+
+def _wrong_clock(lake: Maintained) -> Iterator[Problem]:
+    """Yield that the newest version is dated so far in the future that nobody can commit after it."""
+    newest = lake.metastore.latest()
+    try:
+        check_clock(newest, lake.effects.now_millis(), lake.effects.clock_tolerance_millis)
+    except FormatError as error:
+        yield Problem(version_file(lake.store, newest.version) or f"{_VERSION}{newest.version}", str(error))
 
 
 def _gaps(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:

@@ -92,6 +92,7 @@ class Retelling:
         self._newest = self._made.latest()
         newest = self._newest.commit
         place = newest.version
+        self._now_millis = newest.created_at_millis
         if place < len(self._versions):
             step = self._source.metastore.at_version(self._versions[place]).commit
             if newest.transaction_id == _transaction_id(step, self._source.store.uri):
@@ -119,7 +120,9 @@ class Retelling:
             survey.note(
                 f"version {commit.version} is a rollback to one that is not converted, and looks like any other"
             )
-        made = self._committed(changes, target)
+        assert self._newest is not None, "there is a first version"
+        is_earlier = 0 < commit.created_at_millis < self._newest.commit.created_at_millis
+        made = self._committed(replace(changes, resets_clock=is_earlier), target)
         if made.version != number:
             raise _not_alone(self._place.store.uri, made.version)
         self._newest = made

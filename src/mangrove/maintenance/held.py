@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from mangrove.maintenance.exported import exports_of
 from mangrove.maintenance.retention import is_live
 from mangrove.metastore import Snapshot
+from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import Kind
 from mangrove.model.objects import SharedTransaction
-from mangrove.transaction.time_limit import time_limit_millis
 
 __all__ = ["Held", "held_by"]
 

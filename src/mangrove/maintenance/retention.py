@@ -86,13 +86,15 @@ def kept_because(
 def _lives(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
     """Yield each version but the newest few, with the times at which it was made and at which the next one was.
 
-    A root that another program wrote may not say when. It is older than the next
-    that does, and nothing more is known.
+    No version was made later than any that follows it, whatever a wrong clock wrote
+    into it. A root that another program wrote may not say when: of that too it is
+    known that it is older than the next.
     """
     made: list[int | None] = []
     known: int | None = None
     for commit in reversed(kept):
-        known = commit.created_at_millis or known
+        own = commit.created_at_millis
+        known = min(own or known, known) if known is not None else own or None
         made.append(known)
     made.reverse()
     for number, commit in enumerate(kept[: max(0, len(kept) - max(1, stay))]):

@@ -1,6 +1,6 @@
 """Finding versions by asking which are there: the newest, the one of a time, and gaps that should not be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mangrove.errors import FormatError, NotFoundError
@@ -40,26 +40,39 @@ def _last_in_sequence(exists: Callable[[int], bool], known: int) -> int:
     return low
 
 
-def version_at(created_at: Callable[[int], int | None], newest: int, millis: int) -> int:
+def version_at(
+    created_at: Callable[[int], int | None], newest: int, millis: int, clock_resets: Sequence[int] = ()
+) -> int:
     """Return the newest version created at that time or before.
 
     `created_at` gives None for a version that has expired; those are the oldest.
-    Times grow strictly with versions, so this bisects.
+    Times grow strictly with versions but for those in `clock_resets`, which are dated
+    earlier than the one before them. So this bisects between two resets, the latest first.
     """
-    low, high = -1, newest + 1
-    found = False
+    end = newest + 1
+    for start in (*reversed(clock_resets), 0):
+        found = _newest_created_until(created_at, range(start, end), millis)
+        if found >= start:
+            if created_at(found) is not None:
+                return found
+            break
+        end = start
+    raise NotFoundError(
+        f"no version that is kept was committed at {iso_time(millis)} or before: "
+        "ask for a later time, or see the history for what is there"
+    )
+
+
+def _newest_created_until(created_at: Callable[[int], int | None], versions: range, millis: int) -> int:
+    """Return the last of the versions that was created at that time or before, or the one before all of them."""
+    low, high = versions.start - 1, versions.stop
     while high - low > 1:
         middle = (low + high) // 2
         created = created_at(middle)
         if created is None or created <= millis:
-            low, found = middle, created is not None or found
+            low = middle
         else:
             high = middle
-    if not found or created_at(low) is None:
-        raise NotFoundError(
-            f"no version that is kept was committed at {iso_time(millis)} or before: "
-            "ask for a later time, or see the history for what is there"
-        )
     return low
 
 

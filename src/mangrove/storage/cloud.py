@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ import obstore
 
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.cloud_client import Clients, build_clients
-from mangrove.storage.cloud_errors import CLOUD_ERRORS, explained, is_final, names_no_bucket
+from mangrove.storage.cloud_errors import CLOUD_ERRORS, explained, is_final, is_truncated, names_no_bucket
 from mangrove.storage.paths import check_path, check_prefix, check_range
 from mangrove.storage.port import Entry, ObjectInfo, Prefix
 from mangrove.storage.uri import RootUri
@@ -105,8 +106,14 @@ class CloudStore:
         """Write the object, replacing what was there."""
         check_path(path)
         try:
-            obstore.put(
-                self._clients.retrying, path, data, use_multipart=len(data) > _WHOLE_BYTES_MAX, chunk_size=_PART_BYTES
+            self._retry(
+                lambda: obstore.put(
+                    self._clients.retrying,
+                    path,
+                    data,
+                    use_multipart=len(data) > _WHOLE_BYTES_MAX,
+                    chunk_size=_PART_BYTES,
+                )
             )
         except CLOUD_ERRORS as error:
             raise explained(error, "written", path, self.uri, _UNKNOWN) from error
@@ -124,7 +131,7 @@ class CloudStore:
         last: BaseException | None = None
         for attempt in range(_CREATE_ATTEMPTS_MAX):
             if attempt:
-                self._pause(min(_PAUSE_SECONDS_MAX, _PAUSE_SECONDS_FIRST * 2**attempt))
+                self._pause_after(attempt)
             try:
                 obstore.put(self._clients.once, path, data, mode="create", use_multipart=False)
             except CLOUD_ERRORS as error:
@@ -147,7 +154,7 @@ class CloudStore:
         remaining = iter(listed)
         while batch := [*islice(remaining, _PAGE_OBJECTS)]:
             try:
-                obstore.delete(self._clients.retrying, batch)
+                self._retry(partial(obstore.delete, self._clients.retrying, batch))
             except (FileNotFoundError, *CLOUD_ERRORS) as error:
                 if is_final(error):
                     raise explained(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
@@ -158,7 +165,7 @@ class CloudStore:
 
     def _delete_one(self, path: str) -> None:
         try:
-            obstore.delete(self._clients.retrying, path)
+            self._retry(lambda: obstore.delete(self._clients.retrying, path))
         except FileNotFoundError:
             return
         except CLOUD_ERRORS as error:
@@ -166,7 +173,7 @@ class CloudStore:
 
     def _read_whole(self, path: str) -> bytes | None:
         try:
-            return obstore.get(self._clients.retrying, path).bytes().to_bytes()
+            return self._retry(lambda: obstore.get(self._clients.retrying, path).bytes().to_bytes())
         except FileNotFoundError as error:
             if names_no_bucket(error):
                 raise explained(error, "read", path, self.uri) from error
@@ -177,10 +184,13 @@ class CloudStore:
     def _read_range(self, path: str, start: int, length: int | None) -> bytes | None:
         if length == 0:
             return None if self.size(path) is None else b""
+        client = self._clients.retrying
         try:
             if length is not None:
-                return obstore.get_range(self._clients.retrying, path, start=start, length=length).to_bytes()
-            return obstore.get(self._clients.retrying, path, options={"range": {"offset": start}}).bytes().to_bytes()
+                return self._retry(lambda: obstore.get_range(client, path, start=start, length=length).to_bytes())
+            return self._retry(
+                lambda: obstore.get(client, path, options={"range": {"offset": start}}).bytes().to_bytes()
+            )
         except FileNotFoundError as error:
             if names_no_bucket(error):
                 raise explained(error, "read", path, self.uri) from error
@@ -213,30 +223,46 @@ class CloudStore:
         yield from sorted(self._found(prefix, start_after, None), key=lambda found: found.path)
 
     def _found(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
-        """Yield what the server lists, filtered again here: not every server heeds an offset.
+        """Yield what the server lists; after a truncated page the listing continues behind the last path.
 
-        A server with an order of its own would also cut there by that order, so it gets none.
+        A server with an order of its own gets no offset: it lists from the start, and what was yielded is skipped.
         """
-        if not self._clients.lists_sorted:
-            offset = None
+        seen: set[str] = set()
+        attempt = 0
+        while True:
+            try:
+                for found in self._listed(prefix, start_after, offset if self._clients.lists_sorted else None):
+                    if found.path in seen:
+                        continue
+                    yield found
+                    if self._clients.lists_sorted:
+                        start_after = offset = found.path
+                    else:
+                        seen.add(found.path)
+                return
+            except CLOUD_ERRORS as error:
+                if attempt >= self._clients.retries_max or not is_truncated(error):
+                    raise explained(error, "listed", prefix, self.uri) from error
+            attempt += 1
+            self._pause_after(attempt)
+
+    def _listed(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
+        """Yield what the server lists, filtered again here: not every server heeds an offset."""
         folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
-        try:
-            pages = obstore.list(self._clients.retrying, prefix=folder or None, offset=offset, chunk_size=_PAGE_OBJECTS)
-            for page in pages:
-                for found in page:
-                    path = found["path"]
-                    if path.startswith(prefix):
-                        if path > start_after:
-                            yield ObjectInfo(path, found["size"], int(found["last_modified"].timestamp() * 1000))
-                    elif path > prefix and self._clients.lists_sorted:
-                        return
-        except CLOUD_ERRORS as error:
-            raise explained(error, "listed", prefix, self.uri) from error
+        pages = obstore.list(self._clients.retrying, prefix=folder or None, offset=offset, chunk_size=_PAGE_OBJECTS)
+        for page in pages:
+            for found in page:
+                path = found["path"]
+                if path.startswith(prefix):
+                    if path > start_after:
+                        yield ObjectInfo(path, found["size"], int(found["last_modified"].timestamp() * 1000))
+                elif path > prefix and self._clients.lists_sorted:
+                    return
 
     def _level(self, prefix: str, start_after: str) -> Iterator[Entry]:
         folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
         try:
-            level = obstore.list_with_delimiter(self._clients.retrying, prefix=folder or None)
+            level = self._retry(lambda: obstore.list_with_delimiter(self._clients.retrying, prefix=folder or None))
         except CLOUD_ERRORS as error:
             raise explained(error, "listed", prefix, self.uri) from error
         entries: list[Entry] = [Prefix(f"{path}/") for path in level["common_prefixes"]]
@@ -253,6 +279,20 @@ class CloudStore:
                 and next(self._found(entry.path, start_after, start_after), None) is not None
             ):
                 yield entry
+
+    def _retry(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Return the answer of an idempotent request, which is sent again while its answer arrives truncated."""
+        for attempt in range(1, self._clients.retries_max + 1):
+            try:
+                return ask()
+            except CLOUD_ERRORS as error:
+                if not is_truncated(error):
+                    raise
+            self._pause_after(attempt)
+        return ask()
+
+    def _pause_after(self, attempt: int) -> None:
+        self._pause(min(_PAUSE_SECONDS_MAX, _PAUSE_SECONDS_FIRST * 2**attempt))
 
     def _parallel(self, ask: Callable[[str], _Answer], paths: Sequence[str]) -> Iterator[_Answer]:
         if len(paths) < 2:

@@ -56,6 +56,7 @@ class Clients:
     retrying: Client
     once: Client
     lists_sorted: bool
+    retries_max: int
 
 
 def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
@@ -73,6 +74,7 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
             retrying=_client(root, config, _TIMEOUTS | client_options, retries_max),
             once=_client(root, config, _TIMEOUTS_ONCE | client_options, 0),
             lists_sorted=not (_may_list_unsorted(root, endpoint) if unsorted is None else _flag(unsorted)),
+            retries_max=retries_max,
         )
     except (BaseError, ValueError) as error:
         sentence = str(error).partition("\n")[0]

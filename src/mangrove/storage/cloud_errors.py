@@ -10,7 +10,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 
 from mangrove.errors import StorageError
 
-__all__ = ["CLOUD_ERRORS", "explained", "is_final", "names_no_bucket"]
+__all__ = ["CLOUD_ERRORS", "explained", "is_final", "is_truncated", "names_no_bucket"]
 
 CLOUD_ERRORS = (BaseError, OSError, ValueError)
 """What obstore raises; a missing object is Python's `FileNotFoundError`."""
@@ -18,6 +18,8 @@ CLOUD_ERRORS = (BaseError, OSError, ValueError)
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _URL_WITH_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 _XML = re.compile(r"[\s:]*(?:<\?xml|<Error>).*")
+_TRUNCATED = re.compile(r"Error (?:performing|getting) .*HTTP error: request or response body error")
+_RETRIES_EXHAUSTED = re.compile(r"after ([0-9]+) retries, max_retries: \1\b")
 _REFUSED = re.compile(r"status code: 40[13]\b")
 
 
@@ -29,6 +31,17 @@ def names_no_bucket(error: BaseException) -> bool:
 def is_final(error: BaseException) -> bool:
     """Whether the server understood and refused, so that asking again is no use and nothing was done."""
     return _is_refused(error) or names_no_bucket(error)
+
+
+def is_truncated(error: BaseException) -> bool:
+    """Whether the connection broke in the body of an answer that the client does not request again by itself.
+
+    The client retries 5xx answers and resumes the body of an object. It does not
+    retry a 4xx answer, a page of a listing or the answer to a bulk delete whose body
+    is incomplete: then it is not known what the server answered.
+    """
+    line = str(error).partition("\n")[0]
+    return _TRUNCATED.search(line) is not None and _RETRIES_EXHAUSTED.search(line) is None
 
 
 def explained(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:

@@ -1,12 +1,16 @@
 """Turning what people write in a predicate into values of the column beside it.
 
 A number between two values that the column can hold moves to the nearer side, so
-that `amount < 0.005` on cents means `amount <= 0.00`.
+that `amount < 0.005` on cents means `amount <= 0.00`. One outside the column's range
+is compared as well: `amount < 1e9` on decimal(5,2) means `amount <= 999.99`. A number
+beside a column of floats is rounded to the nearest float, as in SQL.
 """
 
 import datetime
 import decimal
 import math
+import sys
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
@@ -31,9 +35,9 @@ from mangrove.model.types import (
     Varchar,
 )
 from mangrove.model.values import Value, canonical_value
-from mangrove.tables.predicates import Comparison, Operator, Predicate
+from mangrove.tables.predicates import Comparison, IsIn, Operator, Predicate
 
-__all__ = ["Literal", "comparison", "value_of"]
+__all__ = ["Literal", "comparison", "exact_comparison", "membership", "value_of"]
 
 Literal: TypeAlias = bool | decimal.Decimal | str | bytes
 """What stands in the text: true or false, a number, text, or bytes."""
@@ -42,12 +46,13 @@ _EXACT: Final = decimal.Context(prec=100)
 _INTEGER_END: Final = 2**63
 _DIGITS_MAX: Final = 38
 """What no column can hold that counts exactly has more digits before the point."""
+_INTEGER_BITS: Final = {Int2: 15, Int4: 31, Int8: 63}
 _BELOW: Final = {Operator.LESS, Operator.LESS_OR_EQUAL}
 _ABOVE: Final = {Operator.GREATER, Operator.GREATER_OR_EQUAL}
 
 
 def comparison(column: Column, operator: Operator, literal: Literal) -> Predicate:
-    """Return the comparison of a column with what was written."""
+    """Return the comparison of a column with what was written; refuse what no value of the column can be equal to."""
     unit = _unit_of(column)
     if unit is not None and isinstance(literal, decimal.Decimal):
         steps = _steps(column, unit, literal)
@@ -57,6 +62,67 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Predicat
         elif steps != whole and operator in _ABOVE:
             literal, operator = decimal.Decimal(whole + 1).scaleb(unit, _EXACT), Operator.GREATER_OR_EQUAL
     return Comparison(column.id, operator, value_of(column, literal))
+
+
+def exact_comparison(column: Column, operator: Operator, literal: Literal) -> Predicate:
+    """Return the comparison of a column with what was written, also with a number that the column cannot hold.
+
+    What then holds for every value, or for none, is a comparison with an end of the
+    column's range, and not a constant: for null both it and its negation are unknown.
+    """
+    bounds = _bounds_of(column)
+    if bounds is None or not isinstance(literal, decimal.Decimal):
+        return comparison(column, operator, literal)
+    smallest, largest = bounds
+    if operator in (Operator.EQUAL, Operator.UNEQUAL):
+        if _holds(column, literal):
+            return comparison(column, operator, literal)
+        lowest = -math.inf if _unit_of(column) is None else value_of(column, smallest)
+        return Comparison(
+            column.id, Operator.GREATER_OR_EQUAL if operator is Operator.UNEQUAL else Operator.LESS, lowest
+        )
+    if literal > largest:
+        operator = Operator.LESS_OR_EQUAL if operator in _BELOW else Operator.GREATER
+        return Comparison(column.id, operator, value_of(column, largest))
+    if literal < smallest:
+        operator = Operator.GREATER_OR_EQUAL if operator in _ABOVE else Operator.LESS
+        return Comparison(column.id, operator, value_of(column, smallest))
+    return comparison(column, operator, literal)
+
+
+def membership(column: Column, literals: Sequence[Literal], *, negated: bool) -> Predicate:
+    """Return whether a column's value is one of those written; numbers that the column cannot hold are none of them."""
+    held = [literal for literal in literals if not isinstance(literal, decimal.Decimal) or _holds(column, literal)]
+    if held:
+        return IsIn(column.id, tuple(value_of(column, literal) for literal in held), negated)
+    return exact_comparison(column, Operator.UNEQUAL if negated else Operator.EQUAL, literals[0])
+
+
+def _holds(column: Column, literal: decimal.Decimal) -> bool:
+    """Return whether a value of the column can be equal to the number; true where the column holds no numbers."""
+    bounds, unit = _bounds_of(column), _unit_of(column)
+    if bounds is None:
+        return True
+    if not bounds[0] <= literal <= bounds[1]:
+        return False
+    steps = decimal.Decimal(0) if unit is None else _steps(column, unit, literal)
+    return steps == steps.to_integral_value()
+
+
+def _bounds_of(column: Column) -> tuple[decimal.Decimal, decimal.Decimal] | None:
+    """Return the smallest and the largest finite number that the column can hold, None where it holds no numbers."""
+    match column.type:
+        case Int2() | Int4() | Int8():
+            end = 2 ** _INTEGER_BITS[type(column.type)]
+            return decimal.Decimal(-end), decimal.Decimal(end - 1)
+        case Decimal(precision, scale):
+            largest = decimal.Decimal(10**precision - 1).scaleb(-scale, _EXACT)
+            return largest.copy_negate(), largest
+        case Float4() | Float8():
+            largest = decimal.Decimal(sys.float_info.max)
+            return largest.copy_negate(), largest
+        case _:
+            return None
 
 
 def value_of(column: Column, literal: Literal) -> Value:

@@ -18,14 +18,13 @@ from mangrove.model.sql_tokens import Token, TokenKind
 from mangrove.model.token_walk import TokenWalk
 from mangrove.model.transforms import Identity, Transform
 from mangrove.model.types import Boolean, Char, Column, Struct, Varchar, is_nested
-from mangrove.tables.literals import Literal, comparison, value_of
+from mangrove.tables.literals import Literal, exact_comparison, membership
 from mangrove.tables.periods import period_comparison
 from mangrove.tables.predicates import (
     AllOf,
     AnyOf,
     Comparison,
     Constant,
-    IsIn,
     IsNull,
     Operator,
     Predicate,
@@ -149,7 +148,7 @@ class _Parser(TokenWalk):
 
     def _compared(self, term: _Term, operator: Operator, literal: Literal) -> Predicate:
         if isinstance(term.transform, Identity):
-            return comparison(term.column, operator, literal)
+            return exact_comparison(term.column, operator, literal)
         return period_comparison(term.column, term.transform, operator, str(literal))
 
     def _listed(self, term: _Term, *, negated: bool) -> Predicate:
@@ -159,7 +158,7 @@ class _Parser(TokenWalk):
             literals.append(self._literal())
         self._expect(")")
         if isinstance(term.transform, Identity):
-            return IsIn(term.column.id, tuple(value_of(term.column, literal) for literal in literals), negated)
+            return membership(term.column, literals, negated=negated)
         any_of = AnyOf(tuple(self._compared(term, Operator.EQUAL, literal) for literal in literals))
         return negation(any_of) if negated else any_of
 

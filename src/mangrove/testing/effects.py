@@ -14,7 +14,7 @@ __all__ = ["Clock", "repeatable_effects"]
 class Clock:
     """A clock that moves on by `tick_millis` each time it is read, and can be set."""
 
-    now_millis: int = 1_800_000_000_000
+    now_millis: int = 1_736_928_000_000
     tick_millis: int = 1
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

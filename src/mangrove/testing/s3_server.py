@@ -23,7 +23,9 @@ from xml.sax.saxutils import escape
 
 __all__ = ["Fault", "S3Server"]
 
-_FaultKind = Literal["refuse", "lose request", "lose answer", "stall", "stall before"]
+_FaultKind = Literal[
+    "refuse", "lose request", "lose answer", "stall", "stall before", "cut refusal", "cut answer", "none"
+]
 _STALL_SECONDS_MAX = 30.0
 _PAGE_KEYS_MAX = 1000
 _Request = socket.socket | tuple[bytes, socket.socket]
@@ -36,7 +38,9 @@ class Fault:
 
     `refuse` answers `status` and `code` without the effect. `lose request` hangs
     up before the effect, `lose answer` after it. `stall` has the effect and never
-    answers; `stall before` has none.
+    answers; `stall before` has none. `cut refusal` and `cut answer` hang up in
+    the middle of a body: of an error such as `refuse` answers, or of the honest answer
+    after the effect. `none` lets a request pass, so that the next fault meets a later one.
     """
 
     method: str
@@ -210,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _faulty(self, method: str) -> Iterator[bool]:
-        self._muted = False
+        self._muted = self._cut = False
         self._s3.last_authorization = self.headers.get("authorization") or ""
         self._body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self._s3.take_fault(method)
@@ -219,11 +223,15 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path.split("/")[1] != self._s3.bucket:
             self._error(404, "NoSuchBucket")
             yield False
-        elif fault is None:
+        elif fault is None or fault.kind == "none":
             yield True
-        elif fault.kind == "refuse":
+        elif fault.kind in {"refuse", "cut refusal"}:
+            self._cut = fault.kind == "cut refusal"
             self._error(fault.status, fault.code)
             yield False
+        elif fault.kind == "cut answer":
+            self._cut = True
+            yield True
         else:
             self._muted = True
             yield fault.kind in {"lose answer", "stall"}
@@ -243,7 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             with self._s3.lock:
                 self._s3.bytes_sent += len(body)
-            self.wfile.write(body)
+            self.wfile.write(body[: len(body) // 2] if self._cut else body)
+        if self._cut:
+            self.close_connection = True
 
     def _error(self, status: int, code: str) -> None:
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>as asked</Message></Error>"

@@ -8,37 +8,14 @@ been out of date for longer than the limit and one commit together can last.
 
 from typing import Final
 
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import ConflictError
+from mangrove.model.clock import TIME_LIMIT_PROPERTY, time_limit_millis
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = [
-    "TIME_LIMIT_PROPERTY",
-    "check_time",
-    "latest_commit_millis",
-    "time_limit_millis",
-    "youngest_expirable_millis",
-]
+__all__ = ["check_time", "latest_commit_millis", "youngest_expirable_millis"]
 
-TIME_LIMIT_PROPERTY: Final = "transaction.time-limit-millis"
-"""How long a transaction may take before its commit is refused: 3600000, an hour, unless set.
-
-A property of the lakehouse. Expiry and vacuum wait for more than twice as long.
-"""
-_HOUR_MILLIS: Final = 60 * 60 * 1000
 _COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
 """What the exclusive create takes at most, after the time was checked."""
-
-
-def time_limit_millis(settings: LakehouseSettings) -> int:
-    """Return how long a transaction of this lakehouse may take."""
-    text = settings.properties.get(TIME_LIMIT_PROPERTY)
-    if text is None:
-        return _HOUR_MILLIS
-    if not text.isdecimal() or not int(text):
-        raise InvalidInputError(
-            f"the lakehouse's property {TIME_LIMIT_PROPERTY} is {text!r}: it is a whole number of milliseconds from 1"
-        )
-    return int(text)
 
 
 def youngest_expirable_millis(settings: LakehouseSettings) -> int:

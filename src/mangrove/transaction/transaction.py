@@ -8,10 +8,11 @@ from typing import Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Committed, Isolation, Snapshot
+from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import TableIdentity
 from mangrove.model.names import check_text
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.transaction.time_limit import check_time, time_limit_millis
+from mangrove.transaction.time_limit import check_time
 from mangrove.transaction.workspace import Workspace
 
 __all__ = ["Committer", "State", "Transaction", "with_names"]

@@ -15,6 +15,7 @@ from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.maintenance.check import check
+from mangrove.maintenance.clock_repair import repair_clock
 from mangrove.maintenance.convert import convert
 from mangrove.maintenance.maintained import Maintained
 from mangrove.metastore import Changes, Snapshot
@@ -213,3 +214,25 @@ def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
 def test_the_seeds_form_has_nobody_else_to_absorb_from() -> None:
     catalog = create_catalog(repeatable_effects(MemoryStore()), LakehouseSettings(), Changes("made"), SEED)
     assert catalog.absorb() == []
+
+
+def test_a_repair_of_the_clock_absorbs_what_deltacat_committed_meanwhile_and_nothing_twice() -> None:
+    clock = Clock()
+    effects = repeatable_effects(MemoryStore("memory://catalog/"), clock)
+    catalog = _with_a_table(effects)
+    _beside(effects, catalog.latest(), delta_at(PARTITION, 1, writer="DeltaCAT"), unique="first")
+    catalog.absorb()
+    right = catalog.latest()
+    years_millis = 200 * 366 * 24 * 60 * 60 * 1000
+    clock.now_millis += years_millis
+    put(catalog, catalog.latest(), delta_at(PARTITION, 2))
+    clock.now_millis += 1 - years_millis
+    # Its base is dated rightly, and so is it, though its positions follow what is there.
+    _beside(effects, right, delta_at(PARTITION, 3, writer="DeltaCAT"), unique="second")
+    clock.now_millis += 5 * 60 * 60 * 1000
+    version = repair_clock(Maintained(effects, catalog, catalog))
+    assert version == right.version + 3
+    assert _positions(catalog.latest()) == [1, 2, 3]
+    assert catalog.unabsorbed() == []
+    assert open_catalog(repeatable_effects(effects.store, clock, first_id=10**6)).absorb() == []
+    assert catalog.at_time(clock.now_millis).version == version

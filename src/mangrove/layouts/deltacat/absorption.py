@@ -39,8 +39,11 @@ class _Pending:
     files: tuple[NumberedFile, ...]
 
 
-def absorb(effects: Effects, newest: CatalogSnapshot) -> list[CatalogSnapshot]:
+def absorb(effects: Effects, newest: CatalogSnapshot, since_millis: int | None = None) -> list[CatalogSnapshot]:
     """Return the versions that DeltaCAT's transactions became, in the order in which they ended.
+
+    They are searched since the newest version was made, or since an earlier time where
+    that one is dated by a wrong clock.
 
     Where one of them wrote a revision number that we had given already, ours
     stays, and the version's properties name the file that does not count.
@@ -48,7 +51,7 @@ def absorb(effects: Effects, newest: CatalogSnapshot) -> list[CatalogSnapshot]:
     if not newest.files.revision.start_offset:
         return []  # nobody else writes this form, and nothing would tell theirs from ours
     made: list[CatalogSnapshot] = []
-    for pending in _pending(newest.files, newest.guard):
+    for pending in _pending(newest.files, newest.guard, effects.now_millis(), since_millis):
         for _ in range(_ATTEMPTS_MAX):
             if pending.id in newest.guard.absorbed:
                 break
@@ -68,16 +71,18 @@ def absorb(effects: Effects, newest: CatalogSnapshot) -> list[CatalogSnapshot]:
     return made
 
 
-def unabsorbed(newest: CatalogSnapshot) -> list[str]:
+def unabsorbed(newest: CatalogSnapshot, now_millis: int) -> list[str]:
     """Return the transactions of DeltaCAT that are in no version yet, in the order in which they ended."""
     if not newest.files.revision.start_offset:
         return []
-    return [one.id for one in _pending(newest.files, newest.guard) if one.id not in newest.guard.absorbed]
+    pending = _pending(newest.files, newest.guard, now_millis)
+    return [one.id for one in pending if one.id not in newest.guard.absorbed]
 
 
-def _pending(files: CatalogFiles, guard: Guard) -> list[_Pending]:
+def _pending(files: CatalogFiles, guard: Guard, now_millis: int, since_millis: int | None = None) -> list[_Pending]:
     revision = files.revision
-    since = revision.start_at(max(0, guard.commit.created_at_millis - _WINDOW_MILLIS))
+    made_at_millis = min(guard.commit.created_at_millis, now_millis) if since_millis is None else since_millis
+    since = revision.start_at(max(0, made_at_millis - _WINDOW_MILLIS))
     adopted = read_adopted(files.store) if guard.first else None
     known = {*guard.absorbed, *(one.id for one in (adopted.foreign if adopted else ()))}
     found: dict[str, tuple[int, str]] = {}
@@ -121,7 +126,9 @@ def _absorbing(effects: Effects, base: CatalogSnapshot, pending: _Pending) -> Gu
     base.files.write(nodes.files)
     created_at_millis = max(revision.millis_of(pending.end), base.commit.created_at_millis + 1)
     overruled = ", ".join(f"{file.folder}/{file.file_name}" for file in replayed.overruled)
-    since = revision.start_at(max(0, created_at_millis - _WINDOW_MILLIS))
+    # A wrong clock that dates one of these in the future must not make the others forgotten.
+    ended_at_millis = min(revision.millis_of(pending.end), base.commit.created_at_millis, effects.now_millis())
+    since = revision.start_at(max(0, ended_at_millis - _WINDOW_MILLIS))
     return Guard(
         revision=revision,
         version=base.version + 1,
@@ -139,4 +146,5 @@ def _absorbing(effects: Effects, base: CatalogSnapshot, pending: _Pending) -> Gu
         log=None,
         first=base.guard.first,
         absorbed=[*(one for one in base.guard.absorbed if start_of(one) >= since), pending.id],
+        clock_resets=base.guard.clock_resets,
     )

@@ -35,7 +35,7 @@ from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.staging import stage
 from mangrove.layouts.deltacat.versions import encode_hint, read_guards
-from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time
+from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time, commit_time_after
 from mangrove.model.version_search import check_no_gap
 from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
 
@@ -213,9 +213,11 @@ def _next_guard(
 ) -> Guard:
     """Return the guard that follows `base`; the index nodes below it that are new are in `nodes`."""
     revision = base.files.revision
-    created_at_millis = max(effects.now_millis(), started.at_millis, base.commit.created_at_millis + 1)
+    now_millis = max(effects.now_millis(), started.at_millis)
+    created_at_millis = commit_time_after(base, changes, now_millis, effects.clock_tolerance_millis)
     end = revision.end_at(created_at_millis)
     version = base.version + 1
+    resets = base.guard.clock_resets
     return Guard(
         revision=revision,
         version=version,
@@ -229,6 +231,7 @@ def _next_guard(
         log=log_map(started.id, end, staged.operations, changes),
         first=base.guard.first,
         absorbed=base.guard.absorbed,
+        clock_resets=(*resets, version) if changes.resets_clock else resets,
     )
 
 

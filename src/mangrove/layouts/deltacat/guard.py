@@ -1,6 +1,6 @@
 """The guard of a version: the file whose exclusive create makes the version real, and that leads to all of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,8 @@ class Guard:
     """Where a version that is forgotten is kept as it was, until nobody can still be using it."""
     foreign: Sequence[ForeignTransaction] = ()
     """Where another program's versions are taken over: its transactions, one for each of them."""
+    clock_resets: Sequence[int] = ()
+    """The versions up to this one that are dated earlier than the one before them, in order."""
 
     @property
     def path(self) -> str:
@@ -82,7 +84,7 @@ def nothing_yet(revision: Revision) -> Guard:
 def encode_guard(guard: Guard) -> bytes:
     """Return the file of a guard."""
     commit = guard.commit
-    fields: Mapping[str, Any] = {
+    fields: dict[str, Any] = {
         "major_version": _MAJOR_VERSION,
         "revision": guard.revision.name,
         "version": guard.version,
@@ -105,6 +107,8 @@ def encode_guard(guard: Guard) -> bytes:
         "retired": guard.retired_path,
         "foreign": [[foreign.id, foreign.end] for foreign in guard.foreign],
     }
+    if guard.clock_resets:
+        fields["clock_resets"] = list(guard.clock_resets)
     return seal(fields)
 
 
@@ -140,6 +144,7 @@ def decode_guard(data: bytes, path: str) -> Guard:
             is_expired=fields["expired"],
             retired_path=fields.get("retired"),
             foreign=tuple(ForeignTransaction(*pair) for pair in fields["foreign"]),
+            clock_resets=tuple(fields.get("clock_resets", ())),
         )
     except (KeyError, TypeError) as error:
         raise FormatError(f"{path} is damaged: it lacks {error}. Run `mangrove check`") from error

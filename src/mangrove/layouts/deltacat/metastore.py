@@ -102,7 +102,7 @@ class CatalogMetastore:
 
         if newest.commit.created_at_millis <= millis:
             return newest
-        guard = read[version_at(created_at, newest.version, millis)]
+        guard = read[version_at(created_at, newest.version, millis, newest.guard.clock_resets)]
         assert guard is not None
         return CatalogSnapshot(self._files, guard)
 
@@ -131,6 +131,8 @@ class CatalogMetastore:
             return Committed(own, changes)
         if own.guard.is_foreign:
             own, changes = self._foreign.adopt(own, changes, isolation)
+        elif changes.resets_clock:
+            self.absorb(self._last_time_until_now())
         else:
             self._absorb_now_and_then()
         committed = commit(self._effects, self._files, own, changes, isolation)
@@ -149,12 +151,19 @@ class CatalogMetastore:
             self.absorb()
             self._looked_at_millis = now_millis
 
-    def absorb(self) -> list[CatalogSnapshot]:
+    def _last_time_until_now(self) -> int:
+        """Return the time of the newest version that is not dated in the future, 0 where all are."""
+        try:
+            return self.at_time(self._effects.now_millis()).commit.created_at_millis
+        except NotFoundError:
+            return 0
+
+    def absorb(self, since_millis: int | None = None) -> list[CatalogSnapshot]:
         """Make a version of each transaction that DeltaCAT committed beside us, and return these versions."""
         newest = self.latest()
         if newest.guard.is_foreign and self._newest is None:
             return []
-        absorbed = absorb(self._effects, newest)
+        absorbed = absorb(self._effects, newest, since_millis)
         for snapshot in absorbed:
             self._seen(snapshot)
         return absorbed
@@ -162,7 +171,7 @@ class CatalogMetastore:
     def unabsorbed(self) -> list[str]:
         """Return the transactions that DeltaCAT committed beside us and that are in no version yet."""
         newest = self.latest()
-        return [] if newest.guard.is_foreign else unabsorbed(newest)
+        return [] if newest.guard.is_foreign else unabsorbed(newest, self._effects.now_millis())
 
     def revisions_of(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
         """Return the history of one object up to a version, oldest first."""

@@ -24,7 +24,7 @@ from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
 from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation, check_in_time
+from mangrove.metastore import Changes, Committed, Isolation, check_in_time, commit_time_after
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
 from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
@@ -59,7 +59,8 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
     for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
         nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
-        root = next_root(base, staged, nodes, now)
+        created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
+        root = next_root(base, staged, nodes, created_at_millis)
         files.write(unwritten | nodes.files)
         unwritten = {}
         check_in_time(changes, effects.now_millis())
@@ -83,7 +84,8 @@ def commit_rebuilt(
     """
     for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
-        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, now)
+        created_at_millis = commit_time_after(base, changes, now, effects.clock_tolerance_millis)
+        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis)
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
         check_in_time(changes, effects.now_millis())
         if publish(effects, root, base.settings):

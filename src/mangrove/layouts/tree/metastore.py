@@ -45,6 +45,7 @@ from mangrove.metastore import (
     Retired,
     Snapshot,
     check_in_time,
+    commit_time_after,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
@@ -104,7 +105,7 @@ class TreeMetastore:
 
         if newest.root.created_at_millis <= millis:
             return newest
-        root = read[version_at(created_at, newest.version, millis)]
+        root = read[version_at(created_at, newest.version, millis, newest.root.clock_resets)]
         assert root is not None
         if root.is_expired:
             raise NotFoundError(
@@ -164,8 +165,9 @@ class TreeMetastore:
         if base.root.revision.name == NEWER.name:
             return base
         revision = NEWER.with_roots(self._names)
-        now = self._effects.now_millis()
-        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, now)
+        effects = self._effects
+        created_at_millis = commit_time_after(base, changes, effects.now_millis(), effects.clock_tolerance_millis)
+        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis)
         like = Root(base.version + 1, Node(), system, revision, base.root.key_names)
         entries = entries_in(revision, base)
         root = replace(like, node=built(self._effects, self._files, like, base.settings, entries))

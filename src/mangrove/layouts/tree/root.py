@@ -30,6 +30,7 @@ _AUTHOR = "commit_author"
 _PROPERTIES = "commit_properties"
 _RENAMED = "renamed_namespaces"
 _RETIRED_ROOT = "retired_root"
+_CLOCK_RESETS = "clock_resets"
 _OF_ONE_VERSION = (PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, _TRANSACTION, _MESSAGE, _AUTHOR, _PROPERTIES)
 
 
@@ -52,6 +53,15 @@ class Root:
     def created_at_millis(self) -> int:
         """When it was committed; 0 where a root of the older format revision does not say."""
         return int(self.system.get(CREATED_AT_MILLIS, "0"))
+
+    @property
+    def clock_resets(self) -> tuple[int, ...]:
+        """The versions up to this one that are dated earlier than the one before them, in order."""
+        text = self.system.get(_CLOCK_RESETS, "")
+        try:
+            return tuple(int(version) for version in text.split())
+        except ValueError as error:
+            raise FormatError(f"{self.path}: {_CLOCK_RESETS} is {text!r} and not a list of versions") from error
 
     @property
     def definition_path(self) -> str:
@@ -133,20 +143,17 @@ def expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
 
 
 def system_after(
-    root: Root | None, changes: Changes, definition_path: str, key_names: KeyNames, now_millis: int
+    root: Root | None, changes: Changes, definition_path: str, key_names: KeyNames, created_at_millis: int
 ) -> dict[str, str]:
-    """Return the system rows of the version that follows `root`, or of the first; rows that nobody knows stay.
-
-    Times grow strictly from version to version even when clocks do not, so that a
-    time names one version and a search by time can bisect.
-    """
+    """Return the system rows of the version that follows `root`, or of the first; rows that nobody knows stay."""
     system: dict[str, str] = {}
     if root is not None:
         system = {name: value for name, value in root.system.items() if name not in (*_OF_ONE_VERSION, _RENAMED)}
         system[PREVIOUS_ROOT] = root.path
-        now_millis = max(now_millis, root.created_at_millis + 1)
+        if changes.resets_clock:
+            system[_CLOCK_RESETS] = " ".join(str(version) for version in (*root.clock_resets, root.version + 1))
     system |= {
-        CREATED_AT_MILLIS: str(now_millis),
+        CREATED_AT_MILLIS: str(created_at_millis),
         LAKEHOUSE_DEFINITION: definition_path,
         _TRANSACTION: changes.transaction_id,
     }

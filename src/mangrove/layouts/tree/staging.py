@@ -132,7 +132,7 @@ class NodeFiles:
         return path
 
 
-def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, now_millis: int) -> Root:
+def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, created_at_millis: int) -> Root:
     """Return the root that follows `base`; the nodes below it that are new are in `nodes`."""
     names, keys = _names_after(base, staged.changes)
     transaction = staged.changes.transaction_id
@@ -145,7 +145,7 @@ def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, now_millis: 
             raise NotFoundError(f"there is no namespace for the {message.key[1:]}: create it first")
     node = stored(apply(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write)
     settings_path = staged.settings_path or base.root.definition_path
-    system = system_after(base.root, staged.changes, settings_path, names, now_millis)
+    system = system_after(base.root, staged.changes, settings_path, names, created_at_millis)
     return Root(base.version + 1, node, system, base.root.revision, names)
 
 

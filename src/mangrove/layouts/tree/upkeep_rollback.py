@@ -21,7 +21,7 @@ from mangrove.layouts.tree.root import Root, system_after
 from mangrove.layouts.tree.seal import sealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, check_in_time
+from mangrove.metastore import Changes, check_in_time, commit_time_after
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 from mangrove.rivals import rolled_back_by
@@ -44,8 +44,8 @@ def roll_back(
     for attempt in range(ATTEMPTS_MAX):
         settings = _settings_after(newest, to)
         path = _definition_path(effects, files, newest, to, settings)
-        now_millis = effects.now_millis()
-        system = system_after(newest.root, changes, path, to.root.key_names, now_millis)
+        created_at_millis = commit_time_after(newest, changes, effects.now_millis(), effects.clock_tolerance_millis)
+        system = system_after(newest.root, changes, path, to.root.key_names, created_at_millis)
         system[ROLLBACK_FROM_ROOT] = newest.root.path
         root = Root(newest.version + 1, to.root.node, system, newest.root.revision, to.root.key_names)
         if to.root.revision.keys != root.revision.keys:
