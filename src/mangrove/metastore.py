@@ -310,6 +310,13 @@ class Upkeep(Protocol):
         """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
         ...
 
+    def deletion_rank(self, path: str) -> int:
+        """Return in which step a file at `path` is deleted, when it is garbage: the lowest number first.
+
+        A step begins when all files of the one before it are gone.
+        """
+        ...
+
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
         ...

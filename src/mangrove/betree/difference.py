@@ -68,7 +68,11 @@ def differences(before: Node, after: Node, read: ReadNodes) -> Iterator[Change]:
     ahead = _Ahead(read)
     while left or right:
         ours, theirs = left[-1] if left else None, right[-1] if right else None
-        if isinstance(ours, _Subtree) and isinstance(theirs, _Subtree):
+        if ours == theirs:
+            # Both trees share it. Looking ahead from here would cost the length of both rows for each item they share.
+            left.pop()
+            right.pop()
+        elif isinstance(ours, _Subtree) and isinstance(theirs, _Subtree):
             ahead.look(left, right)
             _open_either(left, right, ours, theirs, ahead.read)
         elif isinstance(ours, _Subtree) and not isinstance(theirs, _Subtree) and ours.may_start_left_of(theirs):

@@ -108,12 +108,21 @@ def vacuum(
     if not dry_run:
         # What shows a state goes before the files that it leads to: nobody shall find it without them.
         _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_shown_metadata, garbage)}, watch)
-        (deleter or delete_files)(lake.store, garbage, watch)
+        for step in _deletion_steps(garbage, lake.upkeep.deletion_rank):
+            (deleter or delete_files)(lake.store, step, watch)
     left = _leftovers(lake.store, before_millis)
     if not dry_run and isinstance(lake.store, _LeavesTemporaries):
         _delete(lake.store.delete_leftovers, left, watch)
     gone = garbage | left
     return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
+
+
+def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> list[dict[str, int]]:
+    """Divide the files by the steps in which they go, so that an interruption leaves nothing that misleads others."""
+    steps: dict[int, dict[str, int]] = {}
+    for path, size in garbage.items():
+        steps.setdefault(rank(path), {})[path] = size
+    return [steps[number] for number in sorted(steps)]
 
 
 def delete_files(store: Store, sizes: Mapping[str, int], watch: Watch) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.deltacat.paths import OURS
 from mangrove.layouts.deltacat.version_words import version_number, version_text
 from mangrove.metastore import Parent
 from mangrove.model.locators import (
@@ -40,6 +41,7 @@ __all__ = [
     "folder_of",
     "key_of_below",
     "key_parts",
+    "live_key",
     "locator_of_below",
     "mapping_folder_of",
     "mapping_key",
@@ -68,6 +70,10 @@ _BELOW: Final[dict[Kind, type[Below]]] = {
     Kind.PARTITION: PartitionLocator,
     Kind.DELTA: DeltaLocator,
 }
+
+_TABLE_DEPTH: Final = 2
+_KINDS_BELOW: Final = dict(enumerate(_BELOW, start=_TABLE_DEPTH + 1))
+"""The kinds of objects below a table, by how many folders lead there."""
 
 
 class KeyRange(NamedTuple):
@@ -135,6 +141,17 @@ def folder_of(locator: Below) -> str:
 def object_key(folder: str) -> str:
     """Return the key of the newest revision of an object that has a name."""
     return _joined("o", folder)
+
+
+def live_key(folder: str) -> str:
+    """Return the key under which the index has the newest revision of the object in a folder, whatever its kind."""
+    parts = folder.split("/")
+    if folder.startswith(OURS) or len(parts) <= _TABLE_DEPTH:
+        return object_key(folder)
+    kind = _KINDS_BELOW.get(len(parts))
+    if kind is None:
+        raise FormatError(f"{folder} lies deeper than any object: run `mangrove check`")
+    return key_of_below(below_of(kind, parts))
 
 
 def deleted_key(folder: str) -> str:

@@ -19,7 +19,7 @@ from mangrove.layouts.deltacat.revision import SEED, Revision
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.upkeep_differences import differences, objects
 from mangrove.layouts.deltacat.upkeep_expiry import expire, repair
-from mangrove.layouts.deltacat.upkeep_files import files_of, owns
+from mangrove.layouts.deltacat.upkeep_files import deletion_rank, files_of, owns
 from mangrove.layouts.deltacat.upkeep_problems import problems
 from mangrove.layouts.deltacat.upkeep_rollback import roll_back
 from mangrove.layouts.deltacat.versions import (
@@ -210,11 +210,15 @@ class CatalogMetastore:
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
         """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
-        return files_of(map(self._own, snapshots))
+        return files_of(map(self._own, snapshots), self.latest)
 
     def owns(self, path: str) -> bool:
         """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
         return owns(path)
+
+    def deletion_rank(self, path: str) -> int:
+        """Return in which step a file at `path` is deleted, when it is garbage: the lowest number first."""
+        return deletion_rank(path)
 
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""

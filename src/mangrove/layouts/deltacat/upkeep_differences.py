@@ -1,7 +1,8 @@
 """What two versions of a catalog hold differently, and everything of one kind that a version holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import TypeAlias
 
 from mangrove.betree.difference import differences as index_differences
 from mangrove.betree.search import scan
@@ -13,6 +14,7 @@ from mangrove.layouts.deltacat.keys import (
     locator_of_below,
     name_of,
     namespace_id_of,
+    object_key,
     range_of_kind,
 )
 from mangrove.layouts.deltacat.revision import digest_of
@@ -29,9 +31,12 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import STREAM_FORMAT, Object
 
+_Names: TypeAlias = "Mapping[str, str] | _NamespaceNames"
+
 __all__ = ["differences", "namespace_names", "objects"]
 
 _OBJECTS_AT_ONCE = 512
+_NAMESPACE = "1"
 _NAMED = "1234"
 _OBJECT = "o"
 _BELOW = "5678"
@@ -67,20 +72,23 @@ def namespace_names(snapshot: CatalogSnapshot) -> dict[str, str]:
 
 def _changed(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Locator]:
     """Return the locators under which the two versions may have something different."""
-    names = namespace_names(before), namespace_names(after)
+    names = _NamespaceNames(before), _NamespaceNames(after)
     found: set[Locator] = set()
+    renamed: set[str] = set()
     for key, old, new in index_differences(before.guard.root, after.guard.root, after.read_nodes):
         for text, known in ((old, names[0]), (new, names[1])):
             if text is None:
                 continue
+            if key[0] == _NAMESPACE:
+                renamed.add(read_named(text).folder)
             if key[0] == _OBJECT:
                 # The name stayed and the object behind it changed.
                 found |= _located(read_stored(text).name, known)
             elif key[0] in _NAMED + _BELOW:
                 found |= _located(key, known)
             found |= _led_by_streams(key)
-    for folder in names[0].keys() & names[1].keys():
-        if names[0][folder] != names[1][folder]:
+    for folder in sorted(renamed):
+        if None not in (names[0].get(folder), names[1].get(folder)) and names[0].get(folder) != names[1].get(folder):
             # All that lies in a namespace is found in another way once the namespace is renamed.
             for snapshot, known in ((before, names[0]), (after, names[1])):
                 for kind in (Kind.TABLE, Kind.VIEW):
@@ -108,12 +116,35 @@ def _keys_in(snapshot: CatalogSnapshot, wanted: KeyRange) -> Iterator[str]:
     return (entry.key for entry in scan(snapshot.guard.root, wanted.first, wanted.end, snapshot.read_nodes))
 
 
-def _located(key: str, names: dict[str, str]) -> set[Locator]:
+class _NamespaceNames:
+    """What the namespaces of a version are called, by their ids; each is looked up when it is asked for."""
+
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[str, str | None] = {}
+
+    def get(self, folder: str) -> str | None:
+        """Return the name, or None if there is no such namespace."""
+        if folder not in self._known:
+            self._known[folder] = self._look_up(folder)
+        return self._known[folder]
+
+    def _look_up(self, folder: str) -> str | None:
+        stored = self._snapshot.stored_at(object_key(folder))
+        if stored is None:
+            return None
+        led_to = self._snapshot.value_of(stored.name) if stored.name else None
+        if led_to is not None and read_named(led_to).folder == folder:
+            return name_of(stored.name)
+        return namespace_names(self._snapshot).get(folder)
+
+
+def _located(key: str, names: _Names) -> set[Locator]:
     way = _locator(key, names) if key else None
     return set() if way is None else {way}
 
 
-def _locator(key: str, names: dict[str, str]) -> Locator | None:
+def _locator(key: str, names: _Names) -> Locator | None:
     """Return the way to what has this key; None if it was left behind by a namespace that is gone."""
     kind = Kind(int(key[0]))
     match kind:

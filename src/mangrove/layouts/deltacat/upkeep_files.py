@@ -1,12 +1,42 @@
-"""Which files of the DeltaCAT layout versions need, and which files can only be the layout's own."""
+"""Which files of the DeltaCAT layout versions need, and which files can only be the layout's own.
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+A version needs its guard, its index nodes, and the revision files to which its
+index leads. DeltaCAT has no index: of each folder it takes the newest file whose
+transaction is in the log. So these stay, too:
 
+* the mapping files that were the newest of their folder in one of the versions;
+* what says that an object or a name is gone, while an older file of the same folder stays;
+* that of a name or a table version whose parent is there: DeltaCAT would count from 1 again;
+* the log of each transaction that wrote a file which stays;
+* what another program committed before the first version of ours, or beside us and not yet in a version.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Final, TypeAlias
+
+from mangrove.betree.difference import differences
+from mangrove.betree.node import Node
+from mangrove.betree.search import get_many, scan
+from mangrove.errors import FormatError
+from mangrove.layouts.deltacat.draft import DELETE
 from mangrove.layouts.deltacat.foreign import logged_transactions, numbered_files
+from mangrove.layouts.deltacat.index import read_mapped, read_stored
+from mangrove.layouts.deltacat.keys import (
+    deleted_key,
+    folder_in,
+    folder_of,
+    live_key,
+    locator_of_below,
+    mapping_key,
+    sort_of,
+)
+from mangrove.layouts.deltacat.log_paths import FLAT_LOG, logged_transaction
 from mangrove.layouts.deltacat.paths import (
     ADOPTED_PATH,
     NODE_FOLDER,
+    OURS,
     SETTINGS_FOLDER,
     NumberedFile,
     is_numbered,
@@ -14,59 +44,228 @@ from mangrove.layouts.deltacat.paths import (
     shared_transaction_folder,
     view_folder,
 )
+from mangrove.layouts.deltacat.revision import Revision
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.versions import read_adopted
 from mangrove.storage.port import Store
 
-__all__ = ["files_of", "owns"]
+__all__ = ["deletion_rank", "files_of", "owns"]
 
-_NODES_AT_ONCE = 64
+_NODES_AT_ONCE: Final = 64
+_FOLDERS_AT_ONCE: Final = 256
+_TABLE_VERSION_DEPTH: Final = 2
+
+_Found: TypeAlias = tuple[str, NumberedFile]
+"""A path, and what it says."""
 
 
-def files_of(snapshots: Iterable[CatalogSnapshot]) -> Iterator[str]:
-    """Yield the guards and index nodes of these versions, every revision and mapping ever committed, and the log.
+@dataclass
+class _Needed:
+    """What the indexes of some versions lead to, and the transactions of their guards."""
 
-    DeltaCAT finds the past of an object in its revision files, so those stay as
-    long as the catalog does; what a writer left that never committed does not.
-    """
+    revisions: set[tuple[str, int, str]] = field(default_factory=set)
+    mappings: set[tuple[str, int]] = field(default_factory=set)
+    transactions: set[str] = field(default_factory=set)
+
+    def add(self, snapshot: CatalogSnapshot, before: CatalogSnapshot | None) -> None:
+        """Take what the index of a version leads to, as far as that of the version before it does not."""
+        root = snapshot.guard.root
+        entries: Iterable[tuple[str, str | None]] = (
+            scan(root, "", None, snapshot.read_nodes)
+            if before is None
+            else ((key, after) for key, _, after in differences(before.guard.root, root, snapshot.read_nodes))
+        )
+        for key, value in entries:
+            sort = sort_of(key)
+            if value is None:
+                continue
+            if sort == "y":
+                self.mappings.add((folder_in(key), read_mapped(value).number))
+            elif sort in "o5678":
+                stored = read_stored(value)
+                folder = folder_in(key) if sort == "o" else folder_of(locator_of_below(key))
+                self.revisions.add((folder, stored.number, stored.transaction))
+
+    def holds(self, file: NumberedFile) -> bool:
+        """Return whether one of the versions has this file as the newest of its folder."""
+        folder = file.object_folder
+        if folder is None:
+            return (file.folder, file.number) in self.mappings
+        return (folder, file.number, file.transaction) in self.revisions
+
+
+def files_of(snapshots: Iterable[CatalogSnapshot], newest: Callable[[], CatalogSnapshot]) -> Iterator[str]:
+    """Yield the layout's files that these versions need, and those that DeltaCAT needs to see the newest one."""
     met: set[str] = set()
-    committed: set[str] = set()
-    files = None
+    needed = _Needed()
+    before: CatalogSnapshot | None = None
     for snapshot in snapshots:
-        files = snapshot.files
-        committed.add(snapshot.guard.transaction)
+        needed.add(snapshot, before)
+        before = snapshot
+        needed.transactions.add(snapshot.guard.transaction)
         if not snapshot.guard.is_foreign:
             yield snapshot.guard.path
             if snapshot.guard.first:
                 yield ADOPTED_PATH
-        waiting = [child for child in snapshot.guard.root.children if isinstance(child, str) and child not in met]
-        met.update(waiting)
-        while waiting:
-            batch, waiting = waiting[-_NODES_AT_ONCE:], waiting[:-_NODES_AT_ONCE]
-            yield from batch
-            for node in snapshot.read_nodes(batch):
+        nodes: list[Node] = [snapshot.guard.root]
+        waiting: list[str] = []
+        while nodes:
+            for node in nodes:
                 fresh = [child for child in node.children if isinstance(child, str) and child not in met]
                 met.update(fresh)
                 waiting.extend(fresh)
-    if files is not None:
-        log = logged_transactions(files)
-        yield from log.values()
-        committed |= log.keys()
-        for path, file in chain(numbered_files(files.store), _of_ours(files.store)):
-            if file.transaction in committed:
-                yield path
+            batch, waiting = waiting[-_NODES_AT_ONCE:], waiting[:-_NODES_AT_ONCE]
+            yield from batch
+            nodes = snapshot.read_nodes(batch) if batch else []
+    if before is not None:
+        yield from _numbered_and_logs(_Kept(newest(), needed))
 
 
-def _of_ours(store: Store) -> Iterator[tuple[str, NumberedFile]]:
-    """Yield the revisions of what DeltaCAT does not know."""
+def owns(path: str) -> bool:
+    """Return whether a revision, a mapping, an index node or a log lies at `path`, whatever needs it.
+
+    Guards go by expiry, and the hint is written over.
+    """
+    return path.startswith(NODE_FOLDER) or is_numbered(path) or logged_transaction(path) is not None
+
+
+def deletion_rank(path: str) -> int:
+    """Return in which step a file goes: what DeltaCAT would see in its absence must be gone before it.
+
+    Without the file that says that an object is gone, the one before would count
+    again; without a transaction's log, none of its files would.
+    """
+    if logged_transaction(path) is not None:
+        return 2
+    return 1 if is_numbered(path) and numbered_file(path).operation == DELETE else 0
+
+
+def _numbered_and_logs(kept: "_Kept") -> Iterator[str]:
+    store = kept.newest.files.store
+    folders = (list(group) for _, group in groupby(_all_numbered(store), lambda found: found[1].folder))
+    while batch := list(islice(folders, _FOLDERS_AT_ONCE)):
+        for path, file in kept.of_folders(batch):
+            kept.transactions.add(file.transaction)
+            yield path
+    for entry in store.list(FLAT_LOG):
+        logged = logged_transaction(entry.path)
+        if logged is not None and (
+            logged.id in kept.transactions or not _is_ours(kept.newest.files.revision, logged.start)
+        ):
+            yield entry.path
+
+
+def _is_ours(revision: Revision, start: int) -> bool:
+    """Return whether a transaction is ours; in the seed's form all are that were not taken over."""
+    return start % revision.time_units_per_milli == revision.start_offset
+
+
+class _Kept:
+    """Decides which revisions and mappings stay, folder by folder."""
+
+    def __init__(self, newest: CatalogSnapshot, needed: _Needed) -> None:
+        self.newest = newest
+        self._needed = needed
+        self._committed = logged_transactions(newest.files).keys() | needed.transactions | {newest.guard.transaction}
+        adopted = None if newest.guard.is_foreign else read_adopted(newest.files.store)
+        self._foreign = frozenset(one.id for one in adopted.foreign) if adopted is not None else frozenset()
+        self.transactions = {*needed.transactions, *self._foreign}
+        """The transactions whose logs stay; whoever finds that a file stays adds its transaction."""
+
+    def of_folders(self, folders: list[list[_Found]]) -> Iterator[_Found]:
+        """Yield the files that stay, of several folders, each given with all its files."""
+        if self.newest.guard.is_foreign:
+            # There is no version of ours, and the other program's are read from all its files.
+            yield from (found for folder in folders for found in folder if found[1].transaction in self._committed)
+            return
+        plain = [all(self._needed.holds(file) and file.operation != DELETE for _, file in folder) for folder in folders]
+        keys = {key for folder, is_plain in zip(folders, plain, strict=True) if not is_plain for key in _keys(folder)}
+        values = get_many(self.newest.guard.root, keys, self.newest.read_nodes)
+        for folder, is_plain in zip(folders, plain, strict=True):
+            yield from folder if is_plain else self._of_folder(folder, values)
+
+    def _of_folder(self, folder: list[_Found], values: Mapping[str, str]) -> Iterator[_Found]:
+        known = _newest_number(folder[0][1], values)
+        keeps_older = False
+        for path, file in sorted(folder, key=lambda found: found[1].number):
+            if self._stays(file, known, values, keeps_older=keeps_older):
+                keeps_older = True
+                yield path, file
+
+    def _stays(self, file: NumberedFile, known: int | None, values: Mapping[str, str], *, keeps_older: bool) -> bool:
+        if file.transaction in self._foreign:
+            return True
+        is_needed = self._needed.holds(file)
+        if file.transaction not in self._committed:
+            return is_needed and file.object_folder is not None
+        if known is None or file.number > known:
+            return True  # another program committed it, and no version has it yet
+        if file.operation == DELETE:
+            return keeps_older or (file.number == known and _is_remembered(file, values))
+        # DeltaCAT may have written the number that we gave, too, and sees its own file; ours counts.
+        return is_needed or (file.number == known and _is_overruled(file, values))
+
+
+def _keys(folder: list[_Found]) -> Iterator[str]:
+    """Yield the keys under which the index says what the newest file of a folder is, and whether its parent is gone."""
+    file = folder[0][1]
+    object_folder = file.object_folder
+    if object_folder is None:
+        yield mapping_key(file.folder)
+        yield deleted_key(file.folder.rpartition("/")[0])
+        return
+    key = _live_key(object_folder)
+    if key is not None:
+        yield key
+    yield deleted_key(object_folder)
+    yield deleted_key(object_folder.rpartition("/")[0])
+
+
+def _live_key(object_folder: str) -> str | None:
+    try:
+        return live_key(object_folder)
+    except FormatError:
+        return None  # nobody knows what lies there
+
+
+def _newest_number(file: NumberedFile, values: Mapping[str, str]) -> int | None:
+    """Return the number of the newest file of a folder, as the index has it; None if it does not know the folder."""
+    if file.object_folder is None:
+        mapped = values.get(mapping_key(file.folder))
+        return None if mapped is None else read_mapped(mapped).number
+    text = _live_value(file, values)
+    if text is not None:
+        return read_stored(text).number
+    deleted = values.get(deleted_key(file.object_folder))
+    return None if deleted is None else int(deleted)
+
+
+def _live_value(file: NumberedFile, values: Mapping[str, str]) -> str | None:
+    assert file.object_folder is not None
+    key = _live_key(file.object_folder)
+    return None if key is None else values.get(key)
+
+
+def _is_overruled(file: NumberedFile, values: Mapping[str, str]) -> bool:
+    text = None if file.object_folder is None else _live_value(file, values)
+    return text is not None and read_stored(text).transaction != file.transaction
+
+
+def _is_remembered(file: NumberedFile, values: Mapping[str, str]) -> bool:
+    """Return whether DeltaCAT may give the same name or number again, and must count on from this file then.
+
+    All other objects have ids or positions that nobody gives twice.
+    """
+    folder = file.folder if file.object_folder is None else file.object_folder
+    if folder.startswith(OURS) or (file.object_folder is not None and folder.count("/") != _TABLE_VERSION_DEPTH):
+        return False
+    return deleted_key(folder.rpartition("/")[0]) not in values
+
+
+def _all_numbered(store: Store) -> Iterator[_Found]:
+    """Yield the revisions and mappings, those of what DeltaCAT does not know too, folder after folder."""
+    yield from numbered_files(store)
     for folder in (SETTINGS_FOLDER, view_folder(""), shared_transaction_folder("")):
         for entry in store.list(folder):
             if is_numbered(entry.path):
                 yield entry.path, numbered_file(entry.path)
-
-
-def owns(path: str) -> bool:
-    """Return whether a revision, a mapping or an index node lies at `path`, whatever needs it.
-
-    Guards go by expiry, the hint is written over, and the log is never garbage.
-    """
-    return path.startswith(NODE_FOLDER) or is_numbered(path)

@@ -19,7 +19,7 @@ from mangrove.layouts.deltacat.keys import (
     range_of_mappings,
 )
 from mangrove.layouts.deltacat.packed import pack, unpack
-from mangrove.layouts.deltacat.paths import guard_path, is_numbered
+from mangrove.layouts.deltacat.paths import OURS, guard_path, is_numbered
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.layouts.deltacat.upkeep_differences import namespace_names
 from mangrove.layouts.deltacat.versions import read_hint, read_kept
@@ -50,7 +50,7 @@ def problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     yield from _strangers(fresh)
     yield from _lost_newest(fresh)
     yield from _unlogged(files, wanted)
-    yield from _lost_mappings(fresh)
+    yield from _lost_mappings(fresh, wanted)
     yield from _damaged_deletions(fresh)
     bodies = iter(wanted)
     while batch := list(islice(bodies, _BODIES_AT_ONCE)):
@@ -71,19 +71,21 @@ def _unlogged(files: CatalogFiles, wanted: list[Wanted]) -> Iterator[Problem]:
             yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
 
 
-def _lost_mappings(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def _lost_mappings(snapshot: CatalogSnapshot, wanted: list[Wanted]) -> Iterator[Problem]:
     """Yield the files that lead DeltaCAT from a name to an object, or that end such a way, and that are gone.
 
     What an attempt left that never committed has a transaction that the log does not
-    have, and counts for nothing. A copy that reads the rest from its source has
-    neither such a file nor the object's first revision here.
+    have, and counts for nothing. A copy that reads the rest from its source has few of
+    the revisions here, and the mapping only if the object's first revision is.
     """
     files = snapshot.files
     committed = {*logged_transactions(files), snapshot.guard.transaction}
-    there = [file for _, file in numbered_files(files.store) if file.transaction in committed]
+    listed = {path: file for path, file in numbered_files(files.store) if file.transaction in committed}
+    there = listed.values()
+    is_copy = any(not one.folder.startswith(OURS) and files.path_of(one) not in listed for one in wanted)
     led_to = {(file.folder, file.number, "" if file.operation == DELETE else file.target) for file in there}
     numbers = {(file.folder, file.number) for file in there}
-    made_here = {file.object_folder for file in there if file.number == 1}
+    made_here = {file.object_folder for file in there if file.number == 1 or not is_copy}
     first, end = range_of_mappings()
     for key, value in scan(snapshot.guard.root, first, end, snapshot.read_nodes):
         folder, mapped = mapping_folder_of(key), read_mapped(value)

@@ -212,6 +212,10 @@ class TreeMetastore:
         """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
         return owns(path)
 
+    def deletion_rank(self, path: str) -> int:  # noqa: ARG002
+        """Return in which step a file at `path` is deleted: whatever is garbage here, nobody finds."""
+        return 0
+
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
         expire(self._effects, self.latest().root, versions)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
+from mangrove.betree.difference import Change
 from mangrove.betree.difference import differences as tree_differences
 from mangrove.betree.search import scan
 from mangrove.layouts.tree.keys import KeyRange
@@ -39,10 +40,13 @@ class Birthplaces:
             if table_id in self._known:
                 break
             if snapshot.version not in self._learnt:
-                tables = (value for _, value in objects(snapshot, Kind.TABLE, self))
-                self._known |= {table.id: table.namespace_id for table in tables if isinstance(table, Table)}
+                self.learn(value for _, value in objects(snapshot, Kind.TABLE, self))
                 self._learnt.add(snapshot.version)
         return self._known.get(table_id, table_id)
+
+    def learn(self, objects: Iterable[Object]) -> None:
+        """Note the birthplaces of the tables among these objects, so that no version is searched for them."""
+        self._known |= {table.id: table.namespace_id for table in objects if isinstance(table, Table)}
 
 
 def objects(snapshot: TreeSnapshot, kind: Kind, birthplaces: Birthplaces) -> Iterator[tuple[Locator, Object]]:
@@ -77,13 +81,24 @@ def _changed(before: TreeSnapshot, after: TreeSnapshot, birthplaces: Birthplaces
         return _between(before, after, [_EVERYTHING], birthplaces)
     moved = _moved_namespaces(before, after)
     found: dict[Locator, _Pointers] = {}
-    for key, old, new in tree_differences(before.root.node, after.root.node, after.read_nodes):
-        kind, parts = after.keys.encoding.parts_of(key, after.keys.sizes)
-        if kind in _IN_NAMESPACES and parts[0] in moved:
-            continue
-        locator = _locator(after, key, pair, birthplaces)
+    below: list[Change] = []
+    for change in tree_differences(before.root.node, after.root.node, after.read_nodes):
+        kind, parts = after.keys.encoding.parts_of(change.key, after.keys.sizes)
+        if kind > Kind.SHARED_TRANSACTION:
+            below.append(change)
+        elif kind not in _IN_NAMESPACES or parts[0] not in moved:
+            locator = _locator(after, change.key, pair, birthplaces)
+            if locator is not None:
+                found[locator] = (change.before, change.after)
+    if below:
+        # A table that was made or dropped in between is among the changes: no version need be searched for it.
+        for snapshot, place in ((before, 0), (after, 1)):
+            changed = ((way, pointers[place]) for way, pointers in found.items() if way.kind is Kind.TABLE)
+            birthplaces.learn(_defined(snapshot, changed).values())
+    for change in below:
+        locator = _locator(after, change.key, pair, birthplaces)
         if locator is not None:
-            found[locator] = (old, new)
+            found[locator] = (change.before, change.after)
     ranges = [
         after.keys.encoding.range_below(kind, (name,), after.keys.sizes)
         for name in sorted(moved)
