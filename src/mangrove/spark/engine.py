@@ -174,7 +174,7 @@ class SparkEngine:
         check_distinct_keys(self._lists, self._store, self._root_uri, state, written_files)
         by_log = placed(state, files)
         deltas = {values: upserted(there, state.version.keys) for values, there in by_log.items()}
-        return planned(deltas, counts=RowCounts(None, None, 0))
+        return planned(deltas, counts=RowCounts(None, None, 0, sum(file.row_count for file in written_files)))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a condition means, any that Spark understands, or those with the keys of a frame."""
