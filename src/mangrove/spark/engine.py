@@ -20,6 +20,7 @@ from mangrove.model.objects import DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.spark.arrow_rows import arrow_frame
+from mangrove.spark.catalog_hints import Namespaces, add_catalog_hints
 from mangrove.spark.changes import changed_rows
 from mangrove.spark.changing import SparkFiles
 from mangrove.spark.checking import refusals
@@ -233,6 +234,10 @@ class SparkEngine:
 
         plan = plan_table_compaction(state, self._file_size_bytes, bounds)
         return compacted_table(plan, state.name, write, watch)
+
+    def add_catalog_hints(self, namespaces: Namespaces) -> None:
+        """Let Spark's errors about names in the lakehouse's namespaces say what to write instead."""
+        add_catalog_hints(self.session, self._store.uri, namespaces)
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
         """Return what copies files on executors, from this lakehouse to a place that these options open."""
