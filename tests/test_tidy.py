@@ -123,6 +123,9 @@ def _names(module: ast.Module) -> tuple[set[str], set[str], list[str]]:
             case ast.If(body=body, orelse=otherwise):
                 # Appended while the loop runs: what one platform or another makes is made at the top too.
                 statements += [*body, *otherwise]
+            case ast.Try(body=body, handlers=handlers):
+                # So is what a module takes from a package, or makes where the package does not have it.
+                statements += [*body, *(one for handler in handlers for one in handler.body)]
             case ast.Assign(targets=[ast.Name("__all__")], value=value):
                 exported = ast.literal_eval(value)
             case ast.Assign(value=ast.Call(func=ast.Name("TypeVar" | "ParamSpec"))):

@@ -1,28 +1,35 @@
 """The SQL shell, without a terminal and without Spark: what its lines mean, and what it answers."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mangrove.cli.cancelling import Cancelling
+from mangrove.cli.cancelling import Cancelling, WriteGate
+from mangrove.cli.conversation import Conversation
 from mangrove.cli.session import Session
 from mangrove.cli.shell import Shell
 from mangrove.cli.shell_words import is_whole, prompt_text, short_command, suggestions
-from mangrove.cli.spark_start import QuietEngines
 from mangrove.errors import InvalidInputError
-from mangrove.sql.session import SqlSession
+from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.port import Store
 
 COLUMNS: Callable[[str], list[str]] = {"sales.orders": ["id", "customer"]}.get  # type: ignore[assignment]
 
 
 @pytest.fixture
 def shell(lake: str) -> Shell:
-    talk = SqlSession(Session().open(lake, QuietEngines))
-    return Shell(talk, lambda file: Path(file).read_text("utf-8"), Cancelling(lambda: None))
+    return shell_on(Session(), lake)
+
+
+def shell_on(session: Session, lake: str) -> Shell:
+    return Shell(partial(Conversation, session, lake), lambda file: Path(file).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,7 @@ def test_the_conversation_goes_on_after_an_error(shell: Shell, capsys: pytest.Ca
 def test_a_cancelled_statement_leaves_nothing_behind(
     shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> Any:
+    def interrupted(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt
 
     before = shell.talk.lake.version
@@ -168,6 +175,102 @@ def test_work_that_was_done_before_it_could_be_stopped_is_reported_as_done() -> 
         return "done"
 
     assert Cancelling(told.set).run(work) == "done"
+
+
+@pytest.mark.usefixtures("keys_interrupt")
+def test_a_statement_is_cancelled_again_until_it_has_ended() -> None:
+    cancelled = threading.Semaphore(0)
+
+    def work() -> None:
+        press_ctrl_c()
+        # What a first cancellation missed, such as a job that was not submitted yet, a later one meets.
+        for _ in range(3):
+            assert cancelled.acquire(timeout=60)
+        raise InvalidInputError("cancelled by Spark")
+
+    with pytest.raises(KeyboardInterrupt):
+        Cancelling(cancelled.release).run(work)
+
+
+@pytest.mark.usefixtures("keys_interrupt")
+def test_a_second_ctrl_c_returns_at_once_from_work_that_does_not_end() -> None:
+    end = threading.Event()
+
+    def work() -> None:
+        press_ctrl_c()
+        end.wait(60)
+
+    cancelling = Cancelling(press_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        cancelling.run(work)
+    assert cancelling.is_busy
+    end.set()
+
+
+@pytest.mark.usefixtures("keys_interrupt")
+def test_no_statement_of_a_script_begins_after_ctrl_c(shell: Shell) -> None:
+    conversation = shell.conversation
+
+    def work() -> None:
+        for number, _ in enumerate(conversation.script("create namespace one; create namespace two;")):
+            if number == 0:
+                press_ctrl_c()
+                wait_for(lambda: conversation.cancelling.is_cancelled)
+
+    with pytest.raises(KeyboardInterrupt):
+        conversation.run(work)
+    assert {one.name for one in shell.talk.lake.namespaces()} >= {"one"}
+    assert "two" not in {one.name for one in shell.talk.lake.namespaces()}
+
+
+@dataclass(frozen=True)
+class HeldSession(Session):
+    """Presses Ctrl-C twice when a statement is about to commit, and lets it go on when it was abandoned."""
+
+    holds_behind_gate: bool = False
+    begun: list[Cancelling] = field(default_factory=list)
+    abandoned: threading.Event = field(default_factory=threading.Event)
+
+    def store(self, location: str | os.PathLike[str], gate: WriteGate | None = None) -> Store:
+        if self.holds_behind_gate and gate is not None:
+            return CountingStore(CountingStore(super().store(location), self.check), gate.check)
+        return CountingStore(super().store(location, gate), self.check)
+
+    def check(self, made: Requests) -> None:
+        if made.creates and self.begun:
+            cancelling = self.begun.pop()
+            press_ctrl_c()
+            wait_for(lambda: cancelling.is_cancelled)
+            press_ctrl_c()
+            self.abandoned.wait(60)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.usefixtures("keys_interrupt")
+@pytest.mark.parametrize("behind_gate", [False, True])
+def test_a_statement_that_was_abandoned_before_its_commit_never_commits_and_a_later_one_is_reported_as_unknown(
+    lake: str, capsys: pytest.CaptureFixture[str], behind_gate: bool
+) -> None:
+    session = HeldSession(holds_behind_gate=behind_gate)
+    shell = shell_on(session, lake)
+    abandoned = shell.conversation
+    session.begun.append(abandoned.cancelling)
+    before = shell.talk.lake.version
+    assert shell.answer("create namespace late;")
+    told = capsys.readouterr()
+    assert (told.out, "abandoned" in told.err, "not known" in told.err) == ("", True, behind_gate)
+    assert shell.conversation is not abandoned
+    session.abandoned.set()
+    wait_for(lambda: not abandoned.cancelling.is_busy)
+    assert shell.talk.lake.version == before + behind_gate
+    # The prompt is there, and the next statement runs.
+    assert shell.answer("create namespace next;")
+    assert "next" in {one.name for one in shell.talk.lake.namespaces()}
+    assert capsys.readouterr().out.count("late") == 0
 
 
 def test_the_shell_wants_a_terminal_and_programs_are_sent_to_sql(run: Any, lake: str) -> None:

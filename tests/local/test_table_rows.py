@@ -415,7 +415,7 @@ def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[st
     assert table.delete("order_id = 99") == RowCounts()
     assert table.overwrite(orders(3), where="order_id = 3") == RowCounts(inserted=1, deleted=2)
     if keys:
-        assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0)
+        assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0, upserted=2)
         assert table.delete([{"order_id": 4}]) == RowCounts(deleted=None)
     assert table.overwrite(orders(5)) == RowCounts(inserted=1, deleted=2)
 

@@ -61,7 +61,7 @@ def step_of(chance: random.Random, word: str, model: TableModel) -> tuple[Step, 
             return lambda table, engine: table.append(rows, engine=engine), RowCounts(inserted=len(rows))
         case "upsert":
             model.upsert(rows)
-            return lambda table, engine: table.upsert(rows, engine=engine), RowCounts(None, None, 0)
+            return lambda table, engine: table.upsert(rows, engine=engine), RowCounts(None, None, 0, upserted=len(rows))
         case "upsert some":
             some = [{"id": row["id"], "name": row["name"]} for row in rows]
             counts = RowCounts(*model.upsert_some(some), 0)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rich.console import RenderableType
 
@@ -25,14 +25,18 @@ from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import in_full, parse_root
 
+if TYPE_CHECKING:
+    # Most commands run no statement that Ctrl-C ends.
+    from mangrove.cli.cancelling import WriteGate
+
 __all__ = ["Session", "given_cache", "stats_text"]
 
 
 class _CountingLocalStore(CountingStore):
     """Counts, and still shows vacuum what killed writers left on disk."""
 
-    def __init__(self, store: LocalStore) -> None:
-        super().__init__(store)
+    def __init__(self, store: LocalStore, check: Callable[[Requests], None]) -> None:
+        super().__init__(store, check)
         self._local = store
 
     def leftovers(self) -> Iterator[ObjectInfo]:
@@ -64,12 +68,12 @@ class Session:
     _effects: list[Effects] = field(default_factory=list)
     _opened: list[Lakehouse] = field(default_factory=list)
 
-    def store(self, location: str | os.PathLike[str]) -> Store:
-        """Return the store at a URI, or at a folder as seen from here."""
+    def store(self, location: str | os.PathLike[str], gate: "WriteGate | None" = None) -> Store:
+        """Return the store at a URI, or at a folder as seen from here; a gate may refuse its writes."""
         store = open_store(location, self.storage_options)
         if isinstance(store, LocalStore) and os.path.isfile(_folder_of(store)):
             raise InvalidInputError(f"{location} is a file: name the folder of a lakehouse")
-        return self._counting(store)
+        return self._counting(store, gate)
 
     def store_of_files(self, folder: str, place: str) -> Store:
         """Return the store of a folder in which files of others lie; `place` is what a person called the file."""
@@ -82,10 +86,11 @@ class Session:
                 raise InvalidInputError(f"{place} is neither a file nor a folder: copy what comes from it into a file")
         return self._counting(store)
 
-    def _counting(self, store: Store) -> Store:
-        if not self.with_stats:
+    def _counting(self, store: Store, gate: "WriteGate | None" = None) -> Store:
+        if not self.with_stats and gate is None:
             return store
-        counting = _CountingLocalStore(store) if isinstance(store, LocalStore) else CountingStore(store)
+        check = _check_nothing if gate is None else gate.check
+        counting = _CountingLocalStore(store, check) if isinstance(store, LocalStore) else CountingStore(store, check)
         self._counted.append(counting)
         return counting
 
@@ -104,9 +109,13 @@ class Session:
         """Return the outside world around the store at a location."""
         return self._around(self.store(location))
 
-    def open(self, location: str, engines: EnginesMaker | None = None) -> Lakehouse:
-        """Open the lakehouse at a location, with engines where rows are read or written."""
-        lake = open_on(self._around(store_to_open(location, self.store, self.cache)), engines=engines)
+    def open(self, location: str, engines: EnginesMaker | None = None, gate: "WriteGate | None" = None) -> Lakehouse:
+        """Open the lakehouse at a location, with engines where rows are read or written.
+
+        Once `gate` is closed, this object writes and commits nothing more.
+        """
+        store = store_to_open(location, lambda place: self.store(place, gate), self.cache)
+        lake = open_on(self._around(store), engines=engines)
         self._opened.append(lake)
         return lake
 
@@ -146,6 +155,10 @@ class Session:
         counted = {**asdict(made), "total": made.total, "without_spark": used_spark}
         text = json.dumps({"storage": counted}) if self.as_json else stats_text(made, used_spark=used_spark)
         sys.stderr.write(text + "\n")
+
+
+def _check_nothing(_: Requests) -> None:
+    """Let every request pass."""
 
 
 def given_cache(folder: str | None, bytes_max: int | None) -> Cache | None:

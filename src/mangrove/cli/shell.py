@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from mangrove.cli.cancelling import Cancelling
+from rich.console import RenderableType
+
 from mangrove.cli.catalog_views import facts_table
+from mangrove.cli.conversation import Conversation
 from mangrove.cli.history_views import log_view
 from mangrove.cli.screen import draw
 from mangrove.cli.shell_words import HELP, Short, short_command
@@ -18,17 +20,26 @@ from mangrove.sql.session import SqlSession
 __all__ = ["Shell"]
 
 _VERSIONS_SHOWN = 20
+_MAY_HAVE_COMMITTED = "and whether it committed is not known: \\log shows the versions"
 
 
 @dataclass(slots=True)
 class Shell:
-    """A conversation; `read_file` gives the text of a file that is named in it, `cancelling` runs the statements."""
+    """A conversation; `begin` makes another one when a statement is abandoned, `read_file` gives the text of a file."""
 
-    talk: SqlSession
+    begin: Callable[[], Conversation]
     read_file: Callable[[str], str]
-    cancelling: Cancelling
     with_timing: bool = False
+    conversation: Conversation = field(init=False)
     _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.conversation = self.begin()
+
+    @property
+    def talk(self) -> SqlSession:
+        """The session in which statements run."""
+        return self.conversation.talk
 
     def answer(self, text: str) -> bool:
         """Do what a line says, and return whether the conversation goes on.
@@ -36,15 +47,9 @@ class Shell:
         What cannot be done is said, and an interrupted statement leaves nothing behind.
         """
         try:
-            short = short_command(text)
-            if short is None:
-                self._run(text)
-                return True
-            return self._short(short)
+            return self._answer(text)
         except MangroveError as error:
             _complain(str(error))
-        except KeyboardInterrupt:
-            _complain("the statement was cancelled: it changed nothing")
         return True
 
     def names(self) -> Sequence[str]:
@@ -62,18 +67,56 @@ class Shell:
             self._columns[name] = () if schema is None else tuple(column.name for column in schema.columns)
         return self._columns[name]
 
-    def _run(self, text: str) -> None:
-        self.cancelling.run(lambda: self._statements(text))
+    def _answer(self, text: str) -> bool:
+        if not self.conversation.is_over:
+            self.conversation.gate.begin_statement()
+        try:
+            short = short_command(text)
+            if short is None:
+                self._run(text)
+                return True
+            return self._short(short)
+        except KeyboardInterrupt:
+            if self.conversation.is_over:
+                self._abandon()
+            elif self.conversation.gate.has_begun_commit:
+                _complain(f"the statement was cancelled, {_MAY_HAVE_COMMITTED}")
+            else:
+                _complain("the statement was cancelled: it changed nothing")
+        return True
 
-    def _statements(self, text: str) -> None:
+    def _run(self, text: str) -> None:
+        if self.conversation.is_over:
+            self._abandon()
+        conversation = self.conversation
+        conversation.run(lambda: self._statements(conversation, text))
+
+    def _statements(self, conversation: Conversation, text: str) -> None:
+        def draw_unless_abandoned(view: RenderableType) -> None:
+            if conversation is self.conversation:
+                draw(view)
+
         began = time.monotonic()
-        for result in self.talk.script(text):
-            show_result(result)
-            if self.with_timing:
+        for result in conversation.script(text):
+            show_result(result, draw=draw_unless_abandoned)
+            if self.with_timing and conversation is self.conversation:
                 sys.stderr.write(f"({time.monotonic() - began:.1f} s)\n")
             began = time.monotonic()
         # A statement may have changed any table.
         self._columns.clear()
+
+    def _abandon(self) -> None:
+        """Go on in another conversation; the statement that still runs can no longer commit."""
+        abandoned = self.conversation
+        abandoned.abandon()
+        if abandoned.gate.has_begun_commit:
+            _complain(f"the statement was abandoned, {_MAY_HAVE_COMMITTED}")
+        else:
+            _complain("the statement was abandoned: it changed nothing, and cannot commit any more")
+        if abandoned.talk.in_transaction:
+            _complain("the open transaction was rolled back")
+        self.conversation = self.begin()
+        self.talk.namespace = abandoned.talk.namespace
 
     def _short(self, short: Short) -> bool:
         match short:

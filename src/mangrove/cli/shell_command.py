@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
-from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines, canceller
+from mangrove.cli.spark_start import SPARK_MODULES
 from mangrove.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,35 +31,35 @@ __all__ = ["shell_command"]
 def shell_command(session: Session, lake: str, history: str | None) -> None:
     r"""Talk SQL with a lakehouse: a statement ends with a semicolon, \? shows short commands.
 
-    Ctrl-C cancels a statement or forgets what was typed, Ctrl-D leaves. An open
-    transaction shows in the prompt, and is rolled back when you leave.
+    Ctrl-C cancels a statement or forgets what was typed, Ctrl-D leaves. A second
+    Ctrl-C returns to the prompt at once: the statement can then no longer commit.
+    An open transaction shows in the prompt, and is rolled back when you leave.
     """
     if session.as_json:
         raise InvalidInputError("the shell is for people: use `mangrove sql --json` from a program")
-    opened = session.open(lake, partial(QuietEngines, storage_options=session.storage_options))
+    opened = session.open(lake)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInputError("the shell needs a terminal: use `mangrove sql` in scripts and pipes")
     check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")
     check_installed("SQL", SPARK_MODULES, "spark")
+    from mangrove.cli.conversation import Conversation
     from mangrove.cli.shell import Shell
     from mangrove.cli.shell_words import prompt_text
-    from mangrove.sql.session import SqlSession
 
-    talk = SqlSession(opened)
-    shell = Shell(talk, lambda file: session.file(file)[1].decode("utf-8-sig"), Cancelling(canceller(opened)))
+    shell = Shell(partial(Conversation, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
     typed = _typing(shell, _history_file(history))
     sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows short commands, Ctrl-D leaves.\n")
     goes_on = True
     while goes_on:
         try:
-            goes_on = shell.answer(typed.prompt(prompt_text(talk.namespace, talk.isolation)))
+            goes_on = shell.answer(typed.prompt(prompt_text(shell.talk.namespace, shell.talk.isolation)))
         except KeyboardInterrupt:
             continue
         except EOFError:
             goes_on = False
-    if talk.in_transaction:
+    if shell.talk.in_transaction:
         sys.stderr.write("the open transaction was rolled back\n")
-    talk.close()
+    shell.talk.close()
 
 
 def _typing(shell: "Shell", history: Path) -> "PromptSession[str]":

@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,12 @@ from mangrove.cli.screen import waiting
 from mangrove.cli.start_up import check_frames
 from mangrove.effects import Effects
 from mangrove.errors import StorageError
-from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.engines import BothEngines
 
 if TYPE_CHECKING:
     from mangrove.spark.engine import SparkEngine
 
-__all__ = ["SPARK_MODULES", "QuietEngines", "canceller", "quiet_session"]
+__all__ = ["SPARK_MODULES", "QuietEngines", "quiet_session"]
 
 SPARK_MODULES = ("pyspark", "pandas", "sqlglot")
 
@@ -65,20 +64,9 @@ class QuietEngines(BothEngines):
         """Whether something needed Spark until now."""
         return "_started" in self.__dict__
 
-    def cancel(self) -> None:
-        """Stop what Spark is doing, where it is doing something."""
-        if self.has_started:
-            self._started.session.sparkContext.cancelAllJobs()
-
     def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark."""
         return super().spark(jars=True) if jars else self._started
-
-
-def canceller(lake: Lakehouse) -> Callable[[], None]:
-    """Return what stops the statements of a lakehouse that was opened with quiet engines."""
-    engines = lake.engines
-    return engines.cancel if isinstance(engines, QuietEngines) else lambda: None
 
 
 @contextmanager

@@ -4,22 +4,20 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from mangrove.cli.cancelling import Cancelling
 from mangrove.cli.command import lake_command
 from mangrove.cli.extras import check_installed
 from mangrove.cli.session import Session
-from mangrove.cli.spark_start import SPARK_MODULES, QuietEngines, canceller
+from mangrove.cli.spark_start import SPARK_MODULES
 from mangrove.cli.sql_output import ROWS_SHOWN, show_result, stats_line, write_csv, write_json
 from mangrove.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from mangrove.cli.conversation import Conversation
     from mangrove.sql.results import Result
-    from mangrove.sql.session import SqlSession
 
 __all__ = ["sql_command"]
 
@@ -47,26 +45,27 @@ def sql_command(
         raise InvalidInputError("rows are given as CSV or as JSON: leave out --csv or --json")
     text = _text(session, statements, file)
     check_installed("SQL", SPARK_MODULES, "spark")
-    from mangrove.sql.session import SqlSession  # noqa: PLC0415 - Spark takes long to import
+    from mangrove.cli.conversation import Conversation  # noqa: PLC0415 - Spark takes long to import
 
-    opened = session.open(lake, partial(QuietEngines, storage_options=session.storage_options))
-    talk = SqlSession(opened)
+    conversation = Conversation(session, lake)
     give: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else show_result
     shown = limit if limit is not None else None if give is not show_result else ROWS_SHOWN
     try:
-        Cancelling(canceller(opened)).run(lambda: _run(session, talk, text, lambda result: give(result, shown)))
+        conversation.run(lambda: _run(session, conversation, text, lambda result: give(result, shown)))
     finally:
-        talk.close()
+        if conversation.is_over:
+            conversation.abandon()
+        conversation.talk.close()
 
 
-def _run(session: Session, talk: "SqlSession", text: str, give: "Callable[[Result], int]") -> None:
+def _run(session: Session, conversation: "Conversation", text: str, give: "Callable[[Result], int]") -> None:
     began = time.monotonic()
-    for result in talk.script(text):
+    for result in conversation.script(text):
         rows = give(result)
         if session.with_stats:
             _say_stats(session, stats_line(result, rows, time.monotonic() - began))
         began = time.monotonic()
-    if talk.in_transaction:
+    if conversation.talk.in_transaction:
         raise InvalidInputError("a transaction is begun and not ended, so it was rolled back: add COMMIT")
 
 

@@ -3,7 +3,10 @@
 import csv
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
 
 from mangrove.cli.row_views import cell_text, plain, rows_view
 from mangrove.cli.screen import counted, draw, speaks_unicode
@@ -17,7 +20,7 @@ ROWS_SHOWN = 100
 """So many rows of a query are shown to a person who did not say how many."""
 
 
-def show_result(result: "Result", limit: int | None = ROWS_SHOWN) -> int:
+def show_result(result: "Result", limit: int | None = ROWS_SHOWN, draw: Callable[[RenderableType], None] = draw) -> int:
     """Draw the rows of a result, or say what was done; return how many rows there are to see."""
     if result.frame is None and (result.answer is None or result.kind == "change"):
         draw(_said(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -141,10 +142,16 @@ class Lakehouse(LakeUpkeep):
         """Return the Spark session in which its rows are read and written: the one that is there, or a new one.
 
         With `jars`, a new one brings Hadoop's classes for the bucket from Maven Central.
+        Spark's own catalog does not know the lakehouse's tables; where Spark says so in an
+        error, a note on it says what to write instead.
         """
         if self.engines is None:
             raise InvalidInputError(f"{self.uri} was opened without engines: use mangrove.open or mangrove.create")
-        return self.engines.spark(jars=jars).session
+        engine = self.engines.spark(jars=jars)
+        # The session lives longer than the lakehouse may.
+        known = weakref.ref(self)
+        engine.add_catalog_hints(lambda: _namespaces_of(known()))
+        return engine.session
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""
@@ -299,6 +306,11 @@ class Lakehouse(LakeUpkeep):
         return self.run(
             lambda transaction: transaction.alter_settings(put, gone, **settings), message="alter lakehouse"
         )
+
+
+def _namespaces_of(lake: Lakehouse | None) -> frozenset[str]:
+    """Return the names of the namespaces, none where the lakehouse is gone."""
+    return frozenset() if lake is None else frozenset(namespace.name for namespace in lake.namespaces())
 
 
 def _isolation(given: Isolation | str) -> Isolation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -132,6 +132,10 @@ class SparkRows(Engine, Protocol):
     """An engine in a Spark session that others may use too."""
 
     session: Any
+
+    def add_catalog_hints(self, namespaces: Callable[[], Collection[str]]) -> None:
+        """Let Spark's errors about names in these namespaces say what to write instead."""
+        ...
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
         """Return what copies files on executors."""

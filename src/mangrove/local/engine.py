@@ -98,7 +98,7 @@ class LocalEngine(LocalReader):
         check_distinct(state.name, checked, keys)
         by_log = placed(state, self._files.write(state, checked))
         deltas = {values: upserted(files, state.version.keys) for values, files in by_log.items()}
-        return planned(deltas, counts=RowCounts(None, None, 0))
+        return planned(deltas, counts=RowCounts(None, None, 0, checked.num_rows))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a predicate means, or those with the keys of a frame."""

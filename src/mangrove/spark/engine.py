@@ -20,6 +20,7 @@ from mangrove.model.objects import DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.spark.arrow_rows import arrow_frame
+from mangrove.spark.catalog_hints import Namespaces, add_catalog_hints
 from mangrove.spark.changes import changed_rows
 from mangrove.spark.changing import SparkFiles
 from mangrove.spark.checking import refusals
@@ -174,7 +175,7 @@ class SparkEngine:
         check_distinct_keys(self._lists, self._store, self._root_uri, state, written_files)
         by_log = placed(state, files)
         deltas = {values: upserted(there, state.version.keys) for values, there in by_log.items()}
-        return planned(deltas, counts=RowCounts(None, None, 0))
+        return planned(deltas, counts=RowCounts(None, None, 0, sum(file.row_count for file in written_files)))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a condition means, any that Spark understands, or those with the keys of a frame."""
@@ -233,6 +234,10 @@ class SparkEngine:
 
         plan = plan_table_compaction(state, self._file_size_bytes, bounds)
         return compacted_table(plan, state.name, write, watch)
+
+    def add_catalog_hints(self, namespaces: Namespaces) -> None:
+        """Let Spark's errors about names in the lakehouse's namespaces say what to write instead."""
+        add_catalog_hints(self.session, self._store.uri, namespaces)
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
         """Return what copies files on executors, from this lakehouse to a place that these options open."""

@@ -1,7 +1,9 @@
 """Both engines of a lakehouse, Arrow in this process and Spark, each imported and started when it is first needed."""
 
 import importlib.util
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -44,6 +46,7 @@ class BothEngines:
         self._sql = sql
         self._names_read = names_read
         self._iceberg = iceberg
+        self._job_group: str | None = None
 
     @cached_property
     def _local(self) -> "LocalEngine":
@@ -55,10 +58,13 @@ class BothEngines:
     def _spark(self) -> "SparkEngine":
         _check_spark()
         from mangrove.spark.engine import SparkEngine
+        from mangrove.spark.job_group import enter_job_group
         from mangrove.spark.surface import register
 
         engine = SparkEngine(self._effects.store, self._effects.new_id, storage_options=self._storage_options)
         register(engine.session)
+        if self._job_group is not None:
+            enter_job_group(engine.session, self._job_group)
         return engine
 
     @cached_property
@@ -66,6 +72,32 @@ class BothEngines:
         from mangrove.local.reading import LocalReader
 
         return LocalReader(self._effects.store)
+
+    @contextmanager
+    def cancellable(self) -> Iterator[None]:
+        """Put the Spark jobs that this thread starts within into one group, for `cancel`; Ctrl-C cancels it too."""
+        from mangrove.spark.job_group import enter_job_group, leave_job_group
+
+        self._job_group = group = str(uuid.uuid4())
+        if "_spark" in self.__dict__:
+            enter_job_group(self._spark.session, group)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        finally:
+            self._job_group = None
+            if "_spark" in self.__dict__:
+                leave_job_group(self._spark.session, group)
+
+    def cancel(self) -> None:
+        """Cancel the Spark jobs of the statement that is `cancellable` now; another thread may call it, repeatedly."""
+        from mangrove.spark.job_group import cancel_job_group
+
+        group = self._job_group
+        if group is not None and "_spark" in self.__dict__:
+            cancel_job_group(self._spark.session, group)
 
     def reader(self) -> "LocalReader":
         """Return what reads in this process."""

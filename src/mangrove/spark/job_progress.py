@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from mangrove.spark.job_group import GROUP_PROPERTY
 from mangrove.spark.session_names import is_remote
 
 __all__ = ["share_done", "told_jobs"]
 
-_GROUP: Final = "spark.jobGroup.id"
 _PAUSE_SECONDS: Final = 0.5
 
 
@@ -41,20 +41,20 @@ def told_jobs(session: SparkSession, tell: Callable[[float], None]) -> Iterator[
         yield
         return
     context: Any = session.sparkContext
-    before = context.getLocalProperty(_GROUP)
+    before = context.getLocalProperty(GROUP_PROPERTY)
     # A group of the caller's stays, so that its jobs can still be cancelled together.
     group = str(uuid.uuid4()) if before is None else before
     jobs = _Jobs(context.statusTracker(), group)
     done = threading.Event()
     asking = threading.Thread(target=_ask, args=(jobs, tell, done), daemon=True)
-    context.setLocalProperty(_GROUP, group)
+    context.setLocalProperty(GROUP_PROPERTY, group)
     asking.start()
     try:
         yield
     finally:
         done.set()
         asking.join()
-        context.setLocalProperty(_GROUP, before)
+        context.setLocalProperty(GROUP_PROPERTY, before)
 
 
 class _Jobs:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from mangrove.local.scanning import scanned
 from mangrove.model.types import Column
+from mangrove.spark.pyspark_versions import arrow_schema
 from mangrove.storage.port import Store
 from mangrove.tables.predicates import Predicate
 from mangrove.tables.scan_plan import FileScan, ScanPlan
@@ -66,5 +66,5 @@ def bare(state: TableState) -> TableState:
 
 def batches(rows: pa.Table, schema: StructType) -> Iterator[Any]:
     """Yield the rows in exactly the types that Spark asks for."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    wanted = arrow_schema(schema)
     yield from rows.select(wanted.names).cast(wanted).to_batches(max_chunksize=_BATCH_ROWS)

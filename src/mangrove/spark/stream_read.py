@@ -5,16 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.changes import CHANGE_TYPE
@@ -24,6 +17,15 @@ from mangrove.local.scanning import chosen_columns
 from mangrove.model.objects import Table
 from mangrove.model.schema import Schema
 from mangrove.spark.leading import leading
+from mangrove.spark.pyspark_versions import (
+    HAS_READ_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from mangrove.spark.source_options import SourceOptions
 from mangrove.spark.source_pieces import PieceReader, bare, batches, gathered
 from mangrove.spark.stream_history import TableHistory
@@ -69,9 +71,15 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A table's history from a place in it; a process of its own asks for offsets and plans batches."""
 
     def __init__(self, options: SourceOptions, schema: spark.StructType) -> None:
+        if options.limit is not None and not HAS_READ_LIMITS:
+            raise InvalidInputError(
+                f"{options.limit[0]} needs PySpark 4.2 or newer, and this is {pyspark.__version__}: leave it out"
+            )
         self._options = options
         self._schema = schema
         self._history: TableHistory | None = None
+        self._reached: dict[str, Any] | None = None
+        """The end of the last batch, which PySpark 4.1 does not pass to `latestOffset`."""
         self._last_version: int | None = None
         """Up to where a query reads that takes what is there now and then ends."""
 
@@ -92,14 +100,25 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a new query starts."""
         history = self._opened()
         newest = history.newest()[0] if self._last_version is None else self._last_version
-        return self._with_state(history, self._first_offset(history, newest)).to_json()
+        self._reached = self._with_state(history, self._first_offset(history, newest)).to_json()
+        return self._reached
 
     @leading()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return up to where the next batch reads; `start` itself where there is nothing new."""
-        history, begin = self._opened(), self._checked(start)
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return up to where the next batch reads; `start` itself where there is nothing new.
+
+        PySpark 4.1 gives no `start`. In a query that goes on from a checkpoint the first
+        batch then reads up to the newest version, whatever that version changed.
+        """
+        history = self._opened()
         newest = history.newest()[0] if self._last_version is None else self._last_version
         self._check_columns(history)
+        start = self._reached if start is None else start
+        if start is None:
+            return self._with_state(history, StreamOffset(history.table_id, newest)).to_json()
+        begin = self._checked(start)
         end = advanced(begin, self._steps(history, begin, newest), _batch_limit(limit))
         return start if end == begin else self._with_state(history, end).to_json()
 
@@ -107,12 +126,13 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what the tasks of a batch read."""
         history, begin, until = self._opened(), self._checked(start), self._checked(end)
+        self._reached = end
         if begin == until:
             return []
         reader = self._piece_reader(self._check_columns(history))
         upto = until.version + (1 if until.files and not until.is_first else 0)
         pieces: list[StreamPiece] = []
-        for step, units in units_between(begin, until, self._steps(history, begin, upto)):
+        for step, units in units_between(begin, until, self._steps(history, begin, upto, stops_before_change=False)):
             if step.is_change:
                 pieces.append(StreamPiece(reader, (), step.version, history.table))
                 continue
@@ -194,15 +214,20 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         predicate = bound_predicate(self._options.where, newest.schema)
         return PieceReader(bare(newest), chosen_columns(newest, self._options.columns), predicate)
 
-    def _steps(self, history: TableHistory, start: StreamOffset, upto: int) -> Iterator[Step]:
-        """Yield the steps that this stream gives; a version that changed rows stops it, or is left out, or is given."""
+    def _steps(
+        self, history: TableHistory, start: StreamOffset, upto: int, *, stops_before_change: bool = True
+    ) -> Iterator[Step]:
+        """Yield the steps that this stream gives; a version that changed rows is refused, left out or given.
+
+        With `stops_before_change` new rows that came before such a version are given first.
+        """
         is_late = False
         for step in history.steps(start, upto):
             if not step.is_change or self._options.reads_changes:
                 is_late = is_late or bool(step.units)
                 yield step
             elif not self._options.skips_changes:
-                if is_late:
+                if is_late and stops_before_change:
                     return
                 raise InvalidInputError(
                     f"version {step.version} changed or deleted rows of {self._options.table}, and this stream gives "
@@ -211,7 +236,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
 
-def _batch_limit(limit: ReadLimit) -> BatchLimit:
+def _batch_limit(limit: ReadLimit | None) -> BatchLimit:
     match limit:
         case ReadMaxFiles(max_files):
             return BatchLimit(files=max_files)

@@ -7,11 +7,13 @@ another work. Parameters such as `:day` take the notebook's variables.
 import html
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.spark.engines import BothEngines
 from mangrove.sql.answers import Row
 from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
@@ -67,10 +69,12 @@ class NotebookSql:
             return None
         if self._session is None:
             raise InvalidInputError("no lakehouse is open: write %mangrove with its URI or a variable first")
-        last: Result | None = None
-        for result in self._session.script(cell, self._arguments(cell)):
-            last = result
-        return None if last is None else _shown(last)
+        engines = self._session.lake.engines
+        with engines.cancellable() if isinstance(engines, BothEngines) else nullcontext():
+            last: Result | None = None
+            for result in self._session.script(cell, self._arguments(cell)):
+                last = result
+            return None if last is None else _shown(last)
 
     def _use(self, where: str) -> None:
         found = self._variables.get(where)

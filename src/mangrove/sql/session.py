@@ -1,6 +1,6 @@
 """A conversation in SQL: statements one after the other, in transactions or each by itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -126,9 +126,15 @@ class SqlSession:
             )
         return self._run(text, parts[0].text, parts[0].start, arguments)
 
-    def script(self, text: str, arguments: Arguments = None) -> Iterator[Result]:
-        """Run statements that are separated by semicolons, and yield each result; the first error ends it."""
+    def script(
+        self, text: str, arguments: Arguments = None, before_each: Callable[[], None] = lambda: None
+    ) -> Iterator[Result]:
+        """Run statements that are separated by semicolons, and yield each result; the first error ends it.
+
+        `before_each` is called before each statement, and ends the script by raising an error.
+        """
         for part in split_script(text):
+            before_each()
             yield self._run(text, part.text, part.start, arguments)
 
     def frame(self, result: Result) -> Frame:

@@ -1,7 +1,7 @@
 """A wrapper that counts the requests and bytes that a store is asked for."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from mangrove.storage.port import Entry, Store
@@ -43,10 +43,14 @@ class Requests:
 
 
 class CountingStore:
-    """Passes everything on to another store, and counts it, also under threads."""
+    """Passes everything on to another store, and counts it, also under threads.
 
-    def __init__(self, store: Store) -> None:
+    `check` is called before each request, and refuses one by raising an error.
+    """
+
+    def __init__(self, store: Store, check: Callable[[Requests], None] = lambda _: None) -> None:
         self._store = store
+        self._check = check
         self._lock = threading.Lock()
         self._requests = Requests()
 
@@ -61,6 +65,7 @@ class CountingStore:
         return self._requests
 
     def _count(self, made: Requests) -> None:
+        self._check(made)
         with self._lock:
             self._requests += made
 

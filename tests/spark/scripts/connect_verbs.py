@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import mangrove
@@ -52,6 +53,9 @@ def verbs(session: SparkSession, folder: Path) -> None:
     assert table.to_arrow().num_rows == table.to_spark().count() == 100
     with pytest.raises(mangrove.InvalidInputError, match="more than once"):
         table.upsert(session.sql("select 1L as id, 'a' as name union all select 1L, 'b'"))
+    with pytest.raises(AnalysisException) as raised:
+        lake.spark().range(1).writeTo("s.t").append()
+    assert "lake.table('s.t')" in raised.value.__notes__[0]
     print("all verbs done")
 
 

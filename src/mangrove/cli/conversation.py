@@ -1,0 +1,58 @@
+"""A conversation in SQL on a lakehouse that this command opened, whose statements Ctrl-C ends."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from mangrove.cli.cancelling import Cancelling, WriteGate
+from mangrove.cli.session import Session
+from mangrove.cli.spark_start import QuietEngines
+from mangrove.effects import Effects
+from mangrove.sql.results import Result
+from mangrove.sql.session import SqlSession
+
+__all__ = ["Conversation"]
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """A SQL session, the thread that runs its statements, and the gate before its store."""
+
+    def __init__(self, session: Session, lake: str) -> None:
+        self.gate = WriteGate()
+        engines: list[QuietEngines] = []
+
+        def make_engines(effects: Effects) -> QuietEngines:
+            engines.append(QuietEngines(effects, session.storage_options))
+            return engines[-1]
+
+        self.talk = SqlSession(session.open(lake, make_engines, self.gate))
+        (self._engines,) = engines
+        self.cancelling = Cancelling(self._engines.cancel)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it runs no more statements, since one of them was abandoned with a second Ctrl-C."""
+        return self.cancelling.is_busy or self.gate.is_closed
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run work that calls `script`, and return what it gives; Ctrl-C raises KeyboardInterrupt."""
+
+        def cancellable() -> T:
+            with self._engines.cancellable():
+                return work()
+
+        return self.cancelling.run(cancellable)
+
+    def script(self, text: str) -> Iterator[Result]:
+        """Yield the result of each statement; none begins after Ctrl-C."""
+        return self.talk.script(text, before_each=self._before_statement)
+
+    def abandon(self) -> None:
+        """Leave the statement that runs to itself: from now on it writes and commits nothing."""
+        self.gate.close()
+
+    def _before_statement(self) -> None:
+        self.gate.begin_statement()
+        if self.cancelling.is_cancelled:
+            raise KeyboardInterrupt

@@ -1,0 +1,74 @@
+"""What differs between the PySpark versions that are supported: 4.1 and newer.
+
+PySpark 4.1 has no read limits for streaming sources: it asks a source for its
+newest offset without a start and without a limit, and handles
+`Trigger.AvailableNow` by itself. Stand-ins let the same source class load there.
+"""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+__all__ = [
+    "HAS_READ_LIMITS",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxFiles",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+    "arrow_schema",
+]
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ModuleNotFoundError:
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """The base of all limits."""
+
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """No limit."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """At most so many rows."""
+
+        max_rows: int
+
+    @dataclass
+    class ReadMaxFiles(ReadLimit):  # type: ignore[no-redef]
+        """At most so many files."""
+
+        max_files: int
+
+    @dataclass
+    class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
+        """At most so many bytes."""
+
+        max_bytes: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """A source that handles the trigger itself, which PySpark 4.1 never asks it to."""
+
+
+HAS_READ_LIMITS: Final = ReadLimit.__module__ != __name__
+"""Whether PySpark passes a start offset and a read limit to a streaming source: 4.2 and newer."""
+
+# 4.1 always takes UTC, later versions must be told so.
+_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+
+
+def arrow_schema(schema: StructType) -> Any:
+    """Return the Arrow schema in which Spark takes rows with these columns; timestamps are in UTC."""
+    return to_arrow_schema(schema, **_UTC)
