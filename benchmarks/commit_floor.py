@@ -18,14 +18,14 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.layouts.tree.metastore import create_tree
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import NamespaceLocator, TableLocator
 from mangrove.model.objects import Namespace, Table
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local import LocalStore
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 MEASURED = 300
 
@@ -78,10 +78,10 @@ def measure(folder: Path, history: int, *, inline: bool) -> None:
     lake, by_hand = folder / "lake", folder / "hand"
     for place in (lake, by_hand):
         place.mkdir()
-    store = RecordingStore(parse_root(str(lake)))
+    store = RecordingStore(parse_root_uri(str(lake)))
     store.written = {}
     properties = {} if inline else {"tree.inline-definition-max-bytes": "0"}
-    metastore = create_tree(real_effects(store), LakehouseSettings(properties=properties), Changes("made"))
+    metastore = create_tree(build_effects(store), LakehouseSettings(properties=properties), Changes("made"))
     home = Namespace(str(uuid.uuid4()), "sales")
     changes = Changes("home", puts={NamespaceLocator("sales"): home})
     snapshot = metastore.commit(metastore.latest(), changes, Isolation.SNAPSHOT).snapshot

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mangrove.storage.local import LocalStore
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 DATA = b"x" * 1024
 FOLDERS = ("", "1011/0000/1010/")
@@ -93,7 +93,7 @@ def main() -> None:
     rounds = int(arguments[1]) if len(arguments) > 1 else 500
     folder = Path(tempfile.mkdtemp(prefix="storage-floor-", dir=parent)).resolve()
     try:
-        store = LocalStore(parse_root(folder))
+        store = LocalStore(parse_root_uri(folder))
         print(f"medians of {rounds} rounds in microseconds")
         print(f"{'operation':<12}{'folders':>8}{'ours':>10}{'by hand':>10}{'ratio':>8}")
         for below in FOLDERS:

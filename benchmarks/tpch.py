@@ -28,10 +28,9 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.spark.session import local_session
-from mangrove.sql.mentions import mentions, parsed_query
+from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
+from mangrove.sql.parse.tokens import split_script, tokenize
 from mangrove.sql.session import SqlSession
-from mangrove.sql.splitting import split_script
-from mangrove.sql.tokens import tokenize
 
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 QUERIES = [part.text for part in split_script((Path(__file__).parent / "tpch_queries.sql").read_text("utf-8"))]
@@ -123,10 +122,10 @@ def over_views(query: str) -> str:
     """Return the query over the views of plain files."""
     tokens = tokenize(query)
     text, done = "", 0
-    for mention in mentions(parsed_query(query, tokens), tokens):
-        text += f"{query[done : mention.start]}plain_{mention.parts[-1]}"
-        text += f" as {mention.parts[-1]}" if mention.alias_place is not None else ""
-        done = mention.end
+    for table_ref in find_table_refs(parse_query_tables(query, tokens), tokens):
+        text += f"{query[done : table_ref.start]}plain_{table_ref.parts[-1]}"
+        text += f" as {table_ref.parts[-1]}" if table_ref.alias_place is not None else ""
+        done = table_ref.end
     return text + query[done:]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mangrove.betree.node import Entry
-from mangrove.betree.search import height, scan
+from mangrove.betree.search import measure_height, scan
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
@@ -23,9 +23,9 @@ from mangrove.metastore import Changes, Isolation, Scan
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Table
 from mangrove.model.settings import LakehouseSettings
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 PER_NAMESPACE = 1000
 SHARED = "1111/0000/1111/00000000-table-t000000-n00000-11111111-1111-4111-8111-111111111111.binpb"
@@ -61,11 +61,11 @@ def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row
     if not inline:
         properties["tree.inline-definition-max-bytes"] = "0"
     store = CountingStore(MemoryStore())
-    effects = repeatable_effects(store)
+    effects = build_deterministic_effects(store)
     # Without a name of its own, as other programs write it, one definition serves every table.
     store.put(SHARED, encode_definition(Table("id", "home", "x")).removeprefix(b"\n\x01x"))
     create_tree(effects, LakehouseSettings(properties=properties), Changes("made"), entries=entries(count))
-    metastore = open_tree(repeatable_effects(store, first_id=10**9))
+    metastore = open_tree(build_deterministic_effects(store, first_id=10**9))
     warm_up = max(200, commits // 4)
     costs, micros = committed(metastore, store, count, commits + warm_up)
     costs, micros = costs[warm_up:], micros[warm_up:]
@@ -74,7 +74,7 @@ def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row
     lookup_reads, cold_micros, warm_micros = looked_up(store, count)
     return Row(
         count,
-        height(snapshot.root.node, snapshot.read_nodes),
+        measure_height(snapshot.root.node, snapshot.read_nodes),
         sum(written == 1 for written in nodes) / len(nodes),
         statistics.mean(nodes),
         max(nodes),
@@ -90,7 +90,7 @@ def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row
 
 def committed(
     metastore: TreeMetastore, store: CountingStore, count: int, commits: int
-) -> tuple[list[Requests], list[float]]:
+) -> tuple[list[StoreRequests], list[float]]:
     chance, snapshot = random.Random(1), metastore.latest()
     costs, micros = [], []
     for number in range(commits):
@@ -122,7 +122,7 @@ def looked_up(store: CountingStore, count: int) -> tuple[int, float, float]:
         number = chance.randrange(count)
         way = TableLocator(f"n{number // PER_NAMESPACE:05d}", f"t{number % PER_NAMESPACE:06d}")
         began = time.perf_counter()
-        metastore = open_tree(repeatable_effects(Distant(store), first_id=2 * 10**9))
+        metastore = open_tree(build_deterministic_effects(Distant(store), first_id=2 * 10**9))
         snapshot = metastore.latest()
         before = store.requests
         assert snapshot.get(way) is not None
@@ -136,11 +136,11 @@ def looked_up(store: CountingStore, count: int) -> tuple[int, float, float]:
 
 def listed(store: CountingStore, count: int) -> float:
     """Return how many nodes are read for each 60 objects of a listing, the way down not counted."""
-    snapshot = open_tree(repeatable_effects(store, first_id=3 * 10**9)).latest()
-    tall = height(snapshot.root.node, snapshot.read_nodes)
+    snapshot = open_tree(build_deterministic_effects(store, first_id=3 * 10**9)).latest()
+    tall = measure_height(snapshot.root.node, snapshot.read_nodes)
     namespace = NamespaceLocator(f"n{count // PER_NAMESPACE // 2:05d}")
     found = list(snapshot.children(Kind.TABLE, namespace))  # now the definitions are known, and the nodes too
-    again = open_tree(repeatable_effects(store, first_id=5 * 10**9)).latest()
+    again = open_tree(build_deterministic_effects(store, first_id=5 * 10**9)).latest()
     first, end = again.keys.range_of(Scan(Kind.TABLE, namespace))
     before = store.requests
     assert sum(1 for _ in scan(again.root.node, first, end, again.read_nodes)) == len(found)

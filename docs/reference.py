@@ -37,25 +37,25 @@ HELP_WIDTH = 96
 FIRST_FUNCTIONS = ["mangrove.create", "mangrove.open", "mangrove.check"]
 SPARK_FUNCTIONS = [
     "mangrove.spark.session.local_session",
-    "mangrove.spark.surface.register",
-    "mangrove.spark.surface.attach",
+    "mangrove.spark.registration.register",
+    "mangrove.spark.registration.attach",
 ]
 CLASSES = {
     "Doing": [
         "mangrove.lakehouse.lakehouse.Lakehouse",
         "mangrove.lakehouse.catalog.Catalog",
-        "mangrove.lakehouse.transactions.LakeTransaction",
-        "mangrove.lakehouse.shared.SharedLakeTransaction",
-        "mangrove.lakehouse.past.PastLakehouse",
+        "mangrove.lakehouse.transaction.LakeTransaction",
+        "mangrove.lakehouse.shared_transaction.SharedLakeTransaction",
+        "mangrove.lakehouse.snapshot.LakeSnapshot",
         "mangrove.lakehouse.handles.LakeNamespace",
         "mangrove.lakehouse.handles.LakeTable",
         "mangrove.lakehouse.handles.LakeView",
-        "mangrove.lakehouse.table_merge.TableMerge",
+        "mangrove.lakehouse.merge.TableMerge",
         "mangrove.sql.session.SqlSession",
     ],
     "Answers": [
-        "mangrove.tables.row_counts.RowCounts",
-        "mangrove.transaction.history.HistoryLine",
+        "mangrove.tables.write_plan.RowCounts",
+        "mangrove.transaction.history.HistoryEntry",
         "mangrove.lakehouse.diff.Diff",
         "mangrove.lakehouse.diff.ObjectChange",
         "mangrove.lakehouse.diff.RowChange",
@@ -65,15 +65,15 @@ CLASSES = {
         "mangrove.maintenance.expiry.ExpiryReport",
         "mangrove.maintenance.vacuum.VacuumReport",
         "mangrove.maintenance.export.ExportReport",
-        "mangrove.maintenance.exported.Export",
-        "mangrove.maintenance.convert.ConvertReport",
+        "mangrove.maintenance.exports.Export",
+        "mangrove.maintenance.convert.conversion.ConvertReport",
         "mangrove.sql.results.Result",
     ],
     "Choices": [
         "mangrove.metastore.Isolation",
         "mangrove.maintenance.export.ExportMode",
         "mangrove.model.objects.TableType",
-        "mangrove.lakehouse.diff.Change",
+        "mangrove.lakehouse.diff.ChangeKind",
     ],
 }
 INNER = frozenset(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import mangrove
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 
 NIGHTS = [
     [

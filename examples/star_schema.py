@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import mangrove
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 
 Sale = tuple[int, date, str, int, int]
 DELIVERIES: list[list[Sale]] = [

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import mangrove
-from mangrove.lakehouse.shared import SharedLakeTransaction
+from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
 
 DAY_1 = [
     [{"id": 1, "customer": "ana", "amount": 20}, {"id": 2, "customer": "ben", "amount": 35}],

@@ -1,27 +1,27 @@
 """What runs later: the newest task at least, at the latest when somebody waits for it."""
 
-from mangrove.effects import real_effects, settle
+from mangrove.effects import build_effects, wait_for_pending
 from mangrove.storage.memory import MemoryStore
 
 
 def test_the_newest_task_has_run_when_the_effects_are_settled() -> None:
-    effects = real_effects(MemoryStore())
+    effects = build_effects(MemoryStore())
     ran: list[int] = []
     for number in range(100):
         effects.later(lambda number=number: ran.append(number))  # type: ignore[misc]
-    settle(effects, 60.0)
+    wait_for_pending(effects, 60.0)
     assert ran[-1] == 99
     assert ran == sorted(set(ran))
 
 
 def test_a_task_that_comes_while_the_thread_rests_waits_for_its_turn_or_for_somebody_in_a_hurry() -> None:
-    effects = real_effects(MemoryStore())
+    effects = build_effects(MemoryStore())
     ran: list[str] = []
     for name in ("first", "second", "third"):
         effects.later(lambda name=name: ran.append(name))  # type: ignore[misc]
-        settle(effects, 60.0)
+        wait_for_pending(effects, 60.0)
     assert ran == ["first", "second", "third"]
 
 
 def test_settling_where_nothing_is_to_run_returns() -> None:
-    settle(real_effects(MemoryStore()), 60.0)
+    wait_for_pending(build_effects(MemoryStore()), 60.0)

@@ -253,7 +253,7 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (long_modules, [Source(M, "\n" * (LINES_MAX + 1))]),
     (long_functions, [Source(M, "def f():\n" + "    g()\n" * FUNCTION_LINES_MAX)]),
     (exclusive_creates, [Source(M, "effects.store.create(path, data)\n")]),
-    (exclusive_creates, [Source("src/mangrove/layouts/tree/hint.py", "store.create(path, data)\n")]),
+    (exclusive_creates, [Source("src/mangrove/layouts/tree/versions.py", "store.create(path, data)\n")]),
     (incomplete_exports, [Source(M, "__all__ = []\ndef scan(): ...\n")]),
     (incomplete_exports, [Source(M, "LIMIT: int = 3\n")]),
     (incomplete_exports, [Source(M, "if linux:\n    def scan(): ...\nelse:\n    def scan(): ...\n")]),
@@ -305,13 +305,13 @@ def test_no_reason_for_length_outlives_its_cause() -> None:
 
 def test_the_lock_pins_whatever_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    asked = [
+    requested = [
         *project["project"]["dependencies"],
         *(name for extra in project["project"]["optional-dependencies"].values() for name in extra),
         *project["dependency-groups"]["dev"],
     ]
     pinned = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    assert {re.split(r"[^\w.-]", name)[0] for name in asked} - set(pinned) == set()
+    assert {re.split(r"[^\w.-]", name)[0] for name in requested} - set(pinned) == set()
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ from records import LOAD, RESTART, Record, records_in
 import mangrove
 from mangrove.errors import ConflictError, MangroveError
 from mangrove.spark.session import local_session
-from mangrove.spark.statements import spark_errors
+from mangrove.spark.statements import SPARK_ERRORS
 from mangrove.sql.session import SqlSession
 
 ENDS: Final = ("same", "dialect", "refused", "different", "not judged")
@@ -117,7 +117,7 @@ class _Run:
         try:
             *_, result = session.script(translated(record.sql, self._dialect))
             rows = result.rows() if result.counts is None else [(_touched(result.counts),)]
-        except (MangroveError, *spark_errors) as error:
+        except (MangroveError, *SPARK_ERRORS) as error:
             return self._refused(record, session, error, is_lost=is_lost)
         if record.sql.lower().lstrip().startswith(("drop", "create")):
             self._lost.discard(target_of(record.sql))
@@ -157,7 +157,7 @@ class _Run:
             return False  # A column that is computed elsewhere would be empty here.
         try:
             session.run(text)
-        except (MangroveError, *spark_errors):
+        except (MangroveError, *SPARK_ERRORS):
             return False
         return True
 
@@ -211,16 +211,16 @@ def main() -> None:
         help="an engine, what sqlglot calls its dialect, and its folders or files of logic tests",
     )
     parser.add_argument("--report", help="a file for one line of JSON a record")
-    asked = parser.parse_args()
-    if any(len(words) < 3 for words in asked.engine):
+    requested = parser.parse_args()
+    if any(len(words) < 3 for words in requested.engine):
         parser.error("--engine takes the engine's name, its dialect and at least one folder or file")
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     local_session(SETTINGS)
     reasons: Counter[tuple[str, str]] = Counter()
     sys.stdout.write(f"| engine | files | records | {' | '.join(ENDS)} |\n|---|{'---:|' * (len(ENDS) + 2)}\n")
     with contextlib.ExitStack() as stack:
-        report = stack.enter_context(Path(asked.report).open("w", encoding="utf-8")) if asked.report else None
-        for name, dialect, *places in asked.engine:
+        report = stack.enter_context(Path(requested.report).open("w", encoding="utf-8")) if requested.report else None
+        for name, dialect, *places in requested.engine:
             ends: Counter[str] = Counter()
             files = list(_files(places))
             for number, path in enumerate(files, 1):

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from report import Counted, Size, markdown
 from setting import Setting
 
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.spark.session import local_session
 
 ALL_ROWS = (5_000_000, 50_000_000)
@@ -98,7 +98,7 @@ def _measured(
         for name in names:
             yield from CASES[name](setting)
         # The hint to the newest version is written in the background, and would bring the folder back.
-        settle(setting.lake.effects, 60.0)
+        wait_for_pending(setting.lake.effects, 60.0)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

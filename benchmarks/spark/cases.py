@@ -14,7 +14,7 @@ from setting import Setting
 
 import mangrove
 from mangrove.lakehouse.table_staging import stage_write
-from mangrove.tables.writing import appended, planned
+from mangrove.tables.write_plan import build_append_delta, plan_write
 
 Outcomes: TypeAlias = Iterator[Comparison | Counted]
 
@@ -116,7 +116,7 @@ def plan(setting: Setting) -> Outcomes:
     for copy in copies:
         os.link(root / file.location, root / copy.location)
     for start in range(0, len(copies), 100):
-        write = planned({(): appended(copies[start : start + 100])})
+        write = plan_write({(): build_append_delta(copies[start : start + 100])})
         setting.lake.change(
             lambda transaction, write=write: stage_write(transaction.workspace, table.locator, write, transaction.id)
         )

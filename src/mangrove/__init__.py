@@ -1,4 +1,4 @@
-"""Mangrove: a lakehouse that is nothing but files in your bucket."""
+"""Mangrove is a lakehouse with ACID transactions that needs nothing but object storage."""
 
 import importlib
 from functools import partial
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.opening import EnginesMaker
-    from mangrove.lakehouse.transactions import LakeTransaction
+    from mangrove.lakehouse.opening import EnginesFactory
+    from mangrove.lakehouse.transaction import LakeTransaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
     from mangrove.model.settings import LakehouseSettings
@@ -78,30 +78,30 @@ def __dir__() -> list[str]:
 
 
 def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: "Arguments") -> "Frame":
-    from mangrove.sql.running import run_sql
+    from mangrove.sql.session import run_sql
 
     return run_sql(lake, transaction, text, arguments)
 
 
 def _names_read(text: str, namespace: str) -> tuple[str, ...]:
     try:
-        from mangrove.sql.view_reads import names_read
+        from mangrove.sql.views import find_referenced_names
     except ModuleNotFoundError:
         return ()  # without what takes SQL apart nobody can run it either
-    return names_read(text, namespace)
+    return find_referenced_names(text, namespace)
 
 
 def _iceberg_address(store: "Store", state: "TableState", at_millis: int) -> str:
     try:
         # By name, since SQL in a notebook imports this package and lies below what shows tables.
-        showing = importlib.import_module("mangrove.iceberg.showing")
+        showing = importlib.import_module("mangrove.iceberg.publish.metadata_writer")
     except ModuleNotFoundError as error:
         raise InvalidInputError("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'") from error
     address: str = showing.shown_address(store, state, at_millis)
     return address
 
 
-def _engines(storage_options: "Mapping[str, str] | None") -> "EnginesMaker":
+def _engines(storage_options: "Mapping[str, str] | None") -> "EnginesFactory":
     from mangrove.spark.engines import BothEngines
 
     return partial(
@@ -126,10 +126,10 @@ def check(
     Where the lakehouse cannot be opened, the report says what is broken, which version
     still opens, and what to do.
     """
-    from mangrove.lakehouse.checking import check_at
+    from mangrove.lakehouse.checking import check_uri
 
     engines = _engines(storage_options)
-    return check_at(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
+    return check_uri(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
 
 
 def create(
@@ -146,10 +146,10 @@ def create(
     """Make a new lakehouse in a folder or bucket that holds none.
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds, and so is `cache`: see `open`.
+    are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS
-    from mangrove.lakehouse.opening import create as create_with
+    from mangrove.lakehouse.opening import create_lakehouse as create_with
 
     return create_with(
         uri,
@@ -181,7 +181,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS
-    from mangrove.lakehouse.opening import open as open_with
+    from mangrove.lakehouse.opening import open_lakehouse as open_with
 
     return open_with(
         uri,

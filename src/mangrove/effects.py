@@ -1,4 +1,4 @@
-"""Everything outside that deciding code may need, handed in: bytes, time, fresh ids, waiting."""
+"""The store, clock, id generator and timers that the core receives as parameters."""
 
 import random
 import threading
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mangrove.storage.port import Store
 
-__all__ = ["Effects", "real_effects", "settle"]
+__all__ = ["Effects", "build_effects", "wait_for_pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +29,29 @@ class Effects:
     """How far in the future the newest version may be dated at a commit; None: as the lakehouse's settings say."""
 
 
-def real_effects(store: Store, clock_tolerance_millis: int | None = None) -> Effects:
+def build_effects(store: Store, clock_tolerance_millis: int | None = None) -> Effects:
     """Return the machine's clock, chance and threads around `store`."""
     return Effects(
         store=store,
         now_millis=lambda: time.time_ns() // 1_000_000,
         new_id=lambda: str(uuid.uuid4()),
         pause=lambda seconds: time.sleep(seconds * random.uniform(0.5, 1.5)),
-        later=_Later(),
+        later=_DeferredTasks(),
         clock_tolerance_millis=clock_tolerance_millis,
     )
 
 
-def settle(effects: Effects, timeout_seconds: float = 1.0) -> None:
+def wait_for_pending(effects: Effects, timeout_seconds: float = 1.0) -> None:
     """Wait, so long at most, for what was to run later."""
-    if isinstance(effects.later, _Later):
+    if isinstance(effects.later, _DeferredTasks):
         effects.later.finish(timeout_seconds)
 
 
-class _Later:
+class _DeferredTasks:
     """Runs the newest task on a thread of its own, ten a second at most; one that still waits gives way."""
 
     def __init__(self) -> None:
-        self._slot = _Slot()
+        self._slot = _TaskSlot()
         # A short program should leave its hint behind, but not hang because a store does.
         weakref.finalize(self, self._slot.finish, 1.0)
 
@@ -62,7 +62,7 @@ class _Later:
         self._slot.finish(timeout_seconds)
 
 
-class _Slot:
+class _TaskSlot:
     """Room for one waiting task, and the thread that runs it."""
 
     _IDLE_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""The six errors that Mangrove raises, grouped by what a caller does next.
+"""The exceptions that Mangrove raises, grouped by what a caller does next.
 
     MangroveError
     ├── InvalidInputError     correct the call; nothing was changed

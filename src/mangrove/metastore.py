@@ -1,4 +1,4 @@
-"""The metastore port: a versioned map from locators to objects, changed as a whole or not at all.
+"""The metastore port, a versioned map from locators to objects with atomic commits.
 
 Both layouts implement `Metastore`, and everything above works on either. Nothing
 but these values crosses the port.
@@ -24,26 +24,26 @@ from mangrove.model.names import check_text
 from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.times import iso_time
-from mangrove.model.transaction_record import TransactionRecord, members_of
+from mangrove.model.times import format_iso_time
+from mangrove.model.transaction_record import TransactionRecord, decode_members
 
 __all__ = [
     "BelowTable",
     "Changes",
     "Commit",
-    "Committed",
+    "CommitResult",
     "Difference",
     "Isolation",
     "Metastore",
+    "MetastoreMaintenance",
+    "OpenFailure",
     "Parent",
     "Problem",
-    "Retired",
+    "RetiredVersion",
     "Scan",
     "Snapshot",
-    "Unopened",
-    "Upkeep",
     "check_clock",
-    "check_in_time",
+    "check_deadline",
     "commit_time_after",
 ]
 
@@ -119,7 +119,9 @@ class Changes:
         """Whether there is nothing to commit."""
         return not (self.puts or self.deletes or self.settings)
 
-    def untouched(self, isolation: Isolation, commuting: Set[Locator] = frozenset()) -> tuple[set[Locator], set[Scan]]:
+    def targets_to_validate(
+        self, isolation: Isolation, commuting: Set[Locator] = frozenset()
+    ) -> tuple[set[Locator], set[Scan]]:
         """Return what nobody else may have written meanwhile: new deltas commute, so they are not part of it.
 
         Neither are the puts in `commuting`, of which `after_rivals` knows it.
@@ -149,7 +151,7 @@ class Commit:
     def transactions(self) -> tuple[TransactionRecord, ...]:
         """What the version holds: one transaction, or those of several threads that committed at once."""
         alone = TransactionRecord(self.transaction_id, self.message, self.author, self.properties)
-        return members_of(self.properties, self.version) or (alone,)
+        return decode_members(self.properties, self.version) or (alone,)
 
     def by(self, said: Collection[str]) -> str:
         """Return which of its transactions wrote something of what is said; all of them where it cannot be told."""
@@ -159,7 +161,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """A transaction that became a version, with its changes as they were made real."""
 
     snapshot: "Snapshot"
@@ -236,7 +238,7 @@ class Metastore(Protocol):
         """Yield the versions that are kept, newest first, optionally only those before a version."""
         ...
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
+    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing.
 
         Where others committed after `base`, the changes follow theirs as long as
@@ -263,7 +265,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class RetiredVersion:
     """A version that has expired, as it was before, and the file that still leads to what it needs."""
 
     path: str
@@ -271,14 +273,14 @@ class Retired:
 
 
 @dataclass(frozen=True, slots=True)
-class Unopened:
+class OpenFailure:
     """Why a lakehouse cannot be opened, and the newest version that could be if it were the newest of all."""
 
     problems: tuple[Problem, ...]
     opens: int | None
 
 
-class Upkeep(Protocol):
+class MetastoreMaintenance(Protocol):
     """What maintenance needs of a metastore beyond reading and committing."""
 
     @property
@@ -321,7 +323,7 @@ class Upkeep(Protocol):
         """Forget these versions; what only they needed becomes garbage."""
         ...
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later, oldest first, as far as they can still be read.
 
         The store's clock tells when; `kept` are versions that were found not to have
@@ -338,13 +340,13 @@ class Upkeep(Protocol):
         ...
 
 
-def check_in_time(changes: Changes, now_millis: int) -> None:
+def check_deadline(changes: Changes, now_millis: int) -> None:
     """Refuse changes whose time is over; asked right before each exclusive create."""
     limit_millis = changes.commit_before_millis
     if limit_millis is not None and now_millis > limit_millis:
         raise ConflictError(
-            f"transaction {changes.transaction_id} had until {iso_time(limit_millis)} to commit, and it is "
-            f"{iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
+            f"transaction {changes.transaction_id} had until {format_iso_time(limit_millis)} to commit, and it is "
+            f"{format_iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
         )
 
 
@@ -372,8 +374,8 @@ def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None)
     allowed_millis = clock_tolerance_millis(newest.settings) if tolerance_millis is None else tolerance_millis
     if ahead_millis > allowed_millis:
         raise FormatError(
-            f"version {newest.version} is dated {iso_time(newest.commit.created_at_millis)}, and the clock of this "
-            f"machine says {iso_time(now_millis)}: one of the two clocks is wrong by more than the "
+            f"version {newest.version} is dated {format_iso_time(newest.commit.created_at_millis)}, and the clock of this "
+            f"machine says {format_iso_time(now_millis)}: one of the two clocks is wrong by more than the "
             f"{allowed_millis / 1000:g} s that are tolerated, and a commit would be dated after that version. "
             "If this clock is wrong, set it. If it is right, run `mangrove repair-clock`. To commit anyway, open "
             "the lakehouse with a larger clock_tolerance"

@@ -7,10 +7,10 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -31,12 +31,12 @@ def store() -> CountingStore:
 
 @pytest.fixture
 def effects(store: CountingStore, clock: Clock) -> Effects:
-    return repeatable_effects(store, clock)
+    return build_deterministic_effects(store, clock)
 
 
 @pytest.fixture
 def lake(effects: Effects, layout: str) -> Lakehouse:
-    return create_on(effects, layout=layout)
+    return create_on_store(effects, layout=layout)
 
 
 @pytest.fixture
@@ -47,6 +47,6 @@ def opened_again(store: CountingStore, clock: Clock) -> Callable[[], Lakehouse]:
     def open_again() -> Lakehouse:
         nonlocal first_id
         first_id += 10**6
-        return open_on(repeatable_effects(store, clock, first_id))
+        return open_on_store(build_deterministic_effects(store, clock, first_id))
 
     return open_again

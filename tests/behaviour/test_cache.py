@@ -10,22 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mangrove.cli.engines import LocalEngines
-from mangrove.effects import Effects, real_effects
+from mangrove.cli.command import LocalEngines
+from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.lakehouse.caching import Cache
-from mangrove.lakehouse.converting import place_at
+from mangrove.lakehouse.cache import CacheSettings, is_immutable_path
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.lasting_files import is_lasting
-from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.maintenance.convert import DataMode, History, convert
-from mangrove.maintenance.export import ExportMode, export
-from mangrove.maintenance.opened_export import opened_export
+from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.maintenance import build_conversion_target
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.maintenance.convert.conversion import DataMode, HistoryMode, convert_lakehouse
+from mangrove.maintenance.export import ExportMode, export_version
+from mangrove.maintenance.exports import open_export
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
 
 LARGE_ROWS = 400_000
@@ -48,14 +47,14 @@ class RememberingStore(MemoryStore):
         return super().read_many(paths)
 
     def put(self, path: str, data: bytes) -> None:
-        assert not is_lasting(path) or path not in self.read_paths or super().read(path) == data, path
+        assert not is_immutable_path(path) or path not in self.read_paths or super().read(path) == data, path
         super().put(path, data)
 
     def lasting_since(self, work: Callable[[], object]) -> list[str]:
         """Return which files that never change are read by some work."""
         self.read_paths.clear()
         work()
-        return [path for path in self.read_paths if is_lasting(path)]
+        return [path for path in self.read_paths if is_immutable_path(path)]
 
     def paths(self) -> list[str]:
         return [entry.path for entry in self.list()]
@@ -74,8 +73,8 @@ def handles(behind: RememberingStore, clock: Clock, tmp_path: Path) -> Callable[
     def handle(folder: str | None = "cache", bytes_max: int = 1_000_000_000) -> Effects:
         nonlocal first_id
         first_id += 10**6
-        store = behind if folder is None else Cache(str(tmp_path / folder), bytes_max).before(behind)
-        return repeatable_effects(store, clock, first_id)
+        store = behind if folder is None else CacheSettings(str(tmp_path / folder), bytes_max).before(behind)
+        return build_deterministic_effects(store, clock, first_id)
 
     return handle
 
@@ -83,7 +82,7 @@ def handles(behind: RememberingStore, clock: Clock, tmp_path: Path) -> Callable[
 @pytest.fixture
 def made(handles: Callable[..., Effects], layout: str) -> Lakehouse:
     """Make a lakehouse with many tables, of which one has rows, without a cache."""
-    lake = create_on(handles(None), layout=layout, engines=LocalEngines)
+    lake = create_on_store(handles(None), layout=layout, engines=LocalEngines)
     lake.create_namespace("n")
     with lake.transaction() as transaction:
         for number in range(60):
@@ -96,7 +95,7 @@ def made(handles: Callable[..., Effects], layout: str) -> Lakehouse:
 
 
 def opened(effects: Effects) -> Lakehouse:
-    return open_on(effects, engines=LocalEngines)
+    return open_on_store(effects, engines=LocalEngines)
 
 
 def looked_at(lake: Lakehouse) -> tuple[object, ...]:
@@ -129,7 +128,7 @@ def test_a_second_process_asks_only_whether_something_is_new(
     through_cache = len(behind.read_paths)
     behind.read_paths.clear()
     looked_at(opened(handles(None)))
-    assert through_cache == len([path for path in behind.read_paths if not is_lasting(path)])
+    assert through_cache == len([path for path in behind.read_paths if not is_immutable_path(path)])
 
 
 def test_repeated_reads_take_no_rows_from_the_store(
@@ -162,9 +161,9 @@ def test_other_columns_of_a_file_cost_no_more_requests_than_without_a_cache(
     looks: list[dict[str, Any]] = [{"columns": ["a"]}, {"columns": ["id"]}, {}]
     cached, plain = opened(handles()), opened(handles(None))
     for look in looks:
-        asked = behind.lasting_since(partial(cached.table("n.large").to_arrow, **look))
+        requested = behind.lasting_since(partial(cached.table("n.large").to_arrow, **look))
         without = behind.lasting_since(partial(plain.table("n.large").to_arrow, **look))
-        assert len([path for path in asked if path.startswith("data/")]) <= len(without)
+        assert len([path for path in requested if path.startswith("data/")]) <= len(without)
 
 
 def test_what_another_process_commits_is_seen_at_once(made: Lakehouse, handles: Callable[..., Effects]) -> None:
@@ -322,12 +321,12 @@ def test_an_export_is_read_through_caches_and_checked_without_them(
     made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects], tmp_path: Path, mode: str
 ) -> None:
     copy = MemoryStore(f"memory://{mode}/")
-    export(made.maintained(), copy, "kept", mode=ExportMode(mode))
-    cache = Cache(str(tmp_path / "cache"))
+    export_version(made.maintained(), copy, "kept", mode=ExportMode(mode))
+    cache = CacheSettings(str(tmp_path / "cache"))
     expected = looked_at(made)[-1]
 
     def opened_copy() -> Lakehouse:
-        store = opened_export(cache.before(copy), lambda _: cache.before(behind))
+        store = open_export(cache.before(copy), lambda _: cache.before(behind))
         return opened(replace(handles(), store=store))
 
     assert looked_at(opened_copy())[-1] == expected
@@ -341,8 +340,8 @@ def test_an_export_is_read_through_caches_and_checked_without_them(
 
 def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_meaning(layout: str) -> None:
     seen: dict[str, bytes] = {}
-    for turn, history in enumerate([History.ALL, History.ALL, History.LATEST]):
-        lake = create_on(real_effects(MemoryStore("memory://source/")), layout="tree", engines=LocalEngines)
+    for turn, history in enumerate([HistoryMode.ALL, HistoryMode.ALL, HistoryMode.LATEST]):
+        lake = create_on_store(build_effects(MemoryStore("memory://source/")), layout="tree", engines=LocalEngines)
         lake.create_namespace("n")
         rows = lake.create_table("n.rows", "id bigint", keys=["id"])
         for number in range(3):
@@ -351,8 +350,8 @@ def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_mea
         # DeltaCAT's names hold the source's transaction, and what they lead to is known by its checksum.
         for data in DataMode if layout.startswith("tree") else [DataMode.COPY]:
             place = RememberingStore()
-            convert(lake.maintained(), place_at(place, layout), history=history, data=data)
-            made = {path: place.read(path) for path in place.paths() if is_lasting(path)}
+            convert_lakehouse(lake.maintained(), build_conversion_target(place, layout), history=history, data=data)
+            made = {path: place.read(path) for path in place.paths() if is_immutable_path(path)}
             assert {path for path in made.keys() & seen.keys() if made[path] != seen[path]} == set()
             seen |= made
 
@@ -363,10 +362,10 @@ class TestAMetastoreBehindACache(MetastoreContract):
     @pytest.fixture(params=LAYOUTS)
     def make_metastore(self, request: pytest.FixtureRequest, tmp_path: Path) -> MakeMetastore:
         def make(effects: Effects) -> Metastore:
-            cached = replace(effects, store=Cache(str(tmp_path)).before(effects.store))
+            cached = replace(effects, store=CacheSettings(str(tmp_path)).before(effects.store))
             try:
-                return open_laid_out(cached).metastore
+                return open_layout(cached).metastore
             except NotFoundError:
-                return create_laid_out(cached, request.param, LakehouseSettings(), Changes("made")).metastore
+                return create_layout(cached, request.param, LakehouseSettings(), Changes("made")).metastore
 
         return make

@@ -11,7 +11,7 @@ from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_schema, schema_text
+from mangrove.model.schema_text import format_schema, parse_schema
 from mangrove.storage.counting import CountingStore
 
 SCHEMA = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
@@ -125,7 +125,7 @@ def test_a_schema_can_be_given_as_arrows(lake: Lakehouse) -> None:
     arrow = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("tags", pa.list_(pa.string()))])
     schema = lake.create_table("sales.orders", arrow, keys=["id"]).schema
     assert schema is not None
-    assert schema_text(schema) == "id bigint not null, tags array<string>"
+    assert format_schema(schema) == "id bigint not null, tags array<string>"
 
 
 def test_key_columns_are_never_null(lake: Lakehouse) -> None:

@@ -4,10 +4,10 @@ import pytest
 
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.metastore import Isolation
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.transaction.grouping import Request, merged_changes, together
+from mangrove.transaction.group_commit import GroupCommitRequest, merge_changes, select_group
 
 
 @pytest.fixture
@@ -24,22 +24,22 @@ def commit_together(lake: Lakehouse, *transactions: LakeTransaction) -> int:
     for one in transactions:
         core = one.core
         changes = core.workspace.changes(core.id, core.message, core.author, core.properties)
-        requests.append(Request(core.workspace.snapshot, changes, core.isolation))
-    members, others = together(requests)
+        requests.append(GroupCommitRequest(core.workspace.snapshot, changes, core.isolation))
+    members, others = select_group(requests)
     assert not others
-    merged = merged_changes(members, lake.new_id())
+    merged = merge_changes(members, lake.new_id())
     return lake.metastore.commit(requests[0].base, merged, Isolation.SNAPSHOT).snapshot.version
 
 
 def test_it_names_the_message_and_the_author_of_the_rival(sales: Lakehouse) -> None:
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser"})
-    with sales.transaction(message="mark orders", author="ana") as rival:
-        rival.alter_table("sales.orders", {"by": "rival"})
+    with sales.transaction(message="mark orders", author="ana") as concurrent_commit:
+        concurrent_commit.alter_table("sales.orders", {"by": "rival"})
     with pytest.raises(
         ConflictError,
-        match=rf"^table sales\.orders: transaction {rival.id} \('mark orders' by ana\) changed it first, in version "
-        rf"{rival.version}\. Nothing was committed; read again as of version {rival.version} or later",
+        match=rf"^table sales\.orders: transaction {concurrent_commit.id} \('mark orders' by ana\) changed it first, in version "
+        rf"{concurrent_commit.version}\. Nothing was committed; read again as of version {concurrent_commit.version} or later",
     ):
         loser.commit()
 

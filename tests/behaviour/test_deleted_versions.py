@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mangrove.errors import FormatError
-from mangrove.lakehouse.checking import check_at
+from mangrove.lakehouse.checking import check_uri
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.maintenance.version_files import HINTS, version_file
+from mangrove.maintenance.version_files import HINT_PATHS, find_version_file
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
 
@@ -16,14 +16,14 @@ MINUTE_MILLIS = 60_000
 
 
 def delete_version(store: CountingStore, version: int) -> str:
-    path = version_file(store, version)
+    path = find_version_file(store, version)
     assert path is not None
     store.delete_many([path])
     return path
 
 
 def write_hint(store: CountingStore, version: int) -> None:
-    (path,) = [path for path in HINTS if store.exists(path)]
+    (path,) = [path for path in HINT_PATHS if store.exists(path)]
     store.put(path, str(version).encode())
 
 
@@ -92,4 +92,4 @@ def test_deleted_oldest_versions_are_told_by_a_check_and_expired_ones_are_not(
 
 def test_a_copy_begins_with_a_later_version_and_is_sound(versions: Lakehouse, tmp_path: Path) -> None:
     versions.export(str(tmp_path / "copy"), name="year-end", version=3)
-    assert check_at(str(tmp_path / "copy")).is_sound
+    assert check_uri(str(tmp_path / "copy")).is_sound

@@ -12,10 +12,10 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_column
+from mangrove.model.schema_text import parse_column
 from mangrove.model.values import Value
+from mangrove.transaction.catalog import scan_objects_below
 from mangrove.transaction.deltas import partition_id_of
-from mangrove.transaction.tables import objects_below
 
 DAY = datetime.date(2026, 11, 15)
 
@@ -218,7 +218,7 @@ def test_dropping_a_table_leaves_nothing_below_it(sales: Lakehouse) -> None:
     for number in range(3):
         add(sales, f"f{number}", DAY + datetime.timedelta(days=number))
     identity = sales.table("sales.orders").opened().version_locator.parent
-    assert len(list(objects_below(sales.reading(), identity))) == 8
+    assert len(list(scan_objects_below(sales.reading(), identity))) == 8
     sales.drop_table("sales.orders")
-    assert list(objects_below(sales.reading(), identity)) == []
-    assert len(list(objects_below(sales.at(sales.version - 1).reading(), identity))) == 8
+    assert list(scan_objects_below(sales.reading(), identity)) == []
+    assert len(list(scan_objects_below(sales.at(sales.version - 1).reading(), identity))) == 8

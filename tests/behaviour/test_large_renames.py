@@ -8,16 +8,16 @@ import pytest
 
 from mangrove.betree.node import Entry
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree
-from mangrove.layouts.tree.rebuilding import entries_in
 from mangrove.layouts.tree.revision import NEWER
+from mangrove.layouts.tree.staging import scan_entries
 from mangrove.metastore import Changes
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 MILLION = 1_000_000
 RENAMES: dict[str, Callable[[Lakehouse], object]] = {
@@ -29,7 +29,7 @@ RENAMES: dict[str, Callable[[Lakehouse], object]] = {
 def small(layout: str, deltas: int) -> tuple[CountingStore, Lakehouse, PartitionLocator]:
     """Return a lakehouse whose table `n.big` has so many deltas in one partition."""
     store = CountingStore(MemoryStore("memory://small/"))
-    lake = create_on(repeatable_effects(store), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store), layout=layout)
     lake.create_namespace("n")
     lake.create_namespace("m")
     lake.create_table("n.big", "id int")
@@ -44,15 +44,17 @@ def with_a_million_deltas() -> CountingStore:
     _, lake, partition = small("tree", 1)
     assert isinstance(lake.metastore, TreeMetastore)
     snapshot = lake.metastore.latest()
-    (pointer,) = {value for key, value in entries_in(NEWER, snapshot) if key == snapshot.keys.key_of(_at(partition, 1))}
+    (pointer,) = {
+        value for key, value in scan_entries(NEWER, snapshot) if key == snapshot.keys.key_of(_at(partition, 1))
+    }
 
     def deltas() -> Iterator[Entry]:
         for position in range(2, MILLION + 1):
             yield Entry(snapshot.keys.key_of(_at(partition, position)), pointer)
 
     store = CountingStore(MemoryStore("memory://large/"))
-    entries = merge(entries_in(NEWER, snapshot), deltas(), key=lambda entry: entry.key)
-    create_tree(repeatable_effects(store), snapshot.settings, Changes("built"), entries=entries)
+    entries = merge(scan_entries(NEWER, snapshot), deltas(), key=lambda entry: entry.key)
+    create_tree(build_deterministic_effects(store), snapshot.settings, Changes("built"), entries=entries)
     return store
 
 
@@ -61,7 +63,7 @@ def _at(partition: PartitionLocator, position: int) -> DeltaLocator:
     return DeltaLocator(str(namespace_id), str(table_id), int(version), str(stream_id), str(partition_id), position)
 
 
-def cost(store: CountingStore, work: Callable[[], object]) -> Requests:
+def cost(store: CountingStore, work: Callable[[], object]) -> StoreRequests:
     before = store.requests
     work()
     return store.requests - before
@@ -71,7 +73,7 @@ def cost(store: CountingStore, work: Callable[[], object]) -> Requests:
 def test_a_rename_of_a_million_deltas_reads_one_way_down_and_writes_one_root() -> None:
     store = with_a_million_deltas()
     for rename in RENAMES.values():
-        lake = open_on(replace(repeatable_effects(store, first_id=10**6), later=lambda _: None))
+        lake = open_on_store(replace(build_deterministic_effects(store, first_id=10**6), later=lambda _: None))
         spent = cost(store, lambda rename=rename, lake=lake: rename(lake))  # type: ignore[misc]
         assert (spent.creates, spent.puts, spent.lists, spent.sizes, spent.deletes) == (1, 0, 0, 0, 0)
         assert spent.reads <= 12
@@ -79,7 +81,7 @@ def test_a_rename_of_a_million_deltas_reads_one_way_down_and_writes_one_root() -
         assert spent.bytes_read <= 1_000_000
         if rename is RENAMES["table"]:
             lake.rename_table("m.big", "n.big")
-    reader = open_on(repeatable_effects(store))
+    reader = open_on_store(build_deterministic_effects(store))
     (partition,) = reader.table("renamed.big").partitions()
     last = reader.reading().last_child(Kind.DELTA, partition[0])
     assert isinstance(last, DeltaLocator)
@@ -94,7 +96,7 @@ def test_a_rename_in_deltacats_layout_costs_the_same_for_three_deltas_and_three_
     spent = []
     for deltas in (3, 3000):
         store, _, _ = small(layout, deltas)
-        lake = open_on(replace(repeatable_effects(store, first_id=10**6), later=lambda _: None))
+        lake = open_on_store(replace(build_deterministic_effects(store, first_id=10**6), later=lambda _: None))
         RENAMES[rename](lake)  # the first one reads what this process has not seen
         back = lake.rename_table("m.big", "n.big") if rename == "table" else lake.rename_namespace("renamed", "n")
         assert back is not None

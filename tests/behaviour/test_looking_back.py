@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
-from mangrove.lakehouse.diff import Change
+from mangrove.lakehouse.diff import ChangeKind
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.transaction.comparing import everything_in
+from mangrove.transaction.compare import scan_all_objects
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_diff_counts_the_rows_and_bytes_that_came_and_went(sales: Lakehouse) -
     append(sales, "one", 10)
     append(sales, "two", 5)
     (change,) = sales.diff(base).changes
-    assert (change.name, change.change) == ("sales.orders", Change.CHANGED)
+    assert (change.name, change.change) == ("sales.orders", ChangeKind.CHANGED)
     assert (change.rows.deltas_added, change.rows.rows_added, change.rows.bytes_added) == (2, 15, 1514)
     (change,) = sales.diff(sales.version, base + 1).changes
     assert (change.rows.deltas_removed, change.rows.rows_removed, change.rows.bytes_removed) == (1, 5, 507)
@@ -75,7 +75,7 @@ def test_a_table_made_anew_under_one_name_is_a_change_of_that_name(sales: Lakeho
     append(sales, "one")
     sales.drop_table("sales.orders")
     sales.create_table("sales.orders", "id int")
-    assert [change.name for change in sales.diff(base).changes if change.change is Change.CHANGED][:1] == [
+    assert [change.name for change in sales.diff(base).changes if change.change is ChangeKind.CHANGED][:1] == [
         "sales.orders"
     ]
 
@@ -94,7 +94,7 @@ def test_rolling_back_brings_back_all_of_a_version_as_the_newest(
     version = sales.rollback(to=good, author="ana")
     assert version == good + 4
     other = opened_again()
-    assert dict(everything_in(other.reading())) == dict(everything_in(other.at(good).reading()))
+    assert dict(scan_all_objects(other.reading())) == dict(scan_all_objects(other.at(good).reading()))
     assert files(other) == ["data/one.parquet"]
     newest = next(other.history())
     assert (newest.message, newest.author) == (f"roll back to version {good}", "ana")
@@ -135,33 +135,33 @@ def test_an_undo_names_the_version_that_was_asked_for(sales: Lakehouse) -> None:
 
 
 def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
-    unwanted = append(sales, "unwanted")
+    excluded = append(sales, "unwanted")
     append(sales, "wanted")
     sales.alter_view("sales.daily", {"a": "b"})
-    assert sales.undo(unwanted) == unwanted + 3
+    assert sales.undo(excluded) == excluded + 3
     assert files(sales) == ["data/wanted.parquet"]
     assert sales.view("sales.daily").properties == {"a": "b"}
-    assert next(sales.history()).message == f"undo version {unwanted}"
+    assert next(sales.history()).message == f"undo version {excluded}"
 
 
 def test_undoing_brings_back_what_was_dropped(sales: Lakehouse) -> None:
     append(sales, "one")
     append(sales, "two")
-    before = dict(everything_in(sales.reading()))
+    before = dict(scan_all_objects(sales.reading()))
     sales.drop_namespace("sales", cascade=True)
     dropped = sales.version
     sales.create_namespace("other")
     sales.undo(dropped)
     sales.drop_namespace("other")
-    assert dict(everything_in(sales.reading())) == before
+    assert dict(scan_all_objects(sales.reading())) == before
     assert files(sales) == ["data/one.parquet", "data/two.parquet"]
 
 
 def test_undoing_a_renamed_namespace_keeps_what_is_in_it(sales: Lakehouse) -> None:
-    before = dict(everything_in(sales.reading()))
+    before = dict(scan_all_objects(sales.reading()))
     sales.rename_namespace("sales", "shop")
     sales.undo(sales.version)
-    assert dict(everything_in(sales.reading())) == before
+    assert dict(scan_all_objects(sales.reading())) == before
 
 
 def test_what_later_versions_touched_is_not_undone(sales: Lakehouse) -> None:

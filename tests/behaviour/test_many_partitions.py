@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 import mangrove
-from mangrove.cli.engines import LocalEngines
+from mangrove.cli.command import LocalEngines
 from mangrove.errors import ConflictError
+from mangrove.expressions.predicate_parser import parse_predicate
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.table_staging import stage_write, state_of
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table_staging import load_opened_table_state, stage_write
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
@@ -19,11 +20,10 @@ from mangrove.model.objects import Delta, Object
 from mangrove.model.values import Value
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.tables.predicate_text import parse_predicate
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.writing import appended, compacted, overwritten, planned
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.transaction.deltas import open_table, ways_to_partitions
+from mangrove.tables.write_plan import build_append_delta, build_compaction_delta, build_overwrite_delta, plan_write
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.transaction.deltas import build_partition_locator, open_table
 from mangrove.transaction.workspace import Workspace
 
 PARTITIONS = 300
@@ -58,7 +58,7 @@ def store() -> AskedStore:
 @pytest.fixture
 def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakehouse]:
     """Return how another process opens a lakehouse with a table of two files in each of many partitions."""
-    made = create_on(repeatable_effects(store, clock), layout=layout, engines=LocalEngines)
+    made = create_on_store(build_deterministic_effects(store, clock), layout=layout, engines=LocalEngines)
     made.create_namespace("n")
     made.create_table("n.t", "day int, name varchar", partition_by=["day"])
     for name in ("first", "second"):
@@ -68,7 +68,7 @@ def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakeh
     def opened() -> Lakehouse:
         nonlocal first_id
         first_id += 10**6
-        return open_on(repeatable_effects(store, clock, first_id), engines=LocalEngines)
+        return open_on_store(build_deterministic_effects(store, clock, first_id), engines=LocalEngines)
 
     return opened
 
@@ -76,10 +76,10 @@ def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakeh
 def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
     """Append a file to the partition of each day, as engines do, without its rows."""
     deltas: dict[tuple[Value | None, ...], Delta] = {
-        (day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
+        (day,): build_append_delta([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
     }
     with lake.transaction() as transaction:
-        stage_write(transaction.core.workspace, lake.table("n.t").locator, planned(deltas), transaction.id)
+        stage_write(transaction.core.workspace, lake.table("n.t").locator, plan_write(deltas), transaction.id)
 
 
 def files_by_day(table: LakeTable) -> dict[Value | None, list[str]]:
@@ -132,10 +132,10 @@ def test_replacing_and_dropping_all_partitions_wait_for_few_answers(
 
     def replace_all() -> None:
         deltas: dict[tuple[Value | None, ...], Delta] = {
-            (day,): overwritten([DataFile(f"data/t/new-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
+            (day,): build_overwrite_delta([DataFile(f"data/t/new-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
         }
         with lake.transaction() as transaction:
-            stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+            stage_write(transaction.core.workspace, table.locator, plan_write(deltas), transaction.id)
 
     assert answers(store, replace_all) <= 40
     assert files_by_day(table) == {day: [f"data/t/new-{day}.parquet"] for day in range(PARTITIONS)}
@@ -151,10 +151,11 @@ def test_a_replace_through_a_position_drops_what_stood_before_it_in_each_partiti
     lake = reopened()
     table = lake.table("n.t")
     deltas: dict[tuple[Value | None, ...], Delta] = {
-        (day,): compacted([DataFile(f"data/t/merged-{day}.parquet", 100, 1)], through=1 + day % 2) for day in range(4)
+        (day,): build_compaction_delta([DataFile(f"data/t/merged-{day}.parquet", 100, 1)], through=1 + day % 2)
+        for day in range(4)
     }
     with lake.transaction() as transaction:
-        stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+        stage_write(transaction.core.workspace, table.locator, plan_write(deltas), transaction.id)
     found = files_by_day(table)
     assert [found[day] for day in range(5)] == [
         ["data/t/merged-0.parquet", "data/t/second-0.parquet"],
@@ -171,9 +172,9 @@ def test_a_transaction_sees_its_own_deltas_among_those_of_many_partitions(reopen
         table = transaction.table("n.t")
         for days, name in ((range(5, PARTITIONS + 5, 10), "third"), (range(5, 40, 5), "fourth")):
             deltas: dict[tuple[Value | None, ...], Delta] = {
-                (day,): appended([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
+                (day,): build_append_delta([DataFile(f"data/t/{name}-{day}.parquet", 100, 1)]) for day in days
             }
-            stage_write(transaction.core.workspace, table.locator, planned(deltas), transaction.id)
+            stage_write(transaction.core.workspace, table.locator, plan_write(deltas), transaction.id)
         inside = files_by_day(table)
         positions = [way.position for way, _ in table.deltas()]
     assert inside[5] == [f"data/t/{name}-5.parquet" for name in ("first", "second", "third", "fourth")]
@@ -186,13 +187,13 @@ def test_a_transaction_sees_its_own_deltas_among_those_of_many_partitions(reopen
 def test_writers_into_the_same_many_partitions_follow_each_other_with_few_answers(
     reopened: Callable[[], Lakehouse], store: AskedStore
 ) -> None:
-    loser, rival = reopened(), reopened()
+    loser, concurrent_commit = reopened(), reopened()
     transaction = loser.transaction()
     deltas: dict[tuple[Value | None, ...], Delta] = {
-        (day,): appended([DataFile(f"data/t/late-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
+        (day,): build_append_delta([DataFile(f"data/t/late-{day}.parquet", 100, 1)]) for day in range(PARTITIONS)
     }
-    stage_write(transaction.core.workspace, loser.table("n.t").locator, planned(deltas), transaction.id)
-    add(rival, range(PARTITIONS), "rival")
+    stage_write(transaction.core.workspace, loser.table("n.t").locator, plan_write(deltas), transaction.id)
+    add(concurrent_commit, range(PARTITIONS), "rival")
     assert answers(store, transaction.commit) <= 40
     found = files_by_day(reopened().table("n.t"))
     assert found == {
@@ -219,9 +220,9 @@ def test_the_partitions_of_a_table_that_deltacat_made_are_listed_once_for_many_v
     lake = reopened()
     workspace = ListingWorkspace(lake.reading())
     opened = open_table(workspace, lake.table("n.t").locator)
-    ours = ways_to_partitions(workspace, opened)
+    ours = build_partition_locator(workspace, opened)
     assert workspace.listings == 0
-    theirs = ways_to_partitions(workspace, replace(opened, table=replace(opened.table, table_format="DELTACAT")))
+    theirs = build_partition_locator(workspace, replace(opened, table=replace(opened.table, table_format="DELTACAT")))
     assert [theirs((day,)) for day in range(-1, PARTITIONS)] == [ours((day,)) for day in range(-1, PARTITIONS)]
     assert workspace.listings == 1
 
@@ -264,8 +265,8 @@ def test_a_scan_by_partition_of_a_table_that_deltacat_made_finds_what_a_whole_on
     theirs = replace(opened, table=replace(opened.table, table_format="DELTACAT"))
     assert opened.version.schema is not None
     predicate = parse_predicate(where, opened.version.schema)
-    found = state_of(lake.reading(), theirs, predicate=predicate)
-    assert found.logs == state_of(lake.reading(), opened, predicate=predicate).logs
+    found = load_opened_table_state(lake.reading(), theirs, predicate=predicate)
+    assert found.logs == load_opened_table_state(lake.reading(), opened, predicate=predicate).logs
     assert found.is_part
 
 
@@ -273,14 +274,14 @@ def test_a_scan_by_partition_of_a_table_that_deltacat_made_finds_what_a_whole_on
 def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_else(
     reopened: Callable[[], Lakehouse], day: int
 ) -> None:
-    lake, rival = reopened(), reopened()
+    lake, concurrent_commit = reopened(), reopened()
     careful = [lake.transaction(isolation="serializable") for _ in range(2)]
     for transaction in careful:
         transaction.table("n.t").scan(f"day = {day}")
         transaction.create_namespace(f"after-{transaction.id}")
-    add(rival, [8, PARTITIONS + 8], "elsewhere")
+    add(concurrent_commit, [8, PARTITIONS + 8], "elsewhere")
     careful[0].commit()
-    add(rival, [day], "there")
+    add(concurrent_commit, [day], "there")
     with pytest.raises(ConflictError):
         careful[1].commit()
 

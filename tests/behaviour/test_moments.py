@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.moments import NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
+from mangrove.lakehouse.time_travel import AsOfExport, AsOfTime, AsOfVersion, parse_as_of, parse_duration_millis
 
 NOVEMBER_MILLIS = 1_793_491_200_000
 
@@ -21,23 +21,23 @@ NOVEMBER_MILLIS = 1_793_491_200_000
     ],
 )
 def test_a_time_is_in_utc_unless_it_says_otherwise(said: str | datetime) -> None:
-    assert parse_moment(said) == TimeMoment(NOVEMBER_MILLIS)
+    assert parse_as_of(said) == AsOfTime(NOVEMBER_MILLIS)
 
 
 def test_a_number_is_a_version_and_other_text_an_exports_name() -> None:
-    assert parse_moment(41) == parse_moment("41") == VersionMoment(41)
-    assert parse_moment("year-end") == NamedMoment("year-end")
+    assert parse_as_of(41) == parse_as_of("41") == AsOfVersion(41)
+    assert parse_as_of("year-end") == AsOfExport("year-end")
 
 
 @pytest.mark.parametrize("said", ["2026-13-01", "2026-11-01T25:00", True, None, 1.5])
 def test_what_is_no_moment_is_refused(said: object) -> None:
     with pytest.raises(InvalidInputError):
-        parse_moment(said)  # type: ignore[arg-type]
+        parse_as_of(said)  # type: ignore[arg-type]
 
 
 def test_durations_have_a_unit_and_last() -> None:
-    assert millis_of_duration("90s") == millis_of_duration(timedelta(seconds=90)) == 90_000
-    assert millis_of_duration("1 w") == 7 * millis_of_duration("1d")
+    assert parse_duration_millis("90s") == parse_duration_millis(timedelta(seconds=90)) == 90_000
+    assert parse_duration_millis("1 w") == 7 * parse_duration_millis("1d")
     for bad in ("", "6", "h", "-1h", "0h", "1.5h", timedelta(0)):
         with pytest.raises(InvalidInputError):
-            millis_of_duration(bad)
+            parse_duration_millis(bad)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import StorageError
 from mangrove.lakehouse.handles import LakeTable
 
@@ -20,7 +20,7 @@ def made(place: Path, layout: str, rows: int, table: str = "n.t") -> LakeTable:
     for number in range(rows):
         created.append([{"id": number}])
     # Hints are written in the background: a folder is moved or deleted whole only when none is on its way.
-    settle(lake.effects, 60.0)
+    wait_for_pending(lake.effects, 60.0)
     return created
 
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from mangrove.cli.engines import LocalEngines
+from mangrove.cli.command import LocalEngines
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import open_laid_out
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Locator, NamespaceLocator, TableLocator, TableVersionLocator, ViewLocator
 from mangrove.model.objects import Namespace, Object, TableVersion, View
-from mangrove.model.schema import COLUMNS_MAX, Schema, with_fresh_ids
-from mangrove.model.types import Column, Int8, Struct
+from mangrove.model.schema import COLUMNS_MAX, Schema, assign_fresh_ids
+from mangrove.model.types import Column, Int64, Struct
 
 UNSAFE = ["a\x85b", "a\u061cb", "a\u200eb", "a\u202eb", "a\u2028b", "a\u2066b"]
-BEYOND = Schema(with_fresh_ids(Column(0, f"c{number}", Int8()) for number in range(COLUMNS_MAX + 1)))
+BEYOND = Schema(assign_fresh_ids(Column(0, f"c{number}", Int64()) for number in range(COLUMNS_MAX + 1)))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_has_an_unsafe_name_already_is_read_written_and_renamed(shop: Lakeh
         **_renamed_column(shop, name),
     }
     _commit_unchecked(effects, unsafe)
-    lake = open_on(effects, engines=LocalEngines)
+    lake = open_on_store(effects, engines=LocalEngines)
     orders = lake.table("shop.orders")
     orders.append([{name: 7, "place": None}])
     assert orders.to_arrow()[name].to_pylist() == [7]
@@ -83,7 +83,7 @@ def test_what_has_an_unsafe_name_already_is_read_written_and_renamed(shop: Lakeh
 
 def test_a_new_table_has_no_more_columns_than_the_limit(shop: Lakehouse) -> None:
     before = shop.version
-    nested = Schema(with_fresh_ids([Column(0, "s", Struct(BEYOND.columns[:-1]))]))
+    nested = Schema(assign_fresh_ids([Column(0, "s", Struct(BEYOND.columns[:-1]))]))
     for schema in (BEYOND, nested):
         with pytest.raises(InvalidInputError, match=f"{COLUMNS_MAX + 1} columns, nested ones included"):
             shop.create_table("shop.wide", schema)
@@ -98,7 +98,7 @@ def test_a_table_that_is_wider_than_the_limit_already_is_read_and_made_narrower(
 ) -> None:
     locator, version = _version_of_orders(shop)
     _commit_unchecked(effects, {locator: replace(version, schema=BEYOND, earlier_schemas=())})
-    orders = open_on(effects).table("shop.orders")
+    orders = open_on_store(effects).table("shop.orders")
     assert orders.schema is not None
     assert len(orders.schema.columns) == COLUMNS_MAX + 1
     orders.drop_column("c0")
@@ -106,7 +106,7 @@ def test_a_table_that_is_wider_than_the_limit_already_is_read_and_made_narrower(
 
 
 def _version_of_orders(lake: Lakehouse) -> tuple[TableVersionLocator, TableVersion]:
-    snapshot = open_laid_out(lake.effects).metastore.latest()
+    snapshot = open_layout(lake.effects).metastore.latest()
     table = snapshot.get(TableLocator("shop", "orders"))
     locator = TableVersionLocator(table.namespace_id, table.id, 1)  # type: ignore[union-attr]
     version = snapshot.get(locator)
@@ -123,5 +123,5 @@ def _renamed_column(lake: Lakehouse, name: str) -> dict[Locator, Object]:
 
 def _commit_unchecked(effects: Effects, puts: dict[Locator, Object]) -> None:
     """Commit as a program that knows no such rules."""
-    metastore = open_laid_out(effects).metastore
+    metastore = open_layout(effects).metastore
     metastore.commit(metastore.latest(), Changes(effects.new_id(), puts=puts), Isolation.SNAPSHOT)

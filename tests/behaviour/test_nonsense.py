@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 LONE = "\ud800"
 NONSENSE: list[object] = [
@@ -113,7 +113,7 @@ class Tried:
 
     def make(self) -> None:
         self.store = MemoryStore("memory://nonsense/")
-        self.lake: Lakehouse = create_on(repeatable_effects(self.store), layout=self.layout)
+        self.lake: Lakehouse = create_on_store(build_deterministic_effects(self.store), layout=self.layout)
         self.lake.create_namespace("n")
         self.lake.create_table("n.t", "id int not null, s string", keys=["id"])
         self.lake.create_view("n.v", "select 1", reads=["n.t"])

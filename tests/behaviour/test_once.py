@@ -9,7 +9,7 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 SETTINGS = LakehouseSettings(order=8)
 TABLES = 150
@@ -34,7 +34,7 @@ class Watched(MemoryStore):
 def store() -> Watched:
     """Return a lakehouse with a deep tree; its last version changed something in every leaf."""
     store = Watched()
-    lake = create_on(repeatable_effects(store), settings=SETTINGS)
+    lake = create_on_store(build_deterministic_effects(store), settings=SETTINGS)
     lake.create_namespace("n")
     for first in range(0, TABLES, 50):
         with lake.transaction() as transaction:
@@ -49,17 +49,17 @@ def store() -> Watched:
 
 
 def test_a_check_reads_each_node_of_the_newest_version_once(store: Watched) -> None:
-    lake = open_on(repeatable_effects(store))
+    lake = open_on_store(build_deterministic_effects(store))
     lake.rollback(to=lake.version)  # the newest version alone is of interest
     store.batches.clear()
-    assert open_on(repeatable_effects(store)).check(sample=1).is_sound
+    assert open_on_store(build_deterministic_effects(store)).check(sample=1).is_sound
     reads = store.reads()
     assert len(reads) > 20
     assert set(reads.values()) == {1}
 
 
 def test_a_diff_reads_nodes_in_few_batches_and_none_twice(store: Watched) -> None:
-    lake = open_on(repeatable_effects(store))
+    lake = open_on_store(build_deterministic_effects(store))
     found = lake.diff(lake.version - 1, lake.version)
     assert len(found.changes) == TABLES
     reads = store.reads()

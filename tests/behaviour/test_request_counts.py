@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mangrove.cli.engines import LocalEngines
+from mangrove.cli.command import LocalEngines
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.storage.counting import CountingStore, Requests
-from mangrove.testing.effects import repeatable_effects
+from mangrove.storage.counting import CountingStore, StoreRequests
+from mangrove.testing.effects import build_deterministic_effects
 
 VERSIONS = 20
 """How many versions the lakehouse of these tests has."""
@@ -88,7 +88,7 @@ def layout(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def lake(effects: Effects, layout: str) -> Lakehouse:
-    lake = create_on(replace(effects, later=lambda _: None), layout=layout, engines=LocalEngines)
+    lake = create_on_store(replace(effects, later=lambda _: None), layout=layout, engines=LocalEngines)
     lake.create_namespace("n")
     lake.create_namespace("m")
     lake.create_table("n.big", "id int")
@@ -105,7 +105,7 @@ def lake(effects: Effects, layout: str) -> Lakehouse:
     return lake
 
 
-def cost(store: CountingStore, work: Callable[[], object]) -> Requests:
+def cost(store: CountingStore, work: Callable[[], object]) -> StoreRequests:
     before = store.requests
     work()
     return store.requests - before
@@ -148,10 +148,10 @@ def test_a_rollback_costs_one_create_in_the_tree_and_what_differs_in_deltacats_l
 
 
 def test_opening_reads_the_hint_the_newest_version_and_the_settings(store: CountingStore, layout: str) -> None:
-    made = create_on(repeatable_effects(store), layout=layout)
+    made = create_on_store(build_deterministic_effects(store), layout=layout)
     for number in range(30):
         made.create_namespace(f"n{number}")
-    spent = cost(store, lambda: open_on(repeatable_effects(store)))
+    spent = cost(store, lambda: open_on_store(build_deterministic_effects(store)))
     assert (spent.creates, spent.puts, spent.deletes) == (0, 0, 0)
     # Whether it is the tree layout is asked first, and answered by listing the roots that are not there.
     assert spent.lists <= (0 if layout == "tree" else 2)

@@ -103,10 +103,10 @@ def test_loaders_of_new_partitions_stop_neither_each_other_nor_an_overwrite_of_a
 
 def test_a_merge_that_is_repeated_counts_on_what_another_put_into_the_new_partition(lake: Lakehouse) -> None:
     table = lake.create_table("n.t", COLUMNS, **BY_PARTITION)
-    rival = lake.transaction()
-    merge(rival.table("n.t"), 3)
+    concurrent_commit = lake.transaction()
+    merge(concurrent_commit.table("n.t"), 3)
     merge(table, 4)
     with pytest.raises(ConflictError):
-        rival.commit()
+        concurrent_commit.commit()
     lake.run(lambda again: merge(again.table("n.t"), 3))
     assert table.to_arrow()["a"].to_pylist() == [7]

@@ -7,9 +7,9 @@ from tests.maintenance.test_maintenance_machine import HookedStore
 
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.tree_upkeep import compact_tree, upgrade_tree
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.tree_rewrite import compact_tree, upgrade_tree
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 HOUR_MILLIS = 60 * 60 * 1000
 REQUESTS_MAX = 20
@@ -20,8 +20,8 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
         store = HookedStore("memory://late/", clock)
-        lake = create_on(repeatable_effects(store, clock), layout=layout)
-        writer = open_on(repeatable_effects(store, clock, first_id=10**6))
+        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
+        writer = open_on_store(build_deterministic_effects(store, clock, first_id=10**6))
         transaction = writer.transaction()
         transaction.create_namespace("mine")
 
@@ -35,7 +35,7 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
         except ConflictError as error:
             late.append(str(error))
         store.settle()
-        names = [space.name for space in open_on(repeatable_effects(store, clock)).namespaces()]
+        names = [space.name for space in open_on_store(build_deterministic_effects(store, clock)).namespaces()]
         if "rival" not in names:
             break
         assert names == ["rival"]
@@ -49,7 +49,7 @@ def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revisi
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
         store = HookedStore("memory://late/", clock)
-        lake = create_on(repeatable_effects(store, clock), layout=layout)
+        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
         transaction = lake.transaction()
         transaction.create_namespace("late")
         store.settle()
@@ -70,7 +70,7 @@ def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revisi
 def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
     clock = Clock()
     store = HookedStore("memory://late/", clock)
-    lake = create_on(repeatable_effects(store, clock), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
     lake.create_namespace("n")
 
     def sleep() -> None:
@@ -94,7 +94,7 @@ def test_upkeep_that_stood_still_for_too_long_commits_nothing(name: str) -> None
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
         store = HookedStore("memory://late/", clock)
-        lake = create_on(repeatable_effects(store, clock), layout="tree-older")
+        lake = create_on_store(build_deterministic_effects(store, clock), layout="tree-older")
         lake.create_namespace("n")
 
         def sleep(clock: Clock = clock) -> None:

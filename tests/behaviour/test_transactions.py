@@ -6,12 +6,12 @@ import pytest
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.metastore import Snapshot
 from mangrove.model.clock import TIME_LIMIT_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
-from mangrove.transaction.transaction import State
+from mangrove.transaction.transaction import TransactionState
 
 HOUR_MILLIS = 60 * 60 * 1000
 
@@ -41,7 +41,7 @@ def test_a_transaction_sees_its_own_writes_and_nobody_else_does(
         assert list(transaction.tables("sales")) == []
         assert names(sales) == ["orders", "users"]
         assert names(opened_again()) == ["orders", "users"]
-    assert transaction.state is State.COMMITTED
+    assert transaction.state is TransactionState.COMMITTED
     assert transaction.version == sales.version == 4
     other = opened_again()
     assert [str(table) for table in other.tables("finance")] == ["finance.ledger", "finance.people"]
@@ -55,7 +55,7 @@ def test_nothing_is_on_storage_before_the_commit(sales: Lakehouse, store: Counti
     assert sorted(entry.path for entry in store.list()) == before
     transaction.rollback()
     assert sorted(entry.path for entry in store.list()) == before
-    assert transaction.state is State.ROLLED_BACK
+    assert transaction.state is TransactionState.ROLLED_BACK
 
 
 def test_a_block_that_ends_by_an_error_commits_nothing(sales: Lakehouse) -> None:
@@ -68,7 +68,7 @@ def test_a_block_that_ends_by_an_error_commits_nothing(sales: Lakehouse) -> None
 
     with pytest.raises(ZeroDivisionError):
         fail_halfway()
-    assert transaction.state is State.ROLLED_BACK
+    assert transaction.state is TransactionState.ROLLED_BACK
     assert names(sales) == ["orders", "users"]
 
 
@@ -134,15 +134,15 @@ def test_a_transaction_can_be_ended_inside_its_block(sales: Lakehouse) -> None:
 
 
 def test_a_conflict_names_the_object_the_rival_its_version_and_what_to_do(sales: Lakehouse) -> None:
-    rival, loser = sales.transaction(), sales.transaction()
-    rival.alter_table("sales.orders", {"by": "rival"})
+    concurrent_commit, loser = sales.transaction(), sales.transaction()
+    concurrent_commit.alter_table("sales.orders", {"by": "rival"})
     loser.alter_table("sales.orders", {"by": "loser"})
-    version = rival.commit()
+    version = concurrent_commit.commit()
     with pytest.raises(ConflictError) as caught:
         loser.commit()
-    for part in ("sales.orders", rival.id, f"version {version}", "repeat"):
+    for part in ("sales.orders", concurrent_commit.id, f"version {version}", "repeat"):
         assert part in str(caught.value)
-    assert loser.state is State.FAILED
+    assert loser.state is TransactionState.FAILED
     assert sales.table("sales.orders").properties == {"by": "rival"}
 
 

@@ -8,9 +8,9 @@ import pytest
 import mangrove
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 
@@ -23,7 +23,7 @@ def clock() -> Clock:
 @pytest.fixture
 def sales(clock: Clock, layout: str) -> Lakehouse:
     store = MemoryStore("memory://upkeep/", clock.read)
-    lake = create_on(repeatable_effects(store, clock), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
     return lake

@@ -11,11 +11,11 @@ import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.clock import CLOCK_TOLERANCE_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 HOUR_MILLIS = 60 * 60 * 1000
 DAY_MILLIS = 24 * HOUR_MILLIS
@@ -73,7 +73,7 @@ def test_clocks_may_differ_by_the_tolerance(lake: Lakehouse, clock: Clock) -> No
 
 
 def test_a_larger_tolerance_lets_a_caller_commit_anyway(poisoned: Lakehouse, effects: Effects) -> None:
-    tolerant = open_on(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
+    tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
     before = tolerant.reading().commit.created_at_millis
     tolerant.create_namespace("e")
     assert tolerant.reading().commit.created_at_millis == before + 1
@@ -85,7 +85,7 @@ def test_a_larger_tolerance_lets_a_caller_commit_anyway(poisoned: Lakehouse, eff
 def test_open_takes_the_tolerance_as_a_duration(tmp_path: Path) -> None:
     ahead = Clock()
     ahead.now_millis += AHEAD_MILLIS
-    create_on(repeatable_effects(open_store(tmp_path), ahead))
+    create_on_store(build_deterministic_effects(open_store(tmp_path), ahead))
     with pytest.raises(FormatError, match="repair-clock"):
         mangrove.open(tmp_path).create_namespace("a")
     mangrove.open(tmp_path, clock_tolerance="90000d").create_namespace("a")
@@ -146,7 +146,7 @@ def test_there_is_nothing_to_repair_where_no_version_is_dated_in_the_future(lake
 
 
 def test_a_repair_follows_what_others_commit_meanwhile(poisoned: Lakehouse, effects: Effects, clock: Clock) -> None:
-    tolerant = open_on(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
+    tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
     poisoned.reading()
     tolerant.create_namespace("e")
     assert poisoned.repair_clock() == 6
@@ -176,7 +176,7 @@ def test_a_repaired_history_is_converted_with_its_times(
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
     poisoned.convert(tmp_path / to, to)
-    told = open_on(repeatable_effects(open_store(tmp_path / to), clock, first_id=10**9))
+    told = open_on_store(build_deterministic_effects(open_store(tmp_path / to), clock, first_id=10**9))
     times = [(line.version, line.created_at_millis) for line in poisoned.history()]
     assert [(line.version, line.created_at_millis) for line in told.history()] == times
     assert told.check().is_sound
@@ -188,7 +188,7 @@ def test_a_repaired_history_is_converted_with_its_times(
 def test_an_export_of_a_repaired_lakehouse_is_sound(poisoned: Lakehouse, clock: Clock, tmp_path: Path) -> None:
     poisoned.repair_clock()
     poisoned.export(tmp_path / "copy", "now")
-    copied = open_on(repeatable_effects(open_store(tmp_path / "copy"), clock, first_id=10**9))
+    copied = open_on_store(build_deterministic_effects(open_store(tmp_path / "copy"), clock, first_id=10**9))
     assert copied.check().is_sound
     assert copied.at(time_of(clock.now_millis)).version == 5
     copied.create_namespace("e")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.betree.build import build, stored
-from mangrove.betree.compact import compact
-from mangrove.betree.edit import apply
+from mangrove.betree.build import build_tree, write_new_nodes
+from mangrove.betree.compact import compact_tree
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Entry, Message, Node, Shape
-from mangrove.betree.search import DEPTH_MAX, get, get_many, height, last, scan, scan_all
-from mangrove.betree.verify import verify
+from mangrove.betree.search import DEPTH_MAX, get, get_many, last, measure_height, scan, scan_all
+from mangrove.betree.verify import verify_tree
 from mangrove.errors import FormatError
 
 
@@ -38,7 +38,7 @@ class Nodes:
         self, root: Node, messages: Iterable[tuple[str, str | None]], shape: Shape, transaction: str = "t"
     ) -> Node:
         told = [Message(key, value, transaction) for key, value in messages]
-        return stored(apply(root, told, shape, self.read), self.write)
+        return write_new_nodes(apply_messages(root, told, shape, self.read), self.write)
 
 
 def key(number: int) -> str:
@@ -46,7 +46,7 @@ def key(number: int) -> str:
 
 
 def built(nodes: Nodes, count: int, shape: Shape, step: int = 1) -> Node:
-    return build((Entry(key(number * step), f"v{number}") for number in range(count)), shape, nodes.write)
+    return build_tree((Entry(key(number * step), f"v{number}") for number in range(count)), shape, nodes.write)
 
 
 def entries(nodes: Nodes, root: Node) -> list[Entry]:
@@ -54,7 +54,7 @@ def entries(nodes: Nodes, root: Node) -> list[Entry]:
 
 
 def assert_sound(nodes: Nodes, root: Node, shape: Shape, *, compacted: bool = False) -> None:
-    assert list(verify(root, shape, nodes.read, compacted=compacted)) == []
+    assert list(verify_tree(root, shape, nodes.read, compacted=compacted)) == []
 
 
 class Compared(str):
@@ -136,14 +136,14 @@ def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_t
     cuts: list[str | None] = [*sorted(bounds), *([None] if to_the_end else [])]
     spans = [(start, end) for start, end in zip(cuts[::2], cuts[1::2], strict=False) if start is not None]
     wanted = [entry for start, end in spans for entry in scan(root, start, end, nodes.read)]
-    asked: list[str] = []
+    requested: list[str] = []
 
     def read(pointers: Sequence[str]) -> list[Node]:
-        asked.extend(pointers)
+        requested.extend(pointers)
         return nodes.read(pointers)
 
     assert list(scan_all(root, spans, read)) == wanted
-    assert len(asked) == len(set(asked))
+    assert len(requested) == len(set(requested))
 
 
 @given(transactions, shapes, st.lists(keys, max_size=12))
@@ -167,7 +167,7 @@ def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
     for messages in history:
         root = nodes.commit(root, messages, shape)
     held = entries(nodes, root)
-    compacted = stored(compact(root, shape, nodes.read), nodes.write)
+    compacted = write_new_nodes(compact_tree(root, shape, nodes.read), nodes.write)
     assert entries(nodes, compacted) == held
     assert_sound(nodes, compacted, shape, compacted=True)
 
@@ -176,7 +176,7 @@ def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
 def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, shape: Shape, fill: float) -> None:
     nodes = Nodes()
     wanted = [Entry(key(number), str(number)) for number in range(count)]
-    root = build(iter(wanted), shape, nodes.write, fill)
+    root = build_tree(iter(wanted), shape, nodes.write, fill)
     assert entries(nodes, root) == wanted
     assert_sound(nodes, root, shape, compacted=True)
 
@@ -249,7 +249,7 @@ def test_deletes_leave_no_tombstone_for_ever() -> None:
     root = built(nodes, 300, SMALL)
     for number in range(300):
         root = nodes.commit(root, [(key(number), None)], SMALL)
-    assert stored(compact(root, SMALL, nodes.read), nodes.write) == Node()
+    assert write_new_nodes(compact_tree(root, SMALL, nodes.read), nodes.write) == Node()
 
 
 @pytest.mark.parametrize("shape", [Shape(16, 8, 32), Shape(8, 8, 64), Shape(5, 5, 40), SMALL])
@@ -266,7 +266,7 @@ def test_compaction_of_a_compacted_tree_writes_nothing() -> None:
     nodes = Nodes()
     root = built(nodes, 500, SMALL)
     before = nodes.writes
-    assert stored(compact(root, SMALL, nodes.read), nodes.write) == root
+    assert write_new_nodes(compact_tree(root, SMALL, nodes.read), nodes.write) == root
     assert nodes.writes == before
 
 
@@ -307,17 +307,17 @@ def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many
     nodes, shape = Nodes(), Shape()
     root = built(nodes, 20_000, shape, step=10)
     root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(0, 20_000, 5)], shape)
-    asked: list[list[str]] = []
+    requested: list[list[str]] = []
 
     def read(pointers: Sequence[str]) -> list[Node]:
-        asked.append(list(pointers))
+        requested.append(list(pointers))
         return nodes.read(pointers)
 
-    following = stored(apply(root, [Message(key(6), "x", "t")], shape, read), nodes.write)
-    every = [pointer for pointers in asked for pointer in pointers]
+    following = write_new_nodes(apply_messages(root, [Message(key(6), "x", "t")], shape, read), nodes.write)
+    every = [pointer for pointers in requested for pointer in pointers]
     assert len(every) >= 50
     assert len(every) == len(set(every))
-    assert len(asked) <= len(every) // 3
+    assert len(requested) <= len(every) // 3
     assert len(entries(nodes, following)) == 20_000 + 4_000 + 1
 
 
@@ -327,7 +327,7 @@ def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
     for number in (0, 7, 9_999, 19_999):
         nodes.reads = 0
         assert get(root, key(number), nodes.read) == f"v{number}"
-        assert nodes.reads <= height(root, lambda pointers: [nodes.held[pointer] for pointer in pointers]) - 1
+        assert nodes.reads <= measure_height(root, lambda pointers: [nodes.held[pointer] for pointer in pointers]) - 1
 
 
 def test_the_first_page_of_a_scan_reads_only_what_it_shows() -> None:
@@ -404,12 +404,12 @@ def test_a_cycle_of_pointers_ends_with_an_error_and_not_never(loop: Node, rule: 
     with pytest.raises(FormatError, match=rule):
         last(loop, "a", "z", read)
     with pytest.raises(FormatError, match=f"{DEPTH_MAX} nodes deep"):
-        height(loop, read)
+        measure_height(loop, read)
     with pytest.raises(FormatError, match=rule):
         list(scan(loop, "", None, read))
     with pytest.raises(FormatError, match=f"deep|{rule}"):
-        compact(loop, SMALL, read)
-    assert any("two pointers lead here" in problem.rule for problem in verify(loop, SMALL, read))
+        compact_tree(loop, SMALL, read)
+    assert any("two pointers lead here" in problem.rule for problem in verify_tree(loop, SMALL, read))
 
 
 def test_a_node_that_many_pointers_share_level_after_level_ends_with_an_error_and_not_never() -> None:
@@ -422,7 +422,7 @@ def test_a_node_that_many_pointers_share_level_after_level_ends_with_an_error_an
     with pytest.raises(FormatError, match="outside of its range"):
         list(scan(levels[0], "", None, read))
     with pytest.raises(FormatError, match="outside of its range"):
-        compact(levels[0], SMALL, read)
+        compact_tree(levels[0], SMALL, read)
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_a_node_that_many_pointers_share_level_after_level_ends_with_an_error_an
 def test_verify_names_the_rule_that_a_node_breaks(child: Node, rule: str) -> None:
     root = Node(("m",), ("v",), ("left", "right"))
     nodes = {"left": child, "right": Node(("n",), ("v",))}
-    problems = list(verify(root, SMALL, lambda pointers: [nodes[pointer] for pointer in pointers]))
+    problems = list(verify_tree(root, SMALL, lambda pointers: [nodes[pointer] for pointer in pointers]))
     assert any(rule in problem.rule for problem in problems)
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.betree.build import build, stored
-from mangrove.betree.compact import compact
-from mangrove.betree.difference import Change, differences
-from mangrove.betree.edit import apply
+from mangrove.betree.build import build_tree, write_new_nodes
+from mangrove.betree.compact import compact_tree
+from mangrove.betree.diff import KeyChange, diff_trees
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Entry, Message, Node, Shape
-from mangrove.betree.search import height
+from mangrove.betree.search import measure_height
 from mangrove.errors import FormatError
 
 Writes = list[tuple[str, str | None]]
@@ -35,16 +35,16 @@ class Nodes:
 
     def commit(self, root: Node, writes: Iterable[tuple[str, str | None]], shape: Shape) -> Node:
         told = [Message(name, value, "t") for name, value in writes]
-        return stored(apply(root, told, shape, self.read), self.write)
+        return write_new_nodes(apply_messages(root, told, shape, self.read), self.write)
 
 
 def key(number: int) -> str:
     return f"{number:06d}"
 
 
-def of_dictionaries(before: dict[str, str], after: dict[str, str]) -> list[Change]:
+def of_dictionaries(before: dict[str, str], after: dict[str, str]) -> list[KeyChange]:
     names = sorted(before.keys() | after.keys())
-    return [Change(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    return [KeyChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
 
 
 def after_writes(model: dict[str, str], writes: Writes) -> dict[str, str]:
@@ -77,7 +77,7 @@ def test_any_two_versions_of_a_history_differ_as_dictionaries_do(
         versions.append((root, model))
     one = data.draw(st.integers(0, len(versions) - 1))
     other = data.draw(st.integers(0, len(versions) - 1))
-    found = list(differences(versions[one][0], versions[other][0], nodes.read))
+    found = list(diff_trees(versions[one][0], versions[other][0], nodes.read))
     assert found == of_dictionaries(versions[one][1], versions[other][1])
 
 
@@ -92,7 +92,7 @@ def test_trees_that_share_nothing_differ_as_dictionaries_do(
     right, after = Node(), dict[str, str]()
     for step in other:
         right, after = nodes.commit(right, step, other_shape), after_writes(after, step)
-    assert list(differences(left, right, nodes.read)) == of_dictionaries(before, after)
+    assert list(diff_trees(left, right, nodes.read)) == of_dictionaries(before, after)
 
 
 @given(st.lists(writes, max_size=40), shapes)
@@ -100,50 +100,50 @@ def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes]
     nodes, root = Nodes(), Node()
     for step in history:
         root = nodes.commit(root, step, shape)
-    compacted = stored(compact(root, shape, nodes.read), nodes.write)
-    assert list(differences(root, compacted, nodes.read)) == []
-    assert list(differences(compacted, root, nodes.read)) == []
+    compacted = write_new_nodes(compact_tree(root, shape, nodes.read), nodes.write)
+    assert list(diff_trees(root, compacted, nodes.read)) == []
+    assert list(diff_trees(compacted, root, nodes.read)) == []
 
 
 @pytest.mark.parametrize("place", [0, 1, 12_345, 50_000, 99_999, 100_000])
 @pytest.mark.parametrize("value", ["new", None])
 def test_one_change_among_a_hundred_thousand_reads_one_way_down(place: int, value: str | None) -> None:
     nodes = Nodes()
-    root = build((Entry(key(number), f"v{number}") for number in range(100_000)), Shape(), nodes.write)
-    tall = height(root, nodes.read)
+    root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), Shape(), nodes.write)
+    tall = measure_height(root, nodes.read)
     after = nodes.commit(root, [(key(place), value)], Shape())
     nodes.reads = 0
-    expected = [Change(key(place), f"v{place}" if place < 100_000 else None, value)]
-    assert list(differences(root, after, nodes.read)) == [change for change in expected if change[1] != change[2]]
+    expected = [KeyChange(key(place), f"v{place}" if place < 100_000 else None, value)]
+    assert list(diff_trees(root, after, nodes.read)) == [change for change in expected if change[1] != change[2]]
     assert nodes.reads <= tall - 1
 
 
 def test_a_change_that_has_sunk_reads_the_way_down_in_both_trees() -> None:
     shape, nodes = Shape(), Nodes()
-    root = build((Entry(key(number), f"v{number}") for number in range(100_000)), shape, nodes.write)
-    tall = height(root, nodes.read)
+    root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), shape, nodes.write)
+    tall = measure_height(root, nodes.read)
     after = root
     for _ in range(3 * shape.root_buffer_max):
         after = nodes.commit(after, [(key(500), "new")], shape)
     written = {child for child in after.children if child not in root.children}
     nodes.reads = 0
-    assert list(differences(root, after, nodes.read)) == [Change(key(500), "v500", "new")]
+    assert list(diff_trees(root, after, nodes.read)) == [KeyChange(key(500), "v500", "new")]
     assert nodes.reads <= 2 * tall * max(1, len(written))
 
 
 def test_a_version_and_itself_read_nothing() -> None:
     nodes = Nodes()
-    root = build((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
-    assert list(differences(root, root, nodes.read)) == []
+    root = build_tree((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
+    assert list(diff_trees(root, root, nodes.read)) == []
     assert nodes.reads == 0
 
 
 def test_the_same_message_above_a_shared_subtree_reads_nothing() -> None:
     nodes = Nodes()
-    root = build((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
+    root = build_tree((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
     one = nodes.commit(root, [(key(7), "same")], Shape())
     other = nodes.commit(nodes.commit(root, [(key(7), "old")], Shape()), [(key(7), "same")], Shape())
-    assert list(differences(one, other, nodes.read)) == []
+    assert list(diff_trees(one, other, nodes.read)) == []
     assert nodes.reads == 0
 
 
@@ -153,17 +153,19 @@ def test_a_tree_that_grew_by_a_level_is_compared_where_it_changed() -> None:
     for number in range(3_000):
         root = nodes.commit(root, [(key(number), "v")], shape)
         versions.append(root)
-    tall = height(root, nodes.read)
+    tall = measure_height(root, nodes.read)
     for number in range(len(versions) - 1):
         nodes.reads = 0
-        assert list(differences(versions[number], versions[number + 1], nodes.read)) == [Change(key(number), None, "v")]
+        assert list(diff_trees(versions[number], versions[number + 1], nodes.read)) == [
+            KeyChange(key(number), None, "v")
+        ]
         assert nodes.reads <= 8 * tall
 
 
 def test_a_cycle_of_pointers_ends_with_an_error_and_not_never() -> None:
     loop = Node((), (), ("loop",))
     with pytest.raises(FormatError, match="nodes deep"):
-        list(differences(Node(), loop, lambda pointers: [loop for _ in pointers]))
+        list(diff_trees(Node(), loop, lambda pointers: [loop for _ in pointers]))
 
 
 @pytest.mark.parametrize("stray", [Node(("z",), ("v",)), Node((), (), (), (Message("z", "v", "t"),))])
@@ -171,4 +173,4 @@ def test_a_node_outside_its_range_is_named(stray: Node) -> None:
     root = Node(("m",), ("v",), ("left", "right"))
     nodes = {"left": stray, "right": Node(("n",), ("v",))}
     with pytest.raises(FormatError, match="node left has keys from 'z'"):
-        list(differences(root, Node(), lambda pointers: [nodes[pointer] for pointer in pointers]))
+        list(diff_trees(root, Node(), lambda pointers: [nodes[pointer] for pointer in pointers]))

@@ -3,16 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.betree.spans import spans_of
+from mangrove.betree.search import merge_ranges
 
 keys = st.text("abc", max_size=4)
 
 
 @given(st.lists(st.tuples(keys, keys)), st.lists(keys))
-def test_a_key_lies_in_the_ranges_together_as_in_one_of_them(ranges: list[tuple[str, str]], asked: list[str]) -> None:
-    spans = spans_of(ranges)
-    for key in [*asked, *(bound for bounds in ranges for bound in bounds)]:
-        assert spans.hold(key) == any(first <= key < end for first, end in ranges)
+def test_a_key_lies_in_the_ranges_together_as_in_one_of_them(
+    ranges: list[tuple[str, str]], requested: list[str]
+) -> None:
+    spans = merge_ranges(ranges)
+    for key in [*requested, *(bound for bounds in ranges for bound in bounds)]:
+        assert spans.contains(key) == any(first <= key < end for first, end in ranges)
     assert list(spans.firsts) == sorted(set(spans.firsts))
 
 
@@ -27,8 +29,8 @@ class CountedKey(str):
 
 
 def test_as_many_keys_as_there_are_ranges_are_compared_with_few_of_them_each() -> None:
-    spans = spans_of((f"{number:05d}a", f"{number:05d}b") for number in range(10_000))
+    spans = merge_ranges((f"{number:05d}a", f"{number:05d}b") for number in range(10_000))
     assert len(spans.firsts) == 10_000
     CountedKey.times = 0
-    assert sum(spans.hold(CountedKey(f"{number:05d}a")) for number in range(10_000)) == 10_000
+    assert sum(spans.contains(CountedKey(f"{number:05d}a")) for number in range(10_000)) == 10_000
     assert CountedKey.times <= 10_000 * 20

@@ -11,9 +11,9 @@ import pytest
 from tests.cli.conftest import Run
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.caching import cache_in
+from mangrove.lakehouse.cache import build_cache_settings
 from mangrove.storage.opening import open_store
 from mangrove.testing.s3_server import S3Server
 
@@ -33,11 +33,11 @@ def words(server: S3Server) -> list[str]:
     lake.create_namespace("sales")
     orders = lake.create_table("sales.orders", "id bigint not null, amount double", keys=["id"])
     orders.append([{"id": number, "amount": number / 2} for number in range(100)])
-    settle(lake.effects, 60.0)  # who finds an old hint reads the roots that came after it
+    wait_for_pending(lake.effects, 60.0)  # who finds an old hint reads the roots that came after it
     return [word for key, value in server.options.items() for word in ("--option", f"{key}={value}")]
 
 
-def asked(run: Run, *command: str) -> tuple[Any, dict[str, int]]:
+def requested(run: Run, *command: str) -> tuple[Any, dict[str, int]]:
     """Return what a command answered, and what storage was asked."""
     ran = run(*command, "--json", "--stats")
     assert ran.code == 0, ran.err
@@ -53,9 +53,9 @@ def test_a_command_that_is_repeated_reads_only_what_says_whether_something_is_ne
     run: Run, words: list[str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     cache = ["--cache", str(tmp_path / "cache")]
-    plain, without = asked(run, *command, *words)
-    first = asked(run, *command, *words, *cache)[0]
-    again, spent = asked(run, *command, *words, *cache)
+    plain, without = requested(run, *command, *words)
+    first = requested(run, *command, *words, *cache)[0]
+    again, spent = requested(run, *command, *words, *cache)
     assert plain == first == again
     assert spent["total"] < without["total"]
     # Whether it is an export, two hints, the newest root and two names after it, and once more the next.
@@ -69,10 +69,10 @@ def test_the_environment_names_a_cache_and_how_much_it_holds(
     folder = tmp_path / "cache"
     monkeypatch.setenv("MANGROVE_CACHE", str(folder))
     monkeypatch.setenv("MANGROVE_CACHE_BYTES", "1")
-    asked(run, "read", LAKE, "sales.orders", *words)
+    requested(run, "read", LAKE, "sales.orders", *words)
     assert not any(path.is_file() for path in folder.rglob("*"))
     monkeypatch.setenv("MANGROVE_CACHE_BYTES", "1000000")
-    asked(run, "read", LAKE, "sales.orders", *words)
+    requested(run, "read", LAKE, "sales.orders", *words)
     assert any(path.is_file() for path in folder.rglob("*"))
 
 
@@ -87,11 +87,11 @@ def test_a_folder_of_this_machine_needs_no_cache(run: Run, lake: str, tmp_path: 
 
 def test_check_vacuum_and_export_ask_the_bucket(run: Run, words: list[str], server: S3Server, tmp_path: Path) -> None:
     cache = ["--cache", str(tmp_path / "cache")]
-    rows = asked(run, "read", LAKE, "sales.orders", *words, *cache)[0]
+    rows = requested(run, "read", LAKE, "sales.orders", *words, *cache)[0]
     store = open_store(LAKE, server.options)
     (path,) = (entry.path for entry in store.list("data/"))
     store.delete_many([path])
-    assert asked(run, "read", LAKE, "sales.orders", *words, *cache)[0] == rows
+    assert requested(run, "read", LAKE, "sales.orders", *words, *cache)[0] == rows
     checked = run("check", LAKE, *words, *cache, "--json")
     assert checked.code == 1
     assert path in checked.out
@@ -166,7 +166,7 @@ def test_a_cache_that_cannot_be_meant_is_refused_and_nothing_is_made(
 
 def test_a_cache_below_home_is_found_as_shells_find_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = cache_in("~/cache")
+    found = build_cache_settings("~/cache")
     assert found is not None
     assert found.folder == str(tmp_path / "cache")
 

@@ -15,7 +15,7 @@ import pytest
 import mangrove
 from mangrove.cli.main import COMMANDS
 from mangrove.cli.main import mangrove as group
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.storage.paths import TEMPORARY_PREFIX
 
 CONTEXT = click.Context(group)
@@ -135,7 +135,7 @@ def test_looking_takes_few_requests_and_asks_once_for_a_newer_version(
 ) -> None:
     opened = mangrove.open(lake)
     opened.table("sales.orders").append([{"id": 1}])
-    settle(opened.effects, 60.0)
+    wait_for_pending(opened.effects, 60.0)
     name, *rest = words
     done = run(name, lake, *rest, "--json", "--stats")
     counted = json.loads(done.err)["storage"]
@@ -229,7 +229,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(run: Any, lake: str, mon
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("mangrove.cli.session.open_store", broken)
+    monkeypatch.setattr("mangrove.cli.context.open_store", broken)
     done = run("ls", lake)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "ZeroDivisionError: by nothing" in done.err
@@ -239,7 +239,7 @@ def test_an_interrupted_command_says_so(run: Any, lake: str, monkeypatch: pytest
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mangrove.cli.session.open_store", interrupted)
+    monkeypatch.setattr("mangrove.cli.context.open_store", interrupted)
     done = run("ls", lake)
     assert (done.code, "interrupted" in done.err) == (1, True)
 
@@ -285,8 +285,8 @@ def test_help_imports_nothing_heavy_and_nothing_of_the_lakehouse() -> None:
     assert ours == {
         "mangrove.cli",
         "mangrove.cli.main",
-        "mangrove.cli.places",
-        "mangrove.cli.start_up",
+        "mangrove.cli.context",
+        "mangrove.cli.startup",
         "mangrove.errors",
     }
 

@@ -20,7 +20,7 @@ Tab = Callable[..., list[str]]
 @pytest.fixture
 def tab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tab:
     """Press TAB behind these words, of which the last is being typed, and return what a shell is offered."""
-    monkeypatch.setattr("mangrove.cli.completing._WAIT_SECONDS", 600.0)
+    monkeypatch.setattr("mangrove.cli.completion._WAIT_SECONDS", 600.0)
 
     def pressed(*words: str, shell: str = "bash") -> list[str]:
         monkeypatch.setenv("_MANGROVE_COMPLETE", f"{shell}_complete")
@@ -95,7 +95,7 @@ def test_completing_lists_storage_at_most_once(tab: Tab, shop: str, monkeypatch:
         opened.append(CountingStore(open_store(*given)))
         return opened[-1]
 
-    monkeypatch.setattr("mangrove.cli.session.open_store", counting)
+    monkeypatch.setattr("mangrove.cli.context.open_store", counting)
     assert tab("show", shop, "sales.or") == ["plain,sales.orders"]
     (store,) = opened
     assert store.requests.lists <= 1

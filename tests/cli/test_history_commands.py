@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove.cli.changed import column_changes
-from mangrove.cli.timeline import graph_rows
+from mangrove.cli.catalog import diff_columns
+from mangrove.cli.history import build_graph_rows
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_column, parse_schema
+from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.model.transaction_record import TransactionRecord
-from mangrove.transaction.history import ROLLED_BACK_TO, HistoryLine
+from mangrove.transaction.history import ROLLED_BACK_TO, HistoryEntry
 
 
-def line(version: int, to: int | None = None) -> HistoryLine:
+def line(version: int, to: int | None = None) -> HistoryEntry:
     properties = {} if to is None else {ROLLED_BACK_TO: str(to)}
     record = TransactionRecord(f"t{version}", properties=properties)
-    return HistoryLine(version, version + 1, (record,), None if to is None else version - 1)
+    return HistoryEntry(version, version + 1, (record,), None if to is None else version - 1)
 
 
-def drawn(lines: list[HistoryLine]) -> list[str]:
-    return [f"{row.marks} {'' if row.line is None else row.line.version}".rstrip() for row in graph_rows(lines)]
+def drawn(lines: list[HistoryEntry]) -> list[str]:
+    return [f"{row.marks} {'' if row.line is None else row.line.version}".rstrip() for row in build_graph_rows(lines)]
 
 
 def test_a_timeline_without_rollbacks_is_one_line() -> None:
@@ -99,7 +99,7 @@ def test_a_diff_shows_namespaces_tables_columns_and_views_that_came(run: Any, la
 def test_columns_are_compared_by_their_ids() -> None:
     before = parse_schema("a int, b string, c double")
     columns = (replace(before.columns[0], name="renamed"), before.columns[2], parse_column("d date", after=3))
-    found = column_changes(before, Schema(columns))
+    found = diff_columns(before, Schema(columns))
     assert [(one.before, one.after) for one in found] == [
         ("a int", "renamed int"),
         ("b string", None),

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove.cli.inspection import inspected
-from mangrove.cli.protobuf_text import wire_fields
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.inspect.files import decode_wire_fields, inspect_file
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo
 
@@ -32,7 +31,7 @@ def test_every_file_of_every_layout_can_be_inspected(run: Any, tmp_path: Path, l
     assert len(found) > 30
     for path in found:
         data = path.read_bytes()
-        facts = inspected(str(path), data)
+        facts = inspect_file(str(path), data)
         assert "another program" not in facts.what
         assert "MessagePack" not in facts.what
         assert facts.size_bytes == len(data)
@@ -47,7 +46,7 @@ def test_files_of_other_programs_can_be_inspected(fixture: str) -> None:
         parts = path.relative_to(FIXTURES / fixture).parts
         if parts[0] in ("data", "compute", "version"):
             continue
-        kinds.add(inspected(str(path), path.read_bytes()).what.partition(" ")[0])
+        kinds.add(inspect_file(str(path), path.read_bytes()).what.partition(" ")[0])
     assert len(kinds) >= 3
 
 
@@ -114,19 +113,19 @@ def test_what_is_no_file_of_a_layout_is_refused(run: Any, tmp_path: Path) -> Non
     assert run("inspect", str(tmp_path / "missing.ipc")).code == 1
     assert run("inspect", "s3://").code == 2
     with pytest.raises(InvalidInputError, match="Parquet"):
-        inspected("/lake/data/x.parquet", b"PAR1....PAR1")
+        inspect_file("/lake/data/x.parquet", b"PAR1....PAR1")
 
 
 def test_a_message_of_another_program_is_shown_by_its_fields() -> None:
     inner = bytes([0x0A, 0x01, 0x00])
     data = bytes([0x08, 0x05, 0x12, len(inner)]) + inner + bytes([0x1D, 1, 2, 3, 4])
-    assert wire_fields(data, "here") == [
+    assert decode_wire_fields(data, "here") == [
         {"field": 1, "value": 5},
         {"field": 2, "value": [{"field": 1, "value": "0x00"}]},
         {"field": 3, "value": "0x01020304"},
     ]
     with pytest.raises(FormatError, match="here"):
-        wire_fields(b"\xff\xff", "here")
+        decode_wire_fields(b"\xff\xff", "here")
 
 
 def test_the_tree_is_drawn_with_fill_and_buffers(run: Any, tmp_path: Path) -> None:

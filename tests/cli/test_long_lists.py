@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove.cli.long_lists import LINES_SHOWN
+from mangrove.inspect.listing import LINES_MAX
 
-MANY = LINES_SHOWN + 5
+MANY = LINES_MAX + 5
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def test_a_terminal_shows_the_first_of_many_and_says_how_to_see_more(
     large: str, terminal: Any, words: list[str]
 ) -> None:
     shown = terminal("ls", large, *words).out.splitlines()
-    assert f"the first {LINES_SHOWN}, and there are more: --limit shows them" in shown[-1]
-    assert sum("0" in line for line in shown[:-1]) == LINES_SHOWN
+    assert f"the first {LINES_MAX}, and there are more: --limit shows them" in shown[-1]
+    assert sum("0" in line for line in shown[:-1]) == LINES_MAX
     assert len(terminal("ls", large, *words, "--json").json) == MANY + 1
     assert "there are more" not in terminal("ls", large, *words, "--limit", str(MANY + 1)).out
     assert len(terminal("ls", large, *words, "--prefix", "t000" if words else "n000", "--json").json) == 10
@@ -79,8 +79,8 @@ def test_a_diff_of_very_much_is_cut_on_a_terminal_alone(large: str, terminal: An
     shown = terminal("diff", large, "0").out.splitlines()
     every = terminal("diff", large, "0", "--json").json["changes"]
     assert len(every) == 2 * MANY + 2
-    assert shown[-1] == f"… and {len(every) - LINES_SHOWN} more: --json has them all"
-    assert len(shown) == LINES_SHOWN + 2
+    assert shown[-1] == f"… and {len(every) - LINES_MAX} more: --json has them all"
+    assert len(shown) == LINES_MAX + 2
 
 
 def test_a_check_that_finds_very_much_still_ends_with_its_verdict(tmp_path: Path, terminal: Any) -> None:
@@ -93,6 +93,6 @@ def test_a_check_that_finds_very_much_still_ends_with_its_verdict(tmp_path: Path
     for file in tmp_path.rglob("*.parquet"):
         file.unlink()
     shown = terminal("check", str(tmp_path)).out.splitlines()
-    assert len(shown) == LINES_SHOWN + 2
+    assert len(shown) == LINES_MAX + 2
     assert shown[-2] == "… and 5 more: --json has them all"
     assert shown[-1].startswith(f"{MANY} problems in ")

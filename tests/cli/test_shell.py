@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from mangrove.cli.cancelling import Cancelling, WriteGate
+from mangrove.cli.context import CommandContext
 from mangrove.cli.conversation import Conversation
-from mangrove.cli.session import Session
-from mangrove.cli.shell import Shell
-from mangrove.cli.shell_words import is_whole, prompt_text, short_command, suggestions
+from mangrove.cli.shell import Shell, complete_input, format_prompt, is_input_complete, parse_meta_command
+from mangrove.cli.sql import CancellableRunner, WriteGate
 from mangrove.errors import InvalidInputError
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.port import Store
 
 COLUMNS: Callable[[str], list[str]] = {"sales.orders": ["id", "customer"]}.get  # type: ignore[assignment]
@@ -25,10 +24,10 @@ COLUMNS: Callable[[str], list[str]] = {"sales.orders": ["id", "customer"]}.get  
 
 @pytest.fixture
 def shell(lake: str) -> Shell:
-    return shell_on(Session(), lake)
+    return shell_on(CommandContext(), lake)
 
 
-def shell_on(session: Session, lake: str) -> Shell:
+def shell_on(session: CommandContext, lake: str) -> Shell:
     return Shell(partial(Conversation, session, lake), lambda file: Path(file).read_text("utf-8"))
 
 
@@ -50,19 +49,19 @@ def shell_on(session: Session, lake: str) -> Shell:
     ],
 )
 def test_return_ends_the_input_only_where_a_statement_ends(text: str, whole: bool) -> None:
-    assert is_whole(text) is whole
+    assert is_input_complete(text) is whole
 
 
 def test_a_short_command_that_is_none_is_refused_with_the_way_to_the_list() -> None:
     with pytest.raises(InvalidInputError, match=r"\\\? lists"):
-        short_command("\\nosuch")
+        parse_meta_command("\\nosuch")
 
 
 def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:
     names = ["sales", "sales.orders"]
 
     def offered(text: str) -> list[str]:
-        return [one for one, _ in suggestions(text, lambda: names, lambda name: COLUMNS(name) or [])]
+        return [one for one, _ in complete_input(text, lambda: names, lambda name: COLUMNS(name) or [])]
 
     assert offered("select * from sal") == ["sales", "sales.orders"]
     assert "customer" in offered("select * from sales.orders where cust")
@@ -74,16 +73,16 @@ def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:
 
 
 def test_the_prompt_shows_an_open_transaction(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default> "
+    assert format_prompt(shell.sql_session.namespace, shell.sql_session.isolation) == "default> "
     assert shell.answer("begin isolation level serializable;")
-    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default*serializable> "
+    assert format_prompt(shell.sql_session.namespace, shell.sql_session.isolation) == "default*serializable> "
     assert shell.answer("create namespace more;")
     assert shell.answer("rollback;")
-    assert prompt_text(shell.talk.namespace, shell.talk.isolation) == "default> "
+    assert format_prompt(shell.sql_session.namespace, shell.sql_session.isolation) == "default> "
     assert shell.answer("\\t")
     told = capsys.readouterr()
     assert "sales.orders" in told.out
-    assert "more" not in {one.name for one in shell.talk.lake.namespaces()}
+    assert "more" not in {one.name for one in shell.sql_session.lake.namespaces()}
 
 
 def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +101,7 @@ def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr()
     for wanted in ("customer", "sales.daily", "create table sales.orders", "timing is on", "list the tables"):
         assert wanted in told.out
-    assert shell.talk.namespace == "sales"
+    assert shell.sql_session.namespace == "sales"
     assert "made.t" in shell.names()
     assert shell.columns("made.t") == ("id",)
     assert shell.columns("sales.daily") == ()
@@ -124,11 +123,11 @@ def test_a_cancelled_statement_leaves_nothing_behind(
     def interrupted(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt
 
-    before = shell.talk.lake.version
+    before = shell.sql_session.lake.version
     monkeypatch.setattr("mangrove.cli.shell.show_result", interrupted)
     assert shell.answer("begin; create namespace more;")
     assert "cancelled" in capsys.readouterr().err
-    assert shell.talk.lake.version == before
+    assert shell.sql_session.lake.version == before
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_ctrl_c_stops_the_work_before_it_is_reported_and_the_next_work_runs() ->
         seen.append("stopped")
         raise InvalidInputError("cancelled by Spark")
 
-    cancelling = Cancelling(stopped.set)
+    cancelling = CancellableRunner(stopped.set)
     with pytest.raises(KeyboardInterrupt):
         cancelling.run(work)
     assert (started.is_set(), seen) == (True, ["stopped"])
@@ -174,7 +173,7 @@ def test_work_that_was_done_before_it_could_be_stopped_is_reported_as_done() -> 
         told.wait(60)
         return "done"
 
-    assert Cancelling(told.set).run(work) == "done"
+    assert CancellableRunner(told.set).run(work) == "done"
 
 
 @pytest.mark.usefixtures("keys_interrupt")
@@ -189,7 +188,7 @@ def test_a_statement_is_cancelled_again_until_it_has_ended() -> None:
         raise InvalidInputError("cancelled by Spark")
 
     with pytest.raises(KeyboardInterrupt):
-        Cancelling(cancelled.release).run(work)
+        CancellableRunner(cancelled.release).run(work)
 
 
 @pytest.mark.usefixtures("keys_interrupt")
@@ -200,7 +199,7 @@ def test_a_second_ctrl_c_returns_at_once_from_work_that_does_not_end() -> None:
         press_ctrl_c()
         end.wait(60)
 
-    cancelling = Cancelling(press_ctrl_c)
+    cancelling = CancellableRunner(press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         cancelling.run(work)
     assert cancelling.is_busy
@@ -219,16 +218,16 @@ def test_no_statement_of_a_script_begins_after_ctrl_c(shell: Shell) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         conversation.run(work)
-    assert {one.name for one in shell.talk.lake.namespaces()} >= {"one"}
-    assert "two" not in {one.name for one in shell.talk.lake.namespaces()}
+    assert {one.name for one in shell.sql_session.lake.namespaces()} >= {"one"}
+    assert "two" not in {one.name for one in shell.sql_session.lake.namespaces()}
 
 
 @dataclass(frozen=True)
-class HeldSession(Session):
+class HeldSession(CommandContext):
     """Presses Ctrl-C twice when a statement is about to commit, and lets it go on when it was abandoned."""
 
     holds_behind_gate: bool = False
-    begun: list[Cancelling] = field(default_factory=list)
+    begun: list[CancellableRunner] = field(default_factory=list)
     abandoned: threading.Event = field(default_factory=threading.Event)
 
     def store(self, location: str | os.PathLike[str], gate: WriteGate | None = None) -> Store:
@@ -236,7 +235,7 @@ class HeldSession(Session):
             return CountingStore(CountingStore(super().store(location), self.check), gate.check)
         return CountingStore(super().store(location, gate), self.check)
 
-    def check(self, made: Requests) -> None:
+    def check(self, made: StoreRequests) -> None:
         if made.creates and self.begun:
             cancelling = self.begun.pop()
             press_ctrl_c()
@@ -259,17 +258,17 @@ def test_a_statement_that_was_abandoned_before_its_commit_never_commits_and_a_la
     shell = shell_on(session, lake)
     abandoned = shell.conversation
     session.begun.append(abandoned.cancelling)
-    before = shell.talk.lake.version
+    before = shell.sql_session.lake.version
     assert shell.answer("create namespace late;")
     told = capsys.readouterr()
     assert (told.out, "abandoned" in told.err, "not known" in told.err) == ("", True, behind_gate)
     assert shell.conversation is not abandoned
     session.abandoned.set()
     wait_for(lambda: not abandoned.cancelling.is_busy)
-    assert shell.talk.lake.version == before + behind_gate
+    assert shell.sql_session.lake.version == before + behind_gate
     # The prompt is there, and the next statement runs.
     assert shell.answer("create namespace next;")
-    assert "next" in {one.name for one in shell.talk.lake.namespaces()}
+    assert "next" in {one.name for one in shell.sql_session.lake.namespaces()}
     assert capsys.readouterr().out.count("late") == 0
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import mangrove
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.storage.opening import open_store
 from mangrove.storage.paths import TEMPORARY_PREFIX
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 
 def test_a_sound_lakehouse_passes_the_check(run: Any, lake: str) -> None:
@@ -112,7 +112,7 @@ def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
 def test_a_clock_that_was_ahead_is_reported_and_repaired(run: Any, lake: str) -> None:
     assert "nothing to repair" in run("repair-clock", lake).out
     ahead = Clock(now_millis=8_000_000_000_000)
-    open_on(repeatable_effects(open_store(lake), ahead, first_id=10**9)).create_namespace("later")
+    open_on_store(build_deterministic_effects(open_store(lake), ahead, first_id=10**9)).create_namespace("later")
     version = mangrove.open(lake).version
     refused = run("create", lake, "more")
     assert refused.code == 1

@@ -4,30 +4,30 @@ from pathlib import Path
 
 import pytest
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.converting import place_at
-from mangrove.lakehouse.opening import open_on
-from mangrove.maintenance.convert import ConvertReport, convert
-from mangrove.maintenance.export import ExportMode, export
-from mangrove.maintenance.maintained import Maintained
+from mangrove.lakehouse.maintenance import build_conversion_target
+from mangrove.lakehouse.opening import open_on_store
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.conversion import ConvertReport, convert_lakehouse
+from mangrove.maintenance.export import ExportMode, export_version
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
 
-def _source(name: str) -> Maintained:
-    return open_on(real_effects(open_store((FIXTURES / name).as_uri()))).maintained()
+def _source(name: str) -> MaintenanceContext:
+    return open_on_store(build_effects(open_store((FIXTURES / name).as_uri()))).maintained()
 
 
-def _again(store: Store, layout: str) -> Maintained:
-    effects = repeatable_effects(store)
-    found = place_at(store, layout).open(effects)
+def _again(store: Store, layout: str) -> MaintenanceContext:
+    effects = build_deterministic_effects(store)
+    found = build_conversion_target(store, layout).open(effects)
     assert found is not None
-    return Maintained(effects, found, found)
+    return MaintenanceContext(effects, found, found)
 
 
 def _sound(report: ConvertReport) -> ConvertReport:
@@ -48,12 +48,14 @@ def test_what_another_program_wrote_becomes_ours_version_by_version(
     name: str, versions: int, held: dict[str, int], layout: str
 ) -> None:
     store = MemoryStore("memory://converted/")
-    report = _sound(convert(_source(name), place_at(store, layout)))
+    report = _sound(convert_lakehouse(_source(name), build_conversion_target(store, layout)))
     assert report.versions == versions
     lost = {"the field compactionRoundCompletionInfo", "the type of properties that are no text"}
     assert {note.partition(" has no place")[0] for note in report.notes} == (lost if name == "deltacat-2" else set())
     assert {kind: count for kind, count in report.comparison.objects.items() if count} == held
-    back = _sound(convert(_again(store, layout), place_at(MemoryStore("memory://back/"), "tree")))
+    back = _sound(
+        convert_lakehouse(_again(store, layout), build_conversion_target(MemoryStore("memory://back/"), "tree"))
+    )
     assert (back.versions, back.comparison.rows) == (versions, report.comparison.rows)
 
 
@@ -62,11 +64,13 @@ def test_a_lakehouse_that_can_only_be_read_is_exported_without_a_trace_in_it(nam
     source = _source(name)
     before = sorted(path for path in (FIXTURES / name).rglob("*") if path.is_file())
     store = MemoryStore("memory://copy/")
-    report = export(source, store, "copy")
+    report = export_version(source, store, "copy")
     assert not report.is_kept
     assert sorted(path for path in (FIXTURES / name).rglob("*") if path.is_file()) == before
-    copy = open_on(repeatable_effects(store))
+    copy = open_on_store(build_deterministic_effects(store))
     assert copy.version == source.metastore.latest().version
-    assert [space.name for space in copy.namespaces()] == [space.name for space in open_on(source.effects).namespaces()]
+    assert [space.name for space in copy.namespaces()] == [
+        space.name for space in open_on_store(source.effects).namespaces()
+    ]
     with pytest.raises(InvalidInputError, match="export in full"):
-        export(source, MemoryStore("memory://other/"), "copy", mode=ExportMode.MINIMAL)
+        export_version(source, MemoryStore("memory://other/"), "copy", mode=ExportMode.MINIMAL)

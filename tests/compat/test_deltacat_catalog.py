@@ -9,7 +9,7 @@ import pytest
 
 from mangrove.errors import ConflictError, NotFoundError
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, open_catalog
-from mangrove.layouts.deltacat.paths import ADOPTED_PATH
+from mangrove.layouts.deltacat.paths import TAKEOVER_PATH
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.metastore import Changes, Isolation, Snapshot
 from mangrove.model.locators import (
@@ -33,7 +33,7 @@ from mangrove.model.objects import (
     TableVersionState,
 )
 from mangrove.storage.opening import open_store
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 _FIXTURE = Path(__file__).parent / "fixtures" / "deltacat-2"
 _DEFAULT, _SALES, _RENAMED = 0, 1, 14
@@ -54,7 +54,7 @@ def catalog(root: Path) -> CatalogMetastore:
 
 def _opened(root: Path, first_id: int = 1) -> CatalogMetastore:
     clock = Clock(now_millis=1_794_800_000_000)
-    return open_catalog(repeatable_effects(open_store(root.as_uri()), clock, first_id))
+    return open_catalog(build_deterministic_effects(open_store(root.as_uri()), clock, first_id))
 
 
 def _tables(snapshot: Snapshot) -> list[str]:
@@ -256,9 +256,9 @@ def test_two_first_commits_take_over_the_same_transactions(root: Path) -> None:
     one, two = _opened(root), _opened(root, 10**6)
     bases = one.latest(), two.latest()
     one.commit(bases[0], Changes("1", puts={NamespaceLocator("a"): Namespace("a-id", "a")}), Isolation.SNAPSHOT)
-    adopted = (root / ADOPTED_PATH).read_bytes()
+    taken_over = (root / TAKEOVER_PATH).read_bytes()
     two.commit(bases[1], Changes("2", puts={NamespaceLocator("b"): Namespace("b-id", "b")}), Isolation.SNAPSHOT)
-    assert (root / ADOPTED_PATH).read_bytes() == adopted
+    assert (root / TAKEOVER_PATH).read_bytes() == taken_over
     names = [str(way) for way, _ in one.latest().children(Kind.NAMESPACE, None)]
     assert names == ["a", "b", "default", "sales2"]
     assert one.latest().version == _RENAMED + 2

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import mangrove
-from mangrove.effects import Effects, real_effects
+from mangrove.effects import Effects, build_effects
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
 from mangrove.layouts.deltacat.revision import DELTACAT_2
-from mangrove.maintenance.check import check
-from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.check import check_lakehouse
+from mangrove.maintenance.context import MaintenanceContext
 from mangrove.metastore import Changes, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
@@ -35,9 +35,9 @@ from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Partition, Stream, Table, TableVersion, View
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.types import Column, Int8, Varchar
+from mangrove.model.types import Column, Int64, Varchar
 from mangrove.storage.opening import open_store
-from mangrove.testing.metastore_contract import put
+from mangrove.testing.metastore_contract import commit_objects
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -128,13 +128,13 @@ class Lake:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.effects: Effects = real_effects(open_store(root.as_uri()))
+        self.effects: Effects = build_effects(open_store(root.as_uri()))
         self.catalog: CatalogMetastore = create_catalog(self.effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
         self.ids = [self.effects.new_id() for _ in range(4)]
         namespace_id, table_id, stream_id, partition_id = self.ids
         self.partition = PartitionLocator(namespace_id, table_id, 1, stream_id, partition_id)
-        schema = Schema((Column(1, "id", Int8()), Column(2, "item", Varchar())))
-        put(
+        schema = Schema((Column(1, "id", Int64()), Column(2, "item", Varchar())))
+        commit_objects(
             self.catalog,
             self.catalog.latest(),
             (NamespaceLocator("sales"), Namespace(namespace_id, "sales", {"owner": "ana"})),
@@ -155,7 +155,7 @@ class Lake:
         file = DataFile(path, (self.root / path).stat().st_size, len(rows), schema_id=0)
         manifest = Manifest((file,), id=self.effects.new_id(), author=Author("mangrove"))
         way = DeltaLocator(*self.partition.parts, position)  # type: ignore[arg-type, call-arg]
-        put(self.catalog, self.catalog.latest(), (way, Delta(DeltaType.APPEND, manifest)))
+        commit_objects(self.catalog, self.catalog.latest(), (way, Delta(DeltaType.APPEND, manifest)))
 
     def rows(self, snapshot: Snapshot) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -177,7 +177,7 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
     assert found["positions"] == [1, 2]
 
     purchases = TableLocator("sales", "purchases")
-    put(
+    commit_objects(
         lake.catalog,
         lake.catalog.latest(),
         (purchases, lake.table("purchases")),
@@ -185,7 +185,7 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
         deletes=frozenset([orders]),
     )
     shop = (NamespaceLocator("shop"), Namespace(lake.ids[0], "shop"))
-    put(lake.catalog, lake.catalog.latest(), shop, deletes=frozenset([NamespaceLocator("sales")]))
+    commit_objects(lake.catalog, lake.catalog.latest(), shop, deletes=frozenset([NamespaceLocator("sales")]))
     renamed = TableLocator("shop", "purchases")
     found = peer.ask(lake.root, renamed, {"id": 4, "item": "of DeltaCAT"})
     assert (found["namespaces"], found["tables"]) == (["default", "shop"], ["purchases"])
@@ -193,7 +193,7 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
     assert {"id": 4, "item": "of DeltaCAT"} in found["rows"]
 
     before = lake.catalog.latest()
-    repaired = check(Maintained(lake.effects, lake.catalog, lake.catalog), repair=True)
+    repaired = check_lakehouse(MaintenanceContext(lake.effects, lake.catalog, lake.catalog), repair=True)
     assert any("of DeltaCAT" in line or "DeltaCAT committed" in line for line in repaired.repaired)
     assert before.version < lake.catalog.latest().version
     assert list(repaired) == []
@@ -240,11 +240,11 @@ def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> No
     lake = Lake(tmp_path / "catalog")
     lake.append(1, (1, "a"))
     other = Table(lake.effects.new_id(), lake.ids[0], "other")
-    put(lake.catalog, lake.catalog.latest(), (TableLocator("sales", "other"), other))
-    put(lake.catalog, lake.catalog.latest(), deletes=frozenset([TableLocator("sales", "other")]))
+    commit_objects(lake.catalog, lake.catalog.latest(), (TableLocator("sales", "other"), other))
+    commit_objects(lake.catalog, lake.catalog.latest(), deletes=frozenset([TableLocator("sales", "other")]))
     stream = StreamLocator(lake.ids[0], lake.ids[1], 1, "gone")
-    put(lake.catalog, lake.catalog.latest(), (stream, Stream("gone", previous_id=lake.ids[2])))
-    put(
+    commit_objects(lake.catalog, lake.catalog.latest(), (stream, Stream("gone", previous_id=lake.ids[2])))
+    commit_objects(
         lake.catalog,
         lake.catalog.latest(),
         (lake.partition.parent, Stream(lake.ids[2], previous_id="gone")),

@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.hint import decode_hint
-from mangrove.layouts.tree.java_definitions import decode_java_object, decode_java_settings
-from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA, JavaDialect, revisions_named
+from mangrove.layouts.tree.java_formats import (
+    OLYMPIA_JAVA,
+    TRINITYLAKE_JAVA,
+    JavaDialect,
+    decode_java_object,
+    decode_java_settings,
+    list_java_revisions,
+)
 from mangrove.layouts.tree.keys import NameSizes, locator_of_parts
 from mangrove.layouts.tree.node_file import NodeFile, decode_node, encode_node
 from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.layouts.tree.versions import decode_hint
 from mangrove.model.locators import NamespaceLocator, TableLocator
 from mangrove.model.objects import Namespace, Table
 
@@ -25,7 +31,7 @@ OLYMPIA = FIXTURES / "olympia-java"
 
 def root(lakehouse: Path, dialect: JavaDialect, version: int) -> NodeFile:
     path = dialect.revision.roots.path(version)
-    return decode_node((lakehouse / path).read_bytes(), path, revisions_named(dialect.revision.roots))
+    return decode_node((lakehouse / path).read_bytes(), path, list_java_revisions(dialect.revision.roots))
 
 
 def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[Namespace | Table]:
@@ -48,7 +54,7 @@ def test_the_lakehouse_tells_by_itself_which_program_made_it(lakehouse: Path, di
 
 
 def test_our_own_lakehouses_are_not_taken_for_those_of_other_programs() -> None:
-    assert revisions_named(NEWER.roots) == (NEWER, OLDER)
+    assert list_java_revisions(NEWER.roots) == (NEWER, OLDER)
 
 
 @pytest.mark.parametrize(

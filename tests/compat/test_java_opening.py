@@ -12,8 +12,8 @@ from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Namespace, Table
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import namespace
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import make_namespace
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TRINITYLAKE, OLYMPIA = "trinitylake-java", "olympia-java"
@@ -48,7 +48,7 @@ def store(name: str) -> MemoryStore:
 
 @pytest.fixture
 def metastore(store: MemoryStore) -> TreeMetastore:
-    return open_tree(repeatable_effects(store))
+    return open_tree(build_deterministic_effects(store))
 
 
 def held(metastore: TreeMetastore, version: int) -> dict[str, list[str]]:
@@ -102,13 +102,13 @@ def test_a_wrong_hint_does_not_hide_the_newest_version(name: str, store: MemoryS
     for path in ("_latest_hint.txt", "vn/latest"):
         if store.exists(path):
             store.put(path, newest_hint)
-    assert open_tree(repeatable_effects(store)).latest().version == 2
+    assert open_tree(build_deterministic_effects(store)).latest().version == 2
 
 
 def test_nothing_can_be_changed_and_the_error_says_what_to_do(store: MemoryStore, metastore: TreeMetastore) -> None:
     before, newest = contents(store), metastore.latest()
     attempts: list[Callable[[], object]] = [
-        lambda: metastore.commit(newest, Changes("x", puts=dict([namespace("n")])), Isolation.SNAPSHOT),
+        lambda: metastore.commit(newest, Changes("x", puts=dict([make_namespace("n")])), Isolation.SNAPSHOT),
         lambda: metastore.commit(newest, Changes("x", settings=LakehouseSettings()), Isolation.SERIALIZABLE),
         lambda: metastore.compact(Changes("x")),
         lambda: metastore.upgrade(Changes("x")),

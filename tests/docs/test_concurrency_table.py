@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
 

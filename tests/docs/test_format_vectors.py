@@ -11,15 +11,14 @@ import msgpack  # type: ignore[import-untyped]
 import pytest
 from tests.docs.page_code import blocks_of
 
-from mangrove.layouts.deltacat.log_paths import flat_log_path, minute_log_path
-from mangrove.layouts.deltacat.packed import checksum_of, seal
+from mangrove.layouts.deltacat.msgpack_maps import compute_checksum, encode_with_checksum
 from mangrove.layouts.deltacat.paths import guard_path
 from mangrove.layouts.deltacat.revision import DELTACAT_2, digest_of
+from mangrove.layouts.deltacat.transaction_log import flat_log_path, minute_log_path
 from mangrove.layouts.tree import node_rows, revision, root
+from mangrove.layouts.tree.definition_files import append_checksum, encode_inline_pointer
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
-from mangrove.layouts.tree.paths import RootNames, optimised_path
-from mangrove.layouts.tree.pointers import inline_pointer
-from mangrove.layouts.tree.seal import sealed
+from mangrove.layouts.tree.paths import RootNames, hashed_path
 from mangrove.model.locators import Kind
 
 FORMATS = Path(__file__).parents[2] / "docs" / "format"
@@ -50,7 +49,7 @@ def test_roots_are_named_by_the_binary_digits_of_their_version_last_first(tree: 
 
 
 def test_other_files_of_the_tree_begin_with_a_hash_of_their_name(tree: Any) -> None:
-    assert tree["paths"] == {original: optimised_path(original) for original in tree["paths"]}
+    assert tree["paths"] == {original: hashed_path(original) for original in tree["paths"]}
 
 
 def test_tree_keys_are_padded_names_ids_and_numbers(tree: Any) -> None:
@@ -62,7 +61,7 @@ def test_tree_keys_are_padded_names_ids_and_numbers(tree: Any) -> None:
 def test_a_definition_is_sealed_by_its_kind_and_bytes(tree: Any) -> None:
     for one in tree["seals"]:
         definition = bytes.fromhex(one["definition"])
-        assert sealed(definition, KINDS[one["kind"]]).hex() == one["file"]
+        assert append_checksum(definition, KINDS[one["kind"]]).hex() == one["file"]
         marked = bytes.fromhex("f0ff0701") + definition
         crc = zlib.crc32(one["kind"].encode() + marked)
         assert one["file"] == marked.hex() + "fdff07" + crc.to_bytes(4, "little").hex()
@@ -70,7 +69,7 @@ def test_a_definition_is_sealed_by_its_kind_and_bytes(tree: Any) -> None:
 
 def test_a_small_definition_is_its_own_pointer(tree: Any) -> None:
     for one in tree["inline"]:
-        assert inline_pointer(bytes.fromhex(one["definition"])) == one["value"]
+        assert encode_inline_pointer(bytes.fromhex(one["definition"])) == one["value"]
 
 
 def test_names_of_a_catalog_are_mapped_under_their_sha1(deltacat: Any) -> None:
@@ -95,10 +94,10 @@ def test_guards_are_numbered_and_sealed(deltacat: Any) -> None:
     assert {version: guard_path(int(version)) for version in deltacat["guards"]} == deltacat["guards"]
     for one in deltacat["sealed"]:
         outer = msgpack.unpackb(bytes.fromhex(one["file"]))
-        assert seal(one["map"]).hex() == one["file"]
+        assert encode_with_checksum(one["map"]).hex() == one["file"]
         assert outer["crc32"] == zlib.crc32(outer["content"])
         assert msgpack.unpackb(outer["content"]) == one["map"]
-    assert {data: checksum_of(bytes.fromhex(data)) for data in deltacat["checksums"]} == deltacat["checksums"]
+    assert {data: compute_checksum(bytes.fromhex(data)) for data in deltacat["checksums"]} == deltacat["checksums"]
 
 
 def test_every_system_row_of_a_root_is_told() -> None:

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 from tests.docs.page_code import blocks_of
 
-from mangrove.sql.calling import PROCEDURES
-from mangrove.sql.functions import FUNCTIONS
-from mangrove.sql.grammar import parse_statement
-from mangrove.sql.splitting import split_script
-from mangrove.sql.statements import Statement
+from mangrove.sql.execute.call import PROCEDURES
+from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS
+from mangrove.sql.parse.grammar import parse_statement
+from mangrove.sql.parse.statements import Statement
+from mangrove.sql.parse.tokens import split_script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sql.md").read_text("utf-8")
 _KIND = re.compile(r"^-- (\w+)$", re.MULTILINE)
@@ -48,4 +48,4 @@ def test_every_procedure_is_told_with_its_arguments() -> None:
 
 
 def test_every_function_is_told() -> None:
-    assert set(rows_below("Functions in the place of a table")) == set(FUNCTIONS)
+    assert set(rows_below("Functions in the place of a table")) == set(TABLE_FUNCTIONS)

@@ -7,7 +7,7 @@ import pytest
 
 from mangrove.errors import InvalidInputError
 from mangrove.storage.cloud_client import build_clients
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "storage.md").read_text("utf-8")
 ROOTS = {"S3": "s3://bucket/lake", "Google": "gs://bucket/lake", "Azure": "az://container/lake"}
@@ -46,7 +46,7 @@ def options() -> list[tuple[str, str]]:
 def refusal(cloud: str, given: dict[str, str]) -> str:
     """Return what is said against options, or nothing; values that are not real may be refused, names may not."""
     try:
-        build_clients(parse_root(ROOTS[cloud]), {**KNOWN[cloud], **given})
+        build_clients(parse_root_uri(ROOTS[cloud]), {**KNOWN[cloud], **given})
     except InvalidInputError as error:
         return str(error)
     return ""

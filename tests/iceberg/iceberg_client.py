@@ -10,18 +10,23 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.typedef import Record
 
-from mangrove.iceberg.client_files import ClientFiles, TablePlace
-from mangrove.iceberg.committing import TableCommit, commit_tables
-from mangrove.iceberg.data_files import deleted_from, iceberg_data_file, own_data_file
-from mangrove.iceberg.file_changes import ListedFile, file_changes
-from mangrove.iceberg.manifests import ManifestFacts, manifest_bytes, manifest_list_bytes, manifest_record
-from mangrove.iceberg.showing import Shown, show
-from mangrove.iceberg.wanted import parsed_request
-from mangrove.lakehouse.catalog import parsed_table
+from mangrove.iceberg.commit.commit_request import parse_commit_request
+from mangrove.iceberg.commit.file_changes import ClientManifestEntry, diff_manifests
+from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
+from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
+from mangrove.iceberg.data_files import find_deleted_data_file, from_iceberg_data_file, to_iceberg_data_file
+from mangrove.iceberg.publish.manifests import (
+    ManifestInfo,
+    build_manifest_record,
+    encode_manifest,
+    encode_manifest_list,
+)
+from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
+from mangrove.lakehouse.catalog import parse_table_argument
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.local.parquet import encoded, read_columns
-from mangrove.local.positions import FILE_PATH, POSITION
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.local.parquet import encode_parquet, read_columns
+from mangrove.local.scan import FILE_PATH, POSITION
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
@@ -47,14 +52,14 @@ class Client:
 
     lake: Lakehouse
     table: str
-    shown: Shown = field(init=False)
+    shown: PublishedTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.load()
 
     def load(self) -> None:
         commit = self.lake.reading().commit
-        self.shown = show(self.lake.effects.store, self._state(), commit.created_at_millis)
+        self.shown = publish_table(self.lake.effects.store, self._state(), commit.created_at_millis)
 
     def rows(
         self,
@@ -69,30 +74,32 @@ class Client:
     ) -> Written:
         """Write a file of rows; `data`, `path`, `address` and `told` say something else of it than is usual."""
         columns = self._state().schema if schema is None else schema
-        content = encoded(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(columns))) if data is None else data
+        content = (
+            encode_parquet(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(columns))) if data is None else data
+        )
         return self._put(content, len(rows), values, path, address, **told)
 
-    def numbers(self, hidden: Mapping[str, Iterable[int]], values: Sequence[Any] = ()) -> Written:
+    def numbers(self, deleted_rows: Mapping[str, Iterable[int]], values: Sequence[Any] = ()) -> Written:
         """Write a file that hides rows by their numbers."""
-        pairs = [(address, number) for address, numbers in hidden.items() for number in numbers]
+        pairs = [(address, number) for address, numbers in deleted_rows.items() for number in numbers]
         arrow = schema_to_arrow(Schema((FILE_PATH, POSITION)))
         table = pa.table([[one for one, _ in pairs], [number for _, number in pairs]], schema=arrow)
-        return self._put(encoded(table), len(pairs), values, kind=FileKind.POSITION_DELETES)
+        return self._put(encode_parquet(table), len(pairs), values, kind=FileKind.POSITION_DELETES)
 
     def keys(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], values: Sequence[Any] = ()) -> Written:
         """Write a file that hides rows by the values of some columns."""
         schema = self._state().schema
         columns = tuple(replace(schema.column(name), nullable=True) for name in names)
-        content = encoded(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(Schema(columns))))
+        content = encode_parquet(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(Schema(columns))))
         key_ids = tuple(column.id for column in columns)
         return self._put(content, len(rows), values, kind=FileKind.KEY_DELETES, key_ids=key_ids)
 
-    def alive(self) -> list[ListedFile]:
+    def alive(self) -> list[ClientManifestEntry]:
         """Return the files of the snapshot that is shown."""
         files = self._files()
         snapshot = self.shown.metadata.current_snapshot()
         listed = [] if snapshot is None else files.manifests(snapshot.manifest_list)
-        return [*file_changes([], listed, files.entries).added]
+        return [*diff_manifests([], listed, files.entries).added]
 
     def deletes_of(self, address: str) -> list[str]:
         """Return the addresses of the files that are shown to hide rows of a file."""
@@ -133,7 +140,7 @@ class Client:
         ]
         digest = self.lake.new_id().replace("-", "")
         address = self._write(
-            f"metadata/snap-{digest}.avro", manifest_list_bytes(manifests, given_id, sequence_number, digest)
+            f"metadata/snap-{digest}.avro", encode_manifest_list(manifests, given_id, sequence_number, digest)
         )
         snapshot = {
             "snapshot-id": given_id,
@@ -162,8 +169,8 @@ class Client:
     def send(self, request: Mapping[str, Any]) -> None:
         """Commit a request."""
         # Through JSON, as it would come over the wire.
-        sent = parsed_request(json.loads(json.dumps(request)))
-        locator = parsed_table(self.table)
+        sent = parse_commit_request(json.loads(json.dumps(request)))
+        locator = parse_table_argument(self.table)
         self.shown = commit_tables(self.lake, [TableCommit(locator, sent)])[locator]
 
     def ids(self) -> list[int]:
@@ -178,25 +185,27 @@ class Client:
         """Return the rows that are shown, by the addresses of their files and their numbers."""
         self.load()
         alive = self.alive()
-        hidden: dict[str, set[Any]] = {}
+        deleted_rows: dict[str, set[Any]] = {}
         for one in alive:
             if one.content is DataFileContent.POSITION_DELETES:
-                target = deleted_from(one.file)
+                target = find_deleted_data_file(one.file)
                 assert target is not None
-                hidden.setdefault(target, set()).update(
+                deleted_rows.setdefault(target, set()).update(
                     self._read(one, (FILE_PATH, POSITION)).column("pos").to_pylist()
                 )
         found: dict[str, dict[int, dict[str, Any]]] = {}
         for one in alive:
             if one.content is DataFileContent.DATA:
                 rows = enumerate(self._read(one, self._state().schema.columns).to_pylist())
-                gone = hidden.get(one.address, set())
+                gone = deleted_rows.get(one.address, set())
                 found[one.address] = {number: row for number, row in rows if number not in gone}
         return found
 
-    def _read(self, listed: ListedFile, columns: Sequence[Column]) -> pa.Table:
+    def _read(self, listed: ClientManifestEntry, columns: Sequence[Column]) -> pa.Table:
         path = self._files().place.path_of(listed.address)
-        return read_columns(self.lake.effects.store, own_data_file(listed.file, path, self._state().schema), columns)
+        return read_columns(
+            self.lake.effects.store, from_iceberg_data_file(listed.file, path, self._state().schema), columns
+        )
 
     def _put(
         self,
@@ -211,7 +220,7 @@ class Client:
         spec_id = self.shown.metadata.default_spec_id
         file = DataFile(**{"location": "any", "size_bytes": len(data), "row_count": written_count, **told})
         return Written(
-            iceberg_data_file(file, address or there, Record(*values), self._state().schema, spec_id), spec_id
+            to_iceberg_data_file(file, address or there, Record(*values), self._state().schema, spec_id), spec_id
         )
 
     def _manifest(
@@ -220,18 +229,18 @@ class Client:
         digest = self.lake.new_id().replace("-", "")
         spec = next(one for one in self.shown.metadata.partition_specs if one.spec_id == spec_id)
         name = f"metadata/{digest}-client.avro"
-        facts = ManifestFacts(f"{self.shown.location}/{name}", digest, content, self.shown.metadata.schema(), spec)
-        data = manifest_bytes(facts, [(file, sequence_number) for file in files])
+        facts = ManifestInfo(f"{self.shown.location}/{name}", digest, content, self.shown.metadata.schema(), spec)
+        data = encode_manifest(facts, [(file, sequence_number) for file in files])
         self._write(name, data)
         partitions = [file.partition for file in files]
-        return manifest_record(facts, len(data), 0, partitions, [sequence_number])
+        return build_manifest_record(facts, len(data), 0, partitions, [sequence_number])
 
     def _write(self, name: str, data: bytes) -> str:
         self.lake.effects.store.put(f"data/{self._state().table_id}/{name}", data)
         return f"{self.shown.location}/{name}"
 
-    def _files(self) -> ClientFiles:
-        return ClientFiles(self.lake.effects.store, TablePlace(self.shown.location, self._state().table_id))
+    def _files(self) -> ClientFileIO:
+        return ClientFileIO(self.lake.effects.store, TableLocation(self.shown.location, self._state().table_id))
 
     def _state(self) -> Any:
         return self.lake.table(self.table).state()

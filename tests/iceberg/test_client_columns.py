@@ -16,13 +16,13 @@ from pyiceberg.types import (
 )
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.evolving import with_columns_of
-from mangrove.iceberg.schemas import iceberg_schema
+from mangrove.iceberg.commit.schema_evolution import apply_schema_update
+from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import parse_partition_scheme, parse_sort_scheme
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.types import Int8, Varchar
-from mangrove.tables.constraints import with_check
+from mangrove.model.partitioning import parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schema_text import parse_schema
+from mangrove.model.types import Int64, Varchar
+from mangrove.tables.constraints import add_check_constraint
 
 SCHEMA = parse_schema(
     "id bigint not null, n int, t varchar(5), d decimal(5, 2), place struct<city: string, zip: int>, day date"
@@ -37,11 +37,11 @@ VERSION = TableVersion(
 
 
 def shown_fields() -> dict[str, NestedField]:
-    return {field.name: field for field in iceberg_schema(SCHEMA, VERSION.keys).fields}
+    return {field.name: field for field in to_iceberg_schema(SCHEMA, VERSION.keys).fields}
 
 
 def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,)) -> TableVersion:
-    return with_columns_of(VERSION, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
+    return apply_schema_update(VERSION, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
 
 
 def with_field(changed_name: str, **other: Any) -> list[NestedField]:
@@ -79,7 +79,7 @@ def test_columns_are_added_renamed_reordered_and_dropped_by_their_ids() -> None:
 def test_a_type_grows_where_no_value_is_touched() -> None:
     found = changed(with_field("n", field_type=LongType())).schema
     assert found is not None
-    assert found.column("n").type == Int8()
+    assert found.column("n").type == Int64()
 
 
 def test_a_new_struct_may_have_required_columns_inside() -> None:
@@ -136,7 +136,7 @@ def test_an_id_is_never_given_twice() -> None:
     t = shown_fields()["t"]
     again = IcebergSchema(*fields, t, schema_id=8, identifier_field_ids=[1])
     with pytest.raises(InvalidInputError, match="were given before"):
-        with_columns_of(dropped, again)
+        apply_schema_update(dropped, again)
 
 
 def test_a_column_is_not_moved_out_of_its_struct() -> None:
@@ -150,7 +150,7 @@ def test_a_column_is_not_moved_out_of_its_struct() -> None:
 
 
 def test_a_column_that_a_check_names_keeps_its_name() -> None:
-    checked = with_check(VERSION, "small", "n < 10")
+    checked = add_check_constraint(VERSION, "small", "n < 10")
     renamed = IcebergSchema(*with_field("n", name="number"), schema_id=7, identifier_field_ids=[1])
     with pytest.raises(InvalidInputError, match="small"):
-        with_columns_of(checked, renamed)
+        apply_schema_update(checked, renamed)

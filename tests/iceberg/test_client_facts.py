@@ -15,14 +15,13 @@ from tests.iceberg.iceberg_client import Client
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.client_facts import are_partition_values_certain, footer_statistics
-from mangrove.iceberg.values import has_record, partition_record
-from mangrove.local.grouping import partitioned
-from mangrove.local.parquet_bytes import ParquetBytes
-from mangrove.local.statistics import statistics_of
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.iceberg.commit.file_validation import is_partition_certain, read_footer_statistics
+from mangrove.iceberg.values import has_partition_record, to_partition_record
+from mangrove.local.data_files import compute_statistics, split_by_partition
+from mangrove.local.parquet import ParquetBytes
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile
-from mangrove.tables.writing import statistics_columns
+from mangrove.tables.write_plan import select_statistics_columns
 
 COLUMNS = (
     "id bigint, s string, d date, at timestamp, zoned timestamptz, price decimal(9, 2), x double, raw binary, "
@@ -67,10 +66,10 @@ def test_the_footer_tells_what_the_rows_would(anything: Client, rows: list[dict[
     pq.write_table(table, sink, row_group_size=group_size)
     data = sink.getvalue().to_pybytes()
     anything.lake.effects.store.put("data/facts.parquet", data)
-    found = footer_statistics(
+    found = read_footer_statistics(
         ParquetBytes(anything.lake.effects.store, DataFile("data/facts.parquet", len(data), 0)), state
     )
-    exact = {one.column_id: one for one in statistics_of(table, statistics_columns(state.schema, []))}
+    exact = {one.column_id: one for one in compute_statistics(table, select_statistics_columns(state.schema, []))}
     assert [one.column_id for one in found] == sorted(exact)
     for one in found:
         column = state.schema.column_with_id(one.column_id)
@@ -155,9 +154,9 @@ def test_rows_that_lie_where_the_manifest_says_are_taken(tmp_path: Path, transfo
     }  # fmt: skip
     for row in (filled, {**dict.fromkeys(filled), "raw": b"x"}):
         table = pa.Table.from_pylist([row], schema=schema_to_arrow(state.schema))
-        ((values, _),) = partitioned(table, scheme, state.schema)
-        if has_record(values, scheme, state.schema):
-            record = partition_record(values, scheme, state.schema)
+        ((values, _),) = split_by_partition(table, scheme, state.schema)
+        if has_partition_record(values, scheme, state.schema):
+            record = to_partition_record(values, scheme, state.schema)
             client.commit([client.rows([row], [record[0]])])
         else:
             client.commit([client.rows([row], [None])])
@@ -172,9 +171,9 @@ def test_bounds_settle_partitions_where_order_is_kept() -> None:
         known = ColumnStatistics(1, null_count=nulls, minimum=low, maximum=high)
         return DataFile("any", 1, 5, statistics=(known,))
 
-    assert are_partition_values_certain(state, between(11, 19), [10])
-    assert not are_partition_values_certain(state, between(11, 20), [10])
-    assert not are_partition_values_certain(state, between(11, 19, 1), [10])
-    assert not are_partition_values_certain(state, between(11, 19, None), [10])
-    assert not are_partition_values_certain(state, DataFile("any", 1, 5), [10])
-    assert are_partition_values_certain(state, DataFile("any", 1, 0), [10])
+    assert is_partition_certain(state, between(11, 19), [10])
+    assert not is_partition_certain(state, between(11, 20), [10])
+    assert not is_partition_certain(state, between(11, 19, 1), [10])
+    assert not is_partition_certain(state, between(11, 19, None), [10])
+    assert not is_partition_certain(state, DataFile("any", 1, 5), [10])
+    assert is_partition_certain(state, DataFile("any", 1, 0), [10])

@@ -15,7 +15,7 @@ from pyiceberg.manifest import (
 from pyiceberg.typedef import Record
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.file_changes import FileChanges, file_changes
+from mangrove.iceberg.commit.file_changes import FileChanges, diff_manifests
 
 Manifests = dict[str, dict[str, ManifestEntryStatus]]
 
@@ -42,7 +42,7 @@ def differing(before: Manifests, after: Manifests) -> tuple[FileChanges, list[st
             ManifestEntry.from_args(status=status, data_file=listed_file(address)) for address, status in held.items()
         ]
 
-    changes = file_changes([manifest_of(path) for path in before], [manifest_of(path) for path in after], entries_of)
+    changes = diff_manifests([manifest_of(path) for path in before], [manifest_of(path) for path in after], entries_of)
     return changes, read
 
 

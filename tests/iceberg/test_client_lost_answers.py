@@ -10,7 +10,7 @@ from tests.iceberg.iceberg_client import Client
 import mangrove
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.tables.shown_names import CLIENT_SNAPSHOT, client_snapshots
+from mangrove.tables.iceberg_names import CLIENT_SNAPSHOT, parse_client_snapshots
 
 REMEMBERED = 20
 
@@ -57,7 +57,7 @@ def test_the_last_commits_of_clients_are_known_and_older_ones_conflict(orders: C
     with pytest.raises(ConflictError):
         orders.send(requests[0])
     assert orders.lake.version == before
-    assert len(client_snapshots(orders.lake.table("shop.orders").state().properties)) == REMEMBERED
+    assert len(parse_client_snapshots(orders.lake.table("shop.orders").state().properties)) == REMEMBERED
 
 
 def test_a_table_that_has_the_name_of_another_does_not_know_its_commits(orders: Client) -> None:

@@ -9,7 +9,12 @@ from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.types import LongType, NestedField, StringType
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.iceberg.wanted import check_requirements, new_metadata, parsed_request, wanted
+from mangrove.iceberg.commit.commit_request import (
+    build_new_metadata,
+    check_requirements,
+    parse_commit_request,
+    resolve_requested_changes,
+)
 
 UUID_OF_TABLE = "0f2f7c70-0000-4000-8000-000000000001"
 SHOWN = TableMetadataV2.model_validate(
@@ -68,27 +73,27 @@ def main_at(snapshot_id: int, name: str = "main", kind: str = "branch") -> dict[
     return {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": snapshot_id}
 
 
-def asked(*updates: dict[str, Any], requirements: tuple[dict[str, Any], ...] = ()) -> Any:
-    return parsed_request({"requirements": list(requirements), "updates": list(updates)})
+def requested(*updates: dict[str, Any], requirements: tuple[dict[str, Any], ...] = ()) -> Any:
+    return parse_commit_request({"requirements": list(requirements), "updates": list(updates)})
 
 
 def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
-    request = asked(
+    request = requested(
         added_snapshot(8),
         main_at(8),
         requirements=({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 7},),
     )
     check_requirements(request, SHOWN)
-    found = wanted(SHOWN, request)
+    found = resolve_requested_changes(SHOWN, request)
     assert found.snapshot is not None
     assert (found.snapshot.snapshot_id, found.schema, found.spec, found.sort_order) == (8, None, None, None)
     assert (request.snapshot_ids, request.creates) == ((8,), False)
 
 
 def test_of_several_snapshots_the_last_is_wanted() -> None:
-    request = asked(added_snapshot(8), main_at(8), added_snapshot(9, 8, 5), main_at(9))
+    request = requested(added_snapshot(8), main_at(8), added_snapshot(9, 8, 5), main_at(9))
     check_requirements(request, SHOWN)
-    found = wanted(SHOWN, request).snapshot
+    found = resolve_requested_changes(SHOWN, request).snapshot
     assert found is not None
     assert found.snapshot_id == 9
 
@@ -107,23 +112,23 @@ def test_of_several_snapshots_the_last_is_wanted() -> None:
 )
 def test_what_was_asked_of_another_state_is_a_conflict(requirement: dict[str, Any]) -> None:
     with pytest.raises(ConflictError, match="load the table again"):
-        check_requirements(asked(requirements=(requirement,)), SHOWN)
+        check_requirements(requested(requirements=(requirement,)), SHOWN)
 
 
 def test_a_snapshot_that_follows_another_is_a_conflict_also_where_nothing_is_required() -> None:
     with pytest.raises(ConflictError, match="follows 6, and the table is at 7"):
-        check_requirements(asked(added_snapshot(8, 6), main_at(8)), SHOWN)
+        check_requirements(requested(added_snapshot(8, 6), main_at(8)), SHOWN)
 
 
 def test_columns_and_properties_differ_as_the_updates_say() -> None:
     schema = IcebergSchema(*SHOWN.schema().fields, NestedField(3, "more", LongType()), schema_id=1)
-    request = asked(
+    request = requested(
         {"action": "add-schema", "schema": schema.model_dump(mode="json", by_alias=True), "last-column-id": 3},
         {"action": "set-current-schema", "schema-id": -1},
         {"action": "set-properties", "updates": {"owner": "bo", "new": "1"}},
         {"action": "remove-properties", "removals": ["old", "never-there"]},
     )
-    found = wanted(SHOWN, request)
+    found = resolve_requested_changes(SHOWN, request)
     assert found.schema is not None
     assert found.schema.column_names == ["id", "name", "more"]
     assert (found.put, found.removed, found.snapshot) == ({"owner": "bo", "new": "1"}, ("old",), None)
@@ -131,12 +136,12 @@ def test_columns_and_properties_differ_as_the_updates_say() -> None:
 
 def test_a_table_that_begins_anew_is_told_by_its_branch() -> None:
     gone = {"action": "remove-snapshot-ref", "ref-name": "main"}
-    request = asked(gone, added_snapshot(8, None), main_at(8))
+    request = requested(gone, added_snapshot(8, None), main_at(8))
     check_requirements(request, SHOWN)
-    found = wanted(SHOWN, request)
+    found = resolve_requested_changes(SHOWN, request)
     assert found.snapshot is not None
     assert (found.replaces, found.snapshot.snapshot_id) == (True, 8)
-    assert wanted(SHOWN, asked(gone)).snapshot is None
+    assert resolve_requested_changes(SHOWN, requested(gone)).snapshot is None
 
 
 def test_statistics_that_a_client_sends_along_are_taken_and_not_kept() -> None:
@@ -145,19 +150,21 @@ def test_statistics_that_a_client_sends_along_are_taken_and_not_kept() -> None:
         "file-footer-size-in-bytes": 1, "blob-metadata": [],
     }  # fmt: skip
     along = {"action": "set-statistics", "snapshot-id": 8, "statistics": file}
-    with_it = asked(added_snapshot(8), main_at(8), along)
-    assert wanted(SHOWN, with_it) == wanted(SHOWN, asked(added_snapshot(8), main_at(8)))
-    assert asked({"action": "remove-statistics", "snapshot-id": 7}).updates == ()
+    with_it = requested(added_snapshot(8), main_at(8), along)
+    assert resolve_requested_changes(SHOWN, with_it) == resolve_requested_changes(
+        SHOWN, requested(added_snapshot(8), main_at(8))
+    )
+    assert requested({"action": "remove-statistics", "snapshot-id": 7}).updates == ()
 
 
 def test_updates_that_change_nothing_want_nothing() -> None:
-    request = asked(
+    request = requested(
         {"action": "set-properties", "updates": {"owner": "ana"}},
         {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
         {"action": "set-location", "location": "file:///lake/data/t1/"},
         {"action": "upgrade-format-version", "format-version": 2},
     )
-    assert wanted(SHOWN, request) == wanted(SHOWN, asked())
+    assert resolve_requested_changes(SHOWN, request) == resolve_requested_changes(SHOWN, requested())
 
 
 @pytest.mark.parametrize(
@@ -186,7 +193,7 @@ def test_updates_that_change_nothing_want_nothing() -> None:
 )
 def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
-        wanted(SHOWN, asked(*updates))
+        resolve_requested_changes(SHOWN, requested(*updates))
 
 
 @pytest.mark.parametrize(
@@ -200,12 +207,12 @@ def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any
 )
 def test_a_request_that_is_none_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        parsed_request(document)
+        parse_commit_request(document)
 
 
 def test_what_begins_a_table_is_told_by_its_updates() -> None:
     schema = SHOWN.schema().model_dump(mode="json", by_alias=True)
-    request = asked(
+    request = requested(
         {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
         {"action": "upgrade-format-version", "format-version": 2},
         {"action": "add-schema", "schema": schema, "last-column-id": 2},
@@ -220,22 +227,24 @@ def test_what_begins_a_table_is_told_by_its_updates() -> None:
     )
     check_requirements(request, None)
     assert request.creates
-    found = new_metadata(request.updates)
+    found = build_new_metadata(request.updates)
     assert (found.schema(), found.properties, found.current_snapshot_id) == (SHOWN.schema(), {"owner": "ana"}, None)
 
 
 def test_who_asks_for_a_state_of_a_table_that_is_not_there_is_told_of_a_conflict() -> None:
     with pytest.raises(ConflictError):
-        check_requirements(asked(requirements=({"type": "assert-current-schema-id", "current-schema-id": 0},)), None)
+        check_requirements(
+            requested(requirements=({"type": "assert-current-schema-id", "current-schema-id": 0},)), None
+        )
 
 
 def test_a_table_whose_updates_lack_its_columns_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="do not fit together"):
-        new_metadata(asked({"action": "set-properties", "updates": {"owner": "ana"}}).updates)
+        build_new_metadata(requested({"action": "set-properties", "updates": {"owner": "ana"}}).updates)
 
 
 def test_a_branch_of_its_own_is_refused_for_what_it_is_and_not_as_a_conflict() -> None:
-    request = asked(
+    request = requested(
         added_snapshot(8, None),
         main_at(8, "dev"),
         requirements=({"type": "assert-ref-snapshot-id", "ref": "dev", "snapshot-id": None},),

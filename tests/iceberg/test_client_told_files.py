@@ -7,15 +7,21 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mangrove.iceberg.told_files import Placed, Standing, Told, planned_write, standing_files
+from mangrove.iceberg.commit.snapshot_to_deltas import (
+    FileInLog,
+    LiveDataFile,
+    SnapshotChanges,
+    index_live_files,
+    plan_client_write,
+)
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schemes import UNPARTITIONED, PartitionScheme, parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import PlannedWrite, compacted, planned, upserted
+from mangrove.tables.write_plan import PlannedWrite, build_compaction_delta, build_upsert_delta, plan_write
 
 SCHEMA = parse_schema("id bigint not null, p int not null")
 KEYS = (1, 2)
@@ -52,10 +58,10 @@ def visible(state: TableState, written: Written) -> Counter[Row]:
     """Return the rows that a scan sees."""
     seen: Counter[Row] = Counter()
     for scan in plan_scan(state).scans:
-        hidden = {number for one in scan.position_deletes for number in written.positions[one.location]}
-        keys = {key for one in scan.hidden_by for key in _keys_of(one.file, written)}
+        deleted_rows = {number for one in scan.position_deletes for number in written.positions[one.location]}
+        keys = {key for one in scan.equality_deletes for key in _keys_of(one.file, written)}
         for number, row in enumerate(written.rows[scan.file.location]):
-            if number not in hidden and row not in keys:
+            if number not in deleted_rows and row not in keys:
                 seen[row] += 1
     return seen
 
@@ -112,7 +118,7 @@ def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(da
             distinct = list(dict.fromkeys(rows))
             new = [(values, written.data(part)) for values, part in files_of(state, distinct)]
             _hide(model, distinct)
-            write = planned({values: upserted([file], KEYS) for values, file in new})
+            write = plan_write({values: build_upsert_delta([file], KEYS) for values, file in new})
         else:
             gone = data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set()
             new = [(values, written.data(part)) for values, part in files_of(state, rows)]
@@ -120,18 +126,18 @@ def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(da
                 del model[location]
             deleted = data.draw(ROWS) if data.draw(st.booleans(), label="by keys") else []
             _hide(model, deleted)
-            write = planned_write(state, _told(data, state, written, model, new, deleted, gone), {"by": "client"})
+            write = plan_client_write(state, _told(data, state, written, model, new, deleted, gone), {"by": "client"})
             assert all(one.delta.properties == {"by": "client"} for one in write.deltas)
         # Row numbers that hide rows of a new file were taken from the model in advance.
         for _, file in new:
-            hidden = {
+            deleted_rows = {
                 number
                 for one in written.positions
                 for number in written.positions[one]
                 if _applies_to(write, one) == file.location
             }
             here = enumerate(written.rows[file.location])
-            model[file.location] = {number: row for number, row in here if number not in hidden}
+            model[file.location] = {number: row for number, row in here if number not in deleted_rows}
         state = after(state, write)
         assert visible(state, written) == Counter(row for file in model.values() for row in file.values())
 
@@ -153,51 +159,53 @@ def _told(
     state: TableState,
     written: Written,
     model: dict[str, dict[int, Row]],
-    new: list[Placed],
+    new: list[FileInLog],
     deleted: list[Row],
     gone: set[str],
-) -> Told:
-    standing = standing_files(state)
-    leaving = [standing[location] for location in gone]
-    hiding = {
+) -> SnapshotChanges:
+    live_by_location = index_live_files(state)
+    leaving = [live_by_location[location] for location in gone]
+    delete_files = {
         one.live.file.location: written.position_file(one.live.file.location, range(one.live.file.row_count))
         for one in leaving
-        if one.live.hides
+        if one.live.deletes_earlier_rows
     }
     for location in data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set():
         numbers = data.draw(st.sets(st.integers(0, len(written.rows[location]) - 1)), label="by their numbers")
-        hiding[location] = written.position_file(location, numbers)
+        delete_files[location] = written.position_file(location, numbers)
         for number in numbers:
             model[location].pop(number, None)
     for _, file in new:
         if data.draw(st.booleans(), label="rows of a new file too"):
-            hiding[file.location] = written.position_file(file.location, {0})
+            delete_files[file.location] = written.position_file(file.location, {0})
     keys = [(values, written.key_file(part)) for values, part in files_of(state, deleted)]
-    return Told(new, keys, leaving, hiding)
+    return SnapshotChanges(new, keys, leaving, delete_files)
 
 
 def test_new_files_alone_are_an_append() -> None:
-    write = planned_write(table(), Told([((), DataFile("a.parquet", 1, 1))]), {})
+    write = plan_client_write(table(), SnapshotChanges([((), DataFile("a.parquet", 1, 1))]), {})
     assert [one.delta.type for one in write.deltas] == [DeltaType.APPEND]
 
 
 def test_a_log_whose_files_all_go_is_replaced_as_a_whole() -> None:
-    first = planned_write(table(), Told([((), DataFile("a.parquet", 1, 1))]), {})
+    first = plan_client_write(table(), SnapshotChanges([((), DataFile("a.parquet", 1, 1))]), {})
     state = after(table(), first)
-    write = planned_write(state, Told([((), DataFile("b.parquet", 1, 1))], gone=[*standing_files(state).values()]), {})
+    write = plan_client_write(
+        state, SnapshotChanges([((), DataFile("b.parquet", 1, 1))], gone=[*index_live_files(state).values()]), {}
+    )
     (only,) = write.deltas
     assert (only.delta.type, only.delta.replaced_locations) == (DeltaType.REPLACE, ())
 
 
 def test_a_commit_that_changes_no_file_has_no_deltas() -> None:
-    assert planned_write(table(), Told(), {}).deltas == ()
+    assert plan_client_write(table(), SnapshotChanges(), {}).deltas == ()
 
 
 def test_files_that_a_compaction_wrote_can_go() -> None:
     files = [DataFile("a.parquet", 1, 1), DataFile("b.parquet", 1, 1)]
-    state = after(table(), planned({(): compacted(files, 3)}))
-    gone = standing_files(state)["a.parquet"]
-    assert isinstance(gone, Standing)
-    assert not gone.live.hides
-    write = planned_write(state, Told(gone=[gone]), {})
-    assert set(standing_files(after(state, write))) == {"b.parquet"}
+    state = after(table(), plan_write({(): build_compaction_delta(files, 3)}))
+    gone = index_live_files(state)["a.parquet"]
+    assert isinstance(gone, LiveDataFile)
+    assert not gone.live.deletes_earlier_rows
+    write = plan_client_write(state, SnapshotChanges(gone=[gone]), {})
+    assert set(index_live_files(after(state, write))) == {"b.parquet"}

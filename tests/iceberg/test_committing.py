@@ -10,12 +10,12 @@ from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
-from mangrove.iceberg.committing import TableCommit, commit_tables
-from mangrove.iceberg.schemas import iceberg_schema
-from mangrove.iceberg.wanted import parsed_request
+from mangrove.iceberg.commit.commit_request import parse_commit_request
+from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
+from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.schema_text import parse_schema
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -52,15 +52,15 @@ def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse) -> None:
     shop.table("shop.orders").upsert(numbered(2, name="new"))
     client.load()
     first = next(one for one in client.alive() if one.file.record_count == 3)
-    hiding = client.deletes_of(first.address)
-    assert len(hiding) == 1
+    delete_files = client.deletes_of(first.address)
+    assert len(delete_files) == 1
     before = shop.version
     with pytest.raises(InvalidInputError, match="are to come back"):
-        client.commit([client.numbers({first.address: [0]})], removed=hiding)
+        client.commit([client.numbers({first.address: [0]})], removed=delete_files)
     with pytest.raises(InvalidInputError, match="are to come back"):
-        client.commit(removed=hiding)
+        client.commit(removed=delete_files)
     assert shop.version == before
-    client.commit([client.numbers({first.address: [0, 1]})], removed=hiding)
+    client.commit([client.numbers({first.address: [0, 1]})], removed=delete_files)
     assert client.ids() == client.seen_ids() == [2, 3]
 
 
@@ -129,19 +129,19 @@ def test_a_commit_that_comes_again_is_answered_and_not_made_twice(shop: Lakehous
 
 def test_several_tables_change_together_or_not_at_all(shop: Lakehouse) -> None:
     first, second = client_of(shop, "shop.a"), client_of(shop, "shop.b")
-    asked = [
-        TableCommit(TableLocator("shop", one.table[-1]), parsed_request(one.request([one.rows(numbered(1))])))
+    requested = [
+        TableCommit(TableLocator("shop", one.table[-1]), parse_commit_request(one.request([one.rows(numbered(1))])))
         for one in (first, second)
     ]
     second.commit([second.rows(numbered(7))])
     before = shop.version
     with pytest.raises(ConflictError, match="load the table again"):
-        commit_tables(shop, asked)
+        commit_tables(shop, requested)
     assert (shop.version, first.ids(), second.ids()) == (before, [], [7])
-    again = TableCommit(asked[1].table, parsed_request(second.request([second.rows(numbered(8))])))
-    commit_tables(shop, [asked[0], again])
+    again = TableCommit(requested[1].table, parse_commit_request(second.request([second.rows(numbered(8))])))
+    commit_tables(shop, [requested[0], again])
     assert (shop.version, first.ids(), second.ids()) == (before + 1, [1], [7, 8])
-    for wrong in ([], [asked[0], asked[0]]):
+    for wrong in ([], [requested[0], requested[0]]):
         with pytest.raises(InvalidInputError, match="name each table once"):
             commit_tables(shop, wrong)
 
@@ -207,7 +207,7 @@ def replacing(client: Client, columns: str, added: list[Written], keys: Sequence
     request = client.request(added, removed=[one.address for one in client.alive()])
     request["requirements"] = [one for one in request["requirements"] if one["type"] == "assert-table-uuid"]
     request["updates"][0]["snapshot"]["parent-snapshot-id"] = None
-    schema = iceberg_schema(parse_schema(columns), keys).model_dump(mode="json", by_alias=True)
+    schema = to_iceberg_schema(parse_schema(columns), keys).model_dump(mode="json", by_alias=True)
     request["updates"] = [
         {"action": "remove-snapshot-ref", "ref-name": "main"},
         {"action": "add-schema", "schema": {**schema, "schema-id": 99}},
@@ -286,7 +286,7 @@ def test_a_staged_table_takes_no_place_of_another(shop: Lakehouse) -> None:
     ]
 
     def made(name: str) -> None:
-        request = parsed_request({"requirements": [{"type": "assert-create"}], "updates": updates})
+        request = parse_commit_request({"requirements": [{"type": "assert-create"}], "updates": updates})
         commit_tables(shop, [TableCommit(TableLocator("shop", name), request)])
 
     before = shop.version

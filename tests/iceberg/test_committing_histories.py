@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
-from mangrove.effects import real_effects
-from mangrove.lakehouse.opening import open_on
+from mangrove.effects import build_effects
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 
@@ -75,19 +75,19 @@ def client_takes_files_away(history: History) -> None:
     gone = [found[place][0] for place in chosen]
     rows = sorted(row["id"] for place in chosen for row in found[place][1].values())
     stay = {one: f"again {one}" for one in rows if history.data.draw(st.booleans(), label="stays")}
-    hiding = [address for one in gone for address in history.client.deletes_of(one)]
-    history.client.commit(history.files(stay), removed=[*gone, *hiding])
+    delete_files = [address for one in gone for address in history.client.deletes_of(one)]
+    history.client.commit(history.files(stay), removed=[*gone, *delete_files])
     history.model = {one: name for one, name in history.model.items() if one not in rows} | stay
 
 
 def client_hides_by_number(history: History) -> None:
     new, commit = history.fresh(), []
     for address, rows in history.shown():
-        hidden = [number for number in rows if history.data.draw(st.booleans(), label="hidden")]
-        if hidden:
-            part = [rows[hidden[0]]["part"]] if history.is_divided else []
-            commit.append(history.client.numbers({address: hidden}, part))
-            for number in hidden:
+        deleted_rows = [number for number in rows if history.data.draw(st.booleans(), label="hidden")]
+        if deleted_rows:
+            part = [rows[deleted_rows[0]]["part"]] if history.is_divided else []
+            commit.append(history.client.numbers({address: deleted_rows}, part))
+            for number in deleted_rows:
                 del history.model[rows[number]["id"]]
     history.client.commit([*commit, *history.files(new)])
     history.model |= new
@@ -164,11 +164,11 @@ def test_a_commit_costs_the_same_requests_however_many_files_there_are(tmp_path:
         for number in range(files):
             table.append([{"id": number}])
         store = CountingStore(open_store(lake.uri))
-        client = Client(open_on(real_effects(store)), "s.t")
+        client = Client(open_on_store(build_effects(store)), "s.t")
         request = client.request([client.rows([{"id": 1}])])
         before = store.requests
         client.send(request)
-        asked = store.requests
-        costs.append(asked.puts + asked.reads + asked.sizes - before.puts - before.reads - before.sizes)
+        requested = store.requests
+        costs.append(requested.puts + requested.reads + requested.sizes - before.puts - before.reads - before.sizes)
     # Finding the newest version takes one or two more, by how far it is from the hint.
     assert costs[1] <= costs[0] + 3

@@ -8,7 +8,7 @@ import pytest
 from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import InvalidInputError
 
 Step = tuple[int, Sequence[Written]]
@@ -30,7 +30,7 @@ def rows_of(*ids: int, s: str = "old") -> list[dict[str, Any]]:
 def is_refused_in_order(client: Client, steps: Sequence[Step], told: str) -> None:
     """Check that files of several snapshots are refused, and that nothing has changed by that."""
     request = client.request_of_steps(steps)
-    settle(client.lake.effects, 60.0)
+    wait_for_pending(client.lake.effects, 60.0)
     before = client.lake.version, [*client.lake.effects.store.list()]
     with pytest.raises(InvalidInputError, match=told):
         client.send(request)

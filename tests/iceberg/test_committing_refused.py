@@ -11,13 +11,13 @@ import pytest
 from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.client_files import ClientFiles, TablePlace
+from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.types import Column, Int8, Struct, inner_columns
+from mangrove.model.schema_text import parse_schema
+from mangrove.model.types import Column, Int64, Struct, inner_columns
 
 COLUMNS = "id bigint not null, code varchar(3), small smallint, fixed_text char(2), inner struct<a: int not null>"
 
@@ -34,7 +34,7 @@ def is_refused(client: Client, written: Written, told: str) -> None:
     """Check that a file is refused, and that nothing has changed by that."""
     lake = client.lake
     request = client.request([written])
-    settle(lake.effects, 60.0)
+    wait_for_pending(lake.effects, 60.0)
     before = lake.version, [*lake.effects.store.list()]
     with pytest.raises(InvalidInputError, match=told):
         client.send(request)
@@ -103,7 +103,7 @@ def test_what_lies_inside_a_column_has_an_id_too(client: Client) -> None:
 
 def test_a_column_that_is_yet_to_come_is_refused(client: Client) -> None:
     known = parse_schema(COLUMNS).columns
-    later = Column(99, "later", Int8())
+    later = Column(99, "later", Int64())
     inside = replace(known[-1], type=Struct((*inner_columns(known[-1].type), later)))
     is_refused(client, client.rows([{**row(), "later": 1}], schema=Schema((*known, later))), "add the column first")
     changed = {**row(), "inner": {"a": 1, "later": 1}}
@@ -137,9 +137,9 @@ def test_statistics_that_cannot_be_are_refused(client: Client) -> None:
 def test_a_file_outside_of_the_table_is_never_opened(client: Client, address_of: Callable[[str], str]) -> None:
     written = client.rows([row()], address=address_of(client.shown.location))
     is_refused(client, written, "does not lie below|segment|does not end")
-    place = TablePlace(client.shown.location, client.lake.table("shop.orders").id)
+    place = TableLocation(client.shown.location, client.lake.table("shop.orders").id)
     with pytest.raises(InvalidInputError):
-        ClientFiles(client.lake.effects.store, place).manifests(written.file.file_path)
+        ClientFileIO(client.lake.effects.store, place).manifests(written.file.file_path)
 
 
 def test_a_file_that_is_not_there_is_refused(client: Client) -> None:
@@ -193,11 +193,11 @@ def test_a_list_of_manifests_that_is_no_avro_is_refused(client: Client, data: by
 
 
 def test_spellings_of_other_clients_mean_the_same_folder() -> None:
-    place = TablePlace("s3://bucket/lake/data/t1", "t1")
+    place = TableLocation("s3://bucket/lake/data/t1", "t1")
     for spelled in ("s3a://bucket/lake/data/t1/data/a.parquet", "s3n://bucket/lake/data/t1/data/a.parquet"):
         assert place.path_of(spelled) == "data/t1/data/a.parquet"
-    local = TablePlace("file:///lake/data/t1", "t1")
+    local = TableLocation("file:///lake/data/t1", "t1")
     for spelled in ("file:/lake/data/t1/a.parquet", "/lake/data/t1/a.parquet", "file:///lake/data/t1/a.parquet"):
         assert local.path_of(spelled) == "data/t1/a.parquet"
     with pytest.raises(InvalidInputError, match="is not the place"):
-        TablePlace("s3://bucket/lake/elsewhere", "t1")
+        TableLocation("s3://bucket/lake/elsewhere", "t1")

@@ -27,22 +27,22 @@ from mangrove.errors import InvalidInputError
 from mangrove.iceberg.data_files import (
     DELETED_PATH_ID,
     DELETED_ROW_ID,
-    deleted_from,
-    iceberg_data_file,
-    own_data_file,
+    find_deleted_data_file,
+    from_iceberg_data_file,
+    to_iceberg_data_file,
 )
-from mangrove.iceberg.schemas import iceberg_schema
-from mangrove.iceberg.values import iceberg_value
-from mangrove.local.parquet import encoded
-from mangrove.local.statistics import statistics_of
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.iceberg.schemas import to_iceberg_schema
+from mangrove.iceberg.values import to_iceberg_value
+from mangrove.local.data_files import compute_statistics
+from mangrove.local.parquet import encode_parquet
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.types import Column, Fixed, Float4, Float8
+from mangrove.model.schema_text import parse_schema
+from mangrove.model.types import Column, Fixed, Float32, Float64
 from mangrove.model.values import Value
-from mangrove.spark.footers import statistics_at
-from mangrove.testing.column_strategies import values
+from mangrove.spark.task_files import read_column_statistics
+from mangrove.testing.strategies import values
 
 E: Any = expressions
 """Whose constructors take more than their annotations say."""
@@ -89,13 +89,13 @@ def rows_of_a_type(draw: st.DrawFn) -> tuple[str, Rows]:
 
 def file_of(rows: Rows, schema: Schema) -> DataFile:
     table = pa.table({"c": rows}, schema=schema_to_arrow(schema))
-    return replace(DATA, row_count=len(rows), statistics=statistics_of(table, [(("c",), 1)]))
+    return replace(DATA, row_count=len(rows), statistics=compute_statistics(table, [(("c",), 1)]))
 
 
 def footer_file_of(rows: Rows, schema: Schema) -> DataFile:
     """Return what is known of a file that Spark wrote: nobody counted what is not a number."""
-    footer = pq.read_metadata(io.BytesIO(encoded(pa.table({"c": rows}, schema=schema_to_arrow(schema)))))
-    return replace(DATA, row_count=len(rows), statistics=statistics_at(footer, {1: 0}))
+    footer = pq.read_metadata(io.BytesIO(encode_parquet(pa.table({"c": rows}, schema=schema_to_arrow(schema)))))
+    return replace(DATA, row_count=len(rows), statistics=read_column_statistics(footer, {1: 0}))
 
 
 @st.composite
@@ -112,7 +112,7 @@ def predicates(draw: st.DrawFn, text: str) -> BooleanExpression:
             st.lists(literals, min_size=1, max_size=3),
         ),
     ]
-    if isinstance(column.type, Float4 | Float8):
+    if isinstance(column.type, Float32 | Float64):
         leaves.append(st.sampled_from([E.IsNaN("c"), E.NotNaN("c")]))
     if text == "string":
         leaves.append(
@@ -124,14 +124,14 @@ def predicates(draw: st.DrawFn, text: str) -> BooleanExpression:
 
 
 def held(value: Value, column: Column) -> Any:
-    return iceberg_value(value, column.type)
+    return to_iceberg_value(value, column.type)
 
 
 def matches(schema: Schema, rows: Rows, predicate: BooleanExpression) -> list[bool]:
     """Return which rows match, as PyIceberg itself says of each."""
     (column,) = schema.columns
-    asked = expression_evaluator(iceberg_schema(schema), rewrite_not(predicate), case_sensitive=True)
-    return [asked(Record(row if row is None or row != row else held(row, column))) for row in rows]
+    requested = expression_evaluator(to_iceberg_schema(schema), rewrite_not(predicate), case_sensitive=True)
+    return [requested(Record(row if row is None or row != row else held(row, column))) for row in rows]
 
 
 @pytest.mark.parametrize("told_of", [file_of, footer_file_of])
@@ -142,28 +142,28 @@ def test_a_file_with_a_matching_row_is_never_skipped_nor_one_with_another_row_de
     text, rows = data.draw(rows_of_a_type())
     schema = column_of(text)
     predicate = data.draw(predicates(text))
-    told = iceberg_data_file(told_of(rows, schema), ADDRESS, Record(), schema, 0)
+    told = to_iceberg_data_file(told_of(rows, schema), ADDRESS, Record(), schema, 0)
     found = matches(schema, rows, predicate)
     if any(found):
-        assert _InclusiveMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)
+        assert _InclusiveMetricsEvaluator(to_iceberg_schema(schema), predicate).eval(told)
     if not all(found):
-        assert not _StrictMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)
+        assert not _StrictMetricsEvaluator(to_iceberg_schema(schema), predicate).eval(told)
 
 
 @pytest.mark.parametrize("rows", [[math.nan], [1.0, math.nan], [math.nan, None]])
 @pytest.mark.parametrize("text", ["float", "double"])
 def test_engines_that_take_nan_for_the_greatest_number_do_not_miss_it(text: str, rows: Rows) -> None:
     schema = column_of(text)
-    told = iceberg_data_file(file_of(rows, schema), ADDRESS, Record(), schema, 0)
+    told = to_iceberg_data_file(file_of(rows, schema), ADDRESS, Record(), schema, 0)
     for predicate in (E.GreaterThan("c", 5.0), E.GreaterThanOrEqual("c", 5.0)):
-        assert _InclusiveMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)
+        assert _InclusiveMetricsEvaluator(to_iceberg_schema(schema), predicate).eval(told)
 
 
 def test_bounds_rule_files_out_where_they_can() -> None:
     schema = column_of("double")
-    told = iceberg_data_file(file_of([1.0, 2.0, None], schema), ADDRESS, Record(), schema, 0)
+    told = to_iceberg_data_file(file_of([1.0, 2.0, None], schema), ADDRESS, Record(), schema, 0)
     for predicate in (E.GreaterThan("c", 2.0), E.LessThan("c", 1.0), E.EqualTo("c", 3.0), E.IsNaN("c")):
-        assert not _InclusiveMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)
+        assert not _InclusiveMetricsEvaluator(to_iceberg_schema(schema), predicate).eval(told)
 
 
 @given(rows_of_a_type())
@@ -171,7 +171,7 @@ def test_statistics_come_back_the_same(case: tuple[str, Rows]) -> None:
     text, rows = case
     schema = column_of(text)
     ours = replace(file_of(rows, schema), schema_id=schema.schema_id)
-    back = own_data_file(iceberg_data_file(ours, ADDRESS, Record(), schema, 0), ours.location, schema)
+    back = from_iceberg_data_file(to_iceberg_data_file(ours, ADDRESS, Record(), schema, 0), ours.location, schema)
     if any(one.nan_count for one in ours.statistics):
         assert replace(back, statistics=()) == replace(ours, statistics=())
     else:
@@ -185,7 +185,7 @@ def test_a_column_inside_a_struct_is_told_of_and_one_that_is_gone_is_not() -> No
         ColumnStatistics(inside, null_count=1, value_count=5, size_bytes=40, minimum=1, maximum=9),
         ColumnStatistics(77, null_count=0, value_count=5, minimum=1, maximum=9),
     )
-    told = iceberg_data_file(replace(DATA, statistics=known), ADDRESS, Record(), schema, 3, sort_order_id=2)
+    told = to_iceberg_data_file(replace(DATA, statistics=known), ADDRESS, Record(), schema, 3, sort_order_id=2)
     assert told.column_sizes == {inside: 40}
     assert (told.value_counts, told.null_value_counts, told.nan_value_counts) == ({inside: 5}, {inside: 1}, {})
     assert told.lower_bounds == {inside: b"\1\0\0\0"}
@@ -195,7 +195,7 @@ def test_a_column_inside_a_struct_is_told_of_and_one_that_is_gone_is_not() -> No
 
 def test_a_bound_from_before_a_column_was_widened_has_the_form_of_today() -> None:
     known = ColumnStatistics(1, null_count=0, value_count=5, minimum=1, maximum=9)
-    told = iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of("bigint"), 0)
+    told = to_iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of("bigint"), 0)
     assert told.lower_bounds == {1: (1).to_bytes(8, "little")}
 
 
@@ -203,48 +203,51 @@ def test_a_bound_from_before_a_column_was_widened_has_the_form_of_today() -> Non
 def test_bounds_are_not_told_where_nulls_or_nan_were_not_counted(text: str) -> None:
     bound = 1 if text == "bigint" else 1.0
     known = ColumnStatistics(1, value_count=5, null_count=None if text == "bigint" else 0, minimum=bound, maximum=bound)
-    told = iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of(text), 0)
+    told = to_iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of(text), 0)
     assert (told.lower_bounds, told.upper_bounds) == ({}, {})
 
 
 def test_uuids_are_counted_and_not_bounded_in_both_directions() -> None:
     schema = Schema((Column(1, "u", Fixed(16), properties={"iceberg.type": "uuid"}),))
     known = ColumnStatistics(1, null_count=0, value_count=5, minimum=bytes(16), maximum=b"\xff" * 16)
-    told = iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), schema, 0)
+    told = to_iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), schema, 0)
     assert (told.lower_bounds, told.upper_bounds, told.value_counts) == ({}, {}, {1: 5})
     given_by_client = client_file(value_counts={1: 5}, lower_bounds={1: bytes(16)}, upper_bounds={1: b"\xff" * 16})
-    assert own_data_file(given_by_client, "f", schema).statistics == (ColumnStatistics(1, value_count=5),)
+    assert from_iceberg_data_file(given_by_client, "f", schema).statistics == (ColumnStatistics(1, value_count=5),)
 
 
 def test_position_deletes_name_their_one_file_by_two_bounds() -> None:
     file = DataFile("data/t/d.parquet", 50, 3, FileKind.POSITION_DELETES, applies_to="data/t/f.parquet")
-    told = iceberg_data_file(file, "s3://lake/data/t/d.parquet", Record(), column_of("int"), 0, deleted_from=ADDRESS)
+    told = to_iceberg_data_file(file, "s3://lake/data/t/d.parquet", Record(), column_of("int"), 0, deleted_from=ADDRESS)
     assert told.content is DataFileContent.POSITION_DELETES
     assert told.value_counts == {DELETED_PATH_ID: 3, DELETED_ROW_ID: 3}
-    assert deleted_from(told) == ADDRESS
-    back = own_data_file(told, file.location, column_of("int"), applies_to=file.applies_to)
+    assert find_deleted_data_file(told) == ADDRESS
+    back = from_iceberg_data_file(told, file.location, column_of("int"), applies_to=file.applies_to)
     assert back == replace(file, schema_id=0)
 
 
 def test_position_deletes_of_many_files_name_none() -> None:
     file = DataFile("data/t/d.parquet", 50, 3, FileKind.POSITION_DELETES)
-    told = iceberg_data_file(file, "s3://lake/data/t/d.parquet", Record(), column_of("int"), 0)
-    assert deleted_from(told) is None
+    told = to_iceberg_data_file(file, "s3://lake/data/t/d.parquet", Record(), column_of("int"), 0)
+    assert find_deleted_data_file(told) is None
     between = client_file(
         content=DataFileContent.POSITION_DELETES,
         lower_bounds={DELETED_PATH_ID: b"a"},
         upper_bounds={DELETED_PATH_ID: b"b"},
     )
-    assert deleted_from(between) is None
-    assert deleted_from(client_file(lower_bounds={DELETED_PATH_ID: b"a"}, upper_bounds={DELETED_PATH_ID: b"a"})) is None
+    assert find_deleted_data_file(between) is None
+    assert (
+        find_deleted_data_file(client_file(lower_bounds={DELETED_PATH_ID: b"a"}, upper_bounds={DELETED_PATH_ID: b"a"}))
+        is None
+    )
 
 
 def test_deletes_by_keys_are_equality_deletes_of_the_same_columns() -> None:
     schema = parse_schema("a int not null, b string not null, c int")
     file = DataFile("data/t/k.parquet", 50, 3, FileKind.KEY_DELETES, key_ids=(1, 2), schema_id=0)
-    told = iceberg_data_file(file, ADDRESS, Record(), schema, 0)
+    told = to_iceberg_data_file(file, ADDRESS, Record(), schema, 0)
     assert (told.content, told.equality_ids) == (DataFileContent.EQUALITY_DELETES, [1, 2])
-    assert own_data_file(told, file.location, schema) == file
+    assert from_iceberg_data_file(told, file.location, schema) == file
 
 
 @pytest.mark.parametrize("key_ids", [None, [], [9], [1, 1], [3]])
@@ -252,7 +255,7 @@ def test_equality_deletes_by_what_is_no_column_of_the_table_are_refused(key_ids:
     schema = parse_schema("a int not null, s struct<x: int>")
     deletes = client_file(content=DataFileContent.EQUALITY_DELETES, equality_ids=key_ids)
     with pytest.raises(InvalidInputError, match="columns of the table itself, each once"):
-        own_data_file(deletes, "data/t/k.parquet", schema)
+        from_iceberg_data_file(deletes, "data/t/k.parquet", schema)
 
 
 def client_file(**facts: Any) -> IcebergFile:
@@ -268,12 +271,12 @@ def client_file(**facts: Any) -> IcebergFile:
 
 
 def test_a_file_of_which_a_client_tells_nothing_has_no_statistics() -> None:
-    assert own_data_file(client_file(), DATA.location, column_of("int")) == replace(DATA, schema_id=0)
+    assert from_iceberg_data_file(client_file(), DATA.location, column_of("int")) == replace(DATA, schema_id=0)
 
 
 def test_long_bounds_of_a_client_are_shortened_so_that_they_still_bound() -> None:
     told = client_file(lower_bounds={1: b"a" * 100}, upper_bounds={1: b"b" * 100})
-    (known,) = own_data_file(told, DATA.location, column_of("string")).statistics
+    (known,) = from_iceberg_data_file(told, DATA.location, column_of("string")).statistics
     assert (known.minimum, known.maximum) == ("a" * 32, "b" * 31 + "c")
 
 
@@ -289,12 +292,12 @@ def test_long_bounds_of_a_client_are_shortened_so_that_they_still_bound() -> Non
 )
 def test_what_cannot_be_true_of_a_clients_file_is_refused(facts: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        own_data_file(client_file(**facts), "f.parquet", column_of("int"))
+        from_iceberg_data_file(client_file(**facts), "f.parquet", column_of("int"))
 
 
 def test_a_file_that_is_no_parquet_says_what_it_is() -> None:
     told = client_file(file_format=FileFormat.ORC)
-    assert own_data_file(told, "f.orc", column_of("int")).content_type == "application/orc"
+    assert from_iceberg_data_file(told, "f.orc", column_of("int")).content_type == "application/orc"
 
 
 INSIDE = st.none() | st.fixed_dictionaries({"x": st.none() | st.integers(-3, 3)})
@@ -309,10 +312,10 @@ def test_a_file_with_a_matching_row_is_never_skipped_by_a_column_inside_a_struct
     schema = parse_schema("s struct<x: int>")
     table = pa.table({"s": rows}, schema=schema_to_arrow(schema))
     inside = schema.column("s", "x").id
-    file = replace(DATA, row_count=len(rows), statistics=statistics_of(table, [(("s", "x"), inside)]))
+    file = replace(DATA, row_count=len(rows), statistics=compute_statistics(table, [(("s", "x"), inside)]))
     predicate = getattr(E, word)("s.x", *([value] if word in COMPARISONS else []))
-    asked = expression_evaluator(iceberg_schema(schema), predicate, case_sensitive=True)
-    found = [asked(Record(Record(None if row is None else row["x"]))) for row in rows]
-    told = iceberg_data_file(file, ADDRESS, Record(), schema, 0)
+    requested = expression_evaluator(to_iceberg_schema(schema), predicate, case_sensitive=True)
+    found = [requested(Record(Record(None if row is None else row["x"]))) for row in rows]
+    told = to_iceberg_data_file(file, ADDRESS, Record(), schema, 0)
     if any(found):
-        assert _InclusiveMetricsEvaluator(iceberg_schema(schema), predicate).eval(told)
+        assert _InclusiveMetricsEvaluator(to_iceberg_schema(schema), predicate).eval(told)

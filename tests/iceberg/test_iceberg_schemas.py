@@ -23,12 +23,17 @@ from pyiceberg.types import (
 )
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.schemas import FIELD_ID_MAX, iceberg_schema, name_mapping, own_schema
-from mangrove.iceberg.types import TYPE_PROPERTY
+from mangrove.iceberg.schemas import (
+    FIELD_ID_MAX,
+    TYPE_PROPERTY,
+    build_name_mapping,
+    from_iceberg_schema,
+    to_iceberg_schema,
+)
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.types import Column, Fixed, Int2, Int4, Int8, List, Struct, Varchar
-from mangrove.testing.column_strategies import schemas
+from mangrove.model.schema_text import parse_schema
+from mangrove.model.types import Column, Fixed, Int16, Int32, Int64, List, Struct, Varchar
+from mangrove.testing.strategies import schemas
 
 ALL_TYPES = parse_schema(
     "a boolean, b smallint, c int, d bigint, e decimal(9, 2), f float, g double, h char(3), i varchar(7), j string, "
@@ -42,7 +47,7 @@ NESTED = parse_schema(
 
 def shown(schema: Schema, keys: tuple[int, ...] = ()) -> IcebergSchema:
     """Return the schema as it is after it went through Iceberg's own JSON."""
-    return IcebergSchema.model_validate_json(iceberg_schema(schema, keys).model_dump_json())
+    return IcebergSchema.model_validate_json(to_iceberg_schema(schema, keys).model_dump_json())
 
 
 def in_iceberg(*fields: NestedField, **more: object) -> IcebergSchema:
@@ -75,20 +80,20 @@ def test_nested_columns_keep_their_ids_and_whether_they_may_be_null() -> None:
 @given(schemas())
 def test_a_schema_that_went_through_iceberg_is_the_same_to_whoever_knows_the_old_one(schema: Schema) -> None:
     assume(schema.last_column_id <= FIELD_ID_MAX and has_names_of_its_own(schema))
-    assert own_schema(shown(schema), [schema]) == (schema, ())
+    assert from_iceberg_schema(shown(schema), [schema]) == (schema, ())
 
 
 @given(schemas())
 def test_a_schema_from_iceberg_is_shown_again_as_it_came(schema: Schema) -> None:
     assume(schema.last_column_id <= FIELD_ID_MAX and has_names_of_its_own(schema))
     found = shown(schema)
-    assert shown(own_schema(found)[0]).model_dump_json() == found.model_dump_json()
+    assert shown(from_iceberg_schema(found)[0]).model_dump_json() == found.model_dump_json()
 
 
 def test_keys_are_identifier_fields() -> None:
     found = shown(NESTED, (1,))
     assert found.identifier_field_ids == [1]
-    assert own_schema(found) == (own_schema(shown(NESTED))[0], (1,))
+    assert from_iceberg_schema(found) == (from_iceberg_schema(shown(NESTED))[0], (1,))
 
 
 @pytest.mark.parametrize("columns", ["k bigint", "k double not null", "k struct<a: int> not null"])
@@ -104,46 +109,46 @@ def test_an_identifier_inside_a_struct_is_refused() -> None:
     inner = StructType(NestedField(2, "b", LongType(), required=True))
     found = in_iceberg(NestedField(1, "a", inner, required=True), identifier_field_ids=[2])
     with pytest.raises(InvalidInputError, match=r"'a\.b' lies inside a struct"):
-        own_schema(found)
+        from_iceberg_schema(found)
 
 
 def test_what_iceberg_does_not_know_of_a_column_stays_when_a_client_adds_another() -> None:
-    known = Schema((Column(1, "n", Int2(), default="7", properties={"unit": "kg"}), Column(2, "t", Varchar(3))))
+    known = Schema((Column(1, "n", Int16(), default="7", properties={"unit": "kg"}), Column(2, "t", Varchar(3))))
     found = in_iceberg(*shown(known).fields, NestedField(3, "more", LongType()), schema_id=1)
-    schema, _ = own_schema(found, [known])
-    assert schema.columns == (*known.columns, Column(3, "more", Int8()))
+    schema, _ = from_iceberg_schema(found, [known])
+    assert schema.columns == (*known.columns, Column(3, "more", Int64()))
 
 
 def test_a_column_that_a_client_widened_or_renamed_is_what_the_client_says() -> None:
-    known = Schema((Column(1, "n", Int2(), default="7"), Column(2, "t", Varchar(3), default="'x'")))
+    known = Schema((Column(1, "n", Int16(), default="7"), Column(2, "t", Varchar(3), default="'x'")))
     found = in_iceberg(NestedField(1, "n", LongType()), NestedField(2, "text", StringType(), doc="new"))
-    schema, _ = own_schema(found, [known])
-    assert schema.columns == (Column(1, "n", Int8()), Column(2, "text", Varchar(3), comment="new", default="'x'"))
+    schema, _ = from_iceberg_schema(found, [known])
+    assert schema.columns == (Column(1, "n", Int64()), Column(2, "text", Varchar(3), comment="new", default="'x'"))
 
 
 def test_a_struct_keeps_what_is_known_of_it_when_a_field_is_added_inside() -> None:
-    struct = Struct((Column(2, "n", Int2()),))
+    struct = Struct((Column(2, "n", Int16()),))
     known = Schema((Column(1, "s", struct, properties={"unit": "kg"}),))
     inner = StructType(NestedField(2, "n", IntegerType()), NestedField(3, "m", LongType()))
-    schema, _ = own_schema(in_iceberg(NestedField(1, "s", inner)), [known])
-    wider = Struct((*struct.columns, Column(3, "m", Int8())))
+    schema, _ = from_iceberg_schema(in_iceberg(NestedField(1, "s", inner)), [known])
+    wider = Struct((*struct.columns, Column(3, "m", Int64())))
     assert schema.columns == (Column(1, "s", wider, properties={"unit": "kg"}),)
 
 
 def test_the_newest_of_several_known_schemas_counts() -> None:
-    old = Schema((Column(1, "n", Int4(), default="1"),))
-    new = Schema((Column(1, "n", Int4(), default="2"),), 1)
-    assert own_schema(shown(new), [old, new])[0].columns == new.columns
+    old = Schema((Column(1, "n", Int32(), default="1"),))
+    new = Schema((Column(1, "n", Int32(), default="2"),), 1)
+    assert from_iceberg_schema(shown(new), [old, new])[0].columns == new.columns
 
 
 def test_ids_that_were_given_once_are_not_given_again() -> None:
-    known = Schema((Column(1, "a", Int4()),), last_column_id=9)
-    assert own_schema(shown(known), [known])[0].last_column_id == 9
-    assert own_schema(shown(replace(known, last_column_id=1)), last_column_id=12)[0].last_column_id == 12
+    known = Schema((Column(1, "a", Int32()),), last_column_id=9)
+    assert from_iceberg_schema(shown(known), [known])[0].last_column_id == 9
+    assert from_iceberg_schema(shown(replace(known, last_column_id=1)), last_column_id=12)[0].last_column_id == 12
 
 
 def test_a_uuid_is_kept_in_sixteen_bytes_and_shown_as_a_uuid_again() -> None:
-    schema, _ = own_schema(in_iceberg(NestedField(1, "u", UUIDType()), NestedField(2, "f", FixedType(16))))
+    schema, _ = from_iceberg_schema(in_iceberg(NestedField(1, "u", UUIDType()), NestedField(2, "f", FixedType(16))))
     assert schema.columns == (Column(1, "u", Fixed(16), properties={TYPE_PROPERTY: "uuid"}), Column(2, "f", Fixed(16)))
     assert [str(field.field_type) for field in shown(schema).fields] == ["uuid", "fixed[16]"]
 
@@ -152,7 +157,7 @@ def test_a_uuid_is_kept_in_sixteen_bytes_and_shown_as_a_uuid_again() -> None:
 def test_types_of_version_3_are_refused_wherever_they_are(newer: object) -> None:
     for found in (newer, ListType(2, newer), MapType(2, StringType(), 3, newer)):  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="use a type of format version 2"):
-            own_schema(in_iceberg(NestedField(1, "t", found)))  # type: ignore[arg-type]
+            from_iceberg_schema(in_iceberg(NestedField(1, "t", found)))  # type: ignore[arg-type]
 
 
 def test_defaults_of_version_3_are_refused() -> None:
@@ -161,7 +166,7 @@ def test_defaults_of_version_3_are_refused() -> None:
         NestedField(1, "n", IntegerType(), write_default=1),
     ):
         with pytest.raises(InvalidInputError, match="has a default in Iceberg"):
-            own_schema(in_iceberg(field))
+            from_iceberg_schema(in_iceberg(field))
 
 
 def test_what_no_table_can_have_is_refused() -> None:
@@ -174,31 +179,31 @@ def test_what_no_table_can_have_is_refused() -> None:
         ((NestedField(1, "a", FixedType(0)),), "has length 0"),
     ):
         with pytest.raises(InvalidInputError, match=words):
-            own_schema(in_iceberg(*fields))
+            from_iceberg_schema(in_iceberg(*fields))
 
 
 def test_a_dot_in_a_name_is_refused_only_where_two_columns_would_have_one_name() -> None:
-    struct = Struct((Column(2, "b", Int4()),))
-    assert shown(Schema((Column(1, "a.b", Int4()),))).find_field("a.b").field_id == 1
+    struct = Struct((Column(2, "b", Int32()),))
+    assert shown(Schema((Column(1, "a.b", Int32()),))).find_field("a.b").field_id == 1
     with pytest.raises(InvalidInputError, match=r"two columns are called 'a\.b' in Iceberg"):
-        iceberg_schema(Schema((Column(1, "a", struct), Column(3, "a.b", Int4()))))
+        to_iceberg_schema(Schema((Column(1, "a", struct), Column(3, "a.b", Int32()))))
 
 
 def test_ids_that_iceberg_keeps_for_itself_are_refused() -> None:
-    assert shown(Schema((Column(FIELD_ID_MAX, "a", Int4()),))).highest_field_id == FIELD_ID_MAX
+    assert shown(Schema((Column(FIELD_ID_MAX, "a", Int32()),))).highest_field_id == FIELD_ID_MAX
     with pytest.raises(InvalidInputError, match="copy the rows into a new table"):
-        iceberg_schema(Schema((Column(1, "a", Int4()),), last_column_id=FIELD_ID_MAX + 1))
+        to_iceberg_schema(Schema((Column(1, "a", Int32()),), last_column_id=FIELD_ID_MAX + 1))
 
 
 def test_files_without_ids_are_found_by_the_names_of_today() -> None:
-    names = name_mapping(NESTED).root
+    names = build_name_mapping(NESTED).root
     assert [(field.field_id, field.names) for field in names] == [(1, ["id"]), (2, ["place"]), (3, ["tags"])]
     assert [(field.field_id, field.names) for field in names[1].fields] == [(4, ["city"]), (5, ["at"])]
 
 
 def test_comments_inside_lists_and_maps_stay_though_iceberg_has_no_place_for_them() -> None:
-    known = Schema((Column(1, "l", List(Column(2, "element", Int4(), comment="each"))),))
-    assert own_schema(shown(known), [known])[0] == known
+    known = Schema((Column(1, "l", List(Column(2, "element", Int32(), comment="each"))),))
+    assert from_iceberg_schema(shown(known), [known])[0] == known
 
 
 def test_a_time_with_a_zone_is_shown_as_the_time_in_utc_that_files_hold() -> None:

@@ -19,45 +19,43 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.iceberg.schemas import iceberg_schema
-from mangrove.iceberg.schemes import (
-    iceberg_sort_order,
-    iceberg_spec,
-    own_scheme,
-    own_sort_scheme,
-    shown_orders,
-    shown_schemes,
+from mangrove.iceberg.partition_specs import (
+    from_iceberg_sort_order,
+    from_iceberg_spec,
+    list_published_sort_orders,
+    list_published_specs,
+    to_iceberg_sort_order,
+    to_iceberg_spec,
 )
-from mangrove.iceberg.values import has_record, own_partition_values, partition_record
+from mangrove.iceberg.schemas import to_iceberg_schema
+from mangrove.iceberg.values import from_partition_record, has_partition_record, to_partition_record
 from mangrove.model.objects import TableVersion
-from mangrove.model.schema import Schema
-from mangrove.model.schemes import (
+from mangrove.model.partitioning import (
     UNPARTITIONED,
+    Bucket,
+    Days,
     Direction,
+    Hours,
+    Identity,
+    Months,
     Nulls,
     PartitionField,
     PartitionScheme,
     SortField,
     SortScheme,
-    parse_partition_scheme,
-    parse_sort_scheme,
-)
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.transforms import (
-    Bucket,
-    Days,
-    Hours,
-    Identity,
-    Months,
     Transform,
     Truncate,
     Years,
-    apply,
-    result_type,
+    parse_partition_scheme,
+    parse_sort_scheme,
+    result_type_of,
+    transform_value,
 )
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value
-from mangrove.testing.column_strategies import values
+from mangrove.testing.strategies import values
 
 COLUMNS = parse_schema(
     "a boolean, b smallint, c int, d bigint, e decimal(9, 2), f float, g double, h char(3), i varchar(7), j string, "
@@ -72,7 +70,7 @@ def through_json(spec: PartitionSpec) -> PartitionSpec:
 
 def fits(transform: Transform, column: Column) -> bool:
     try:
-        result_type(transform, column.type)
+        result_type_of(transform, column.type)
     except InvalidInputError:
         return False
     return True
@@ -109,101 +107,101 @@ def scheme_of(column: Column, transform: Transform) -> PartitionScheme:
 def test_partition_values_are_those_that_pyiceberg_computes(case: tuple[Column, Transform, Value | None]) -> None:
     column, transform, value = case
     scheme = scheme_of(column, transform)
-    ours = apply(transform, column.type, value)
-    if not has_record([ours], scheme, COLUMNS):
+    ours = transform_value(transform, column.type, value)
+    if not has_partition_record([ours], scheme, COLUMNS):
         return  # Such a file is shown without partition values.
-    source = iceberg_schema(COLUMNS).find_type(column.id)
-    theirs = iceberg_spec(scheme, 1).fields[0].transform.transform(source)
-    held = value if value is None else partition_record([value], scheme_of(column, Identity()), COLUMNS)[0]
-    assert partition_record([ours], scheme, COLUMNS)[0] == theirs(held)
+    source = to_iceberg_schema(COLUMNS).find_type(column.id)
+    theirs = to_iceberg_spec(scheme, 1).fields[0].transform.transform(source)
+    held = value if value is None else to_partition_record([value], scheme_of(column, Identity()), COLUMNS)[0]
+    assert to_partition_record([ours], scheme, COLUMNS)[0] == theirs(held)
 
 
 @given(transformed_values())
 def test_partition_values_come_back_from_a_manifest_the_same(case: tuple[Column, Transform, Value | None]) -> None:
     column, transform, value = case
     scheme = scheme_of(column, transform)
-    ours = apply(transform, column.type, value)
-    if has_record([ours], scheme, COLUMNS):
-        record = partition_record([ours], scheme, COLUMNS)
-        assert own_partition_values(record, iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (ours,)
+    ours = transform_value(transform, column.type, value)
+    if has_partition_record([ours], scheme, COLUMNS):
+        record = to_partition_record([ours], scheme, COLUMNS)
+        assert from_partition_record(record, to_iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (ours,)
 
 
 @given(transformed_columns())
 def test_every_transform_fits_in_iceberg_where_it_fits_here(case: tuple[Column, Transform]) -> None:
     column, transform = case
     scheme = scheme_of(column, transform)
-    spec = through_json(iceberg_spec(scheme, 3, COLUMNS))
-    spec.check_compatible(iceberg_schema(COLUMNS))
-    assert (spec.spec_id, own_scheme(spec, COLUMNS)) == (3, scheme)
+    spec = through_json(to_iceberg_spec(scheme, 3, COLUMNS))
+    spec.check_compatible(to_iceberg_schema(COLUMNS))
+    assert (spec.spec_id, from_iceberg_spec(spec, COLUMNS)) == (3, scheme)
 
 
 def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
     scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
-    assert has_record([-10], scheme, COLUMNS)
-    assert not has_record([-(2**31) - 2], scheme, COLUMNS)
+    assert has_partition_record([-10], scheme, COLUMNS)
+    assert not has_partition_record([-(2**31) - 2], scheme, COLUMNS)
     with pytest.raises(InvalidInputError, match="is no value of a column of type int"):
-        partition_record([-(2**31) - 2], scheme, COLUMNS)
+        to_partition_record([-(2**31) - 2], scheme, COLUMNS)
 
 
 @pytest.mark.parametrize("column", ["f", "g"])
 @pytest.mark.parametrize("value", [None, 0.0, -0.0])
 def test_a_partition_that_may_hold_nan_or_the_other_zero_has_no_record(column: str, value: float | None) -> None:
     scheme = scheme_of(COLUMNS.column(column), Identity())
-    assert not has_record([value], scheme, COLUMNS)
-    assert has_record([1.5], scheme, COLUMNS)
+    assert not has_partition_record([value], scheme, COLUMNS)
+    assert has_partition_record([1.5], scheme, COLUMNS)
 
 
 def test_a_partition_of_bytes_of_a_fixed_length_has_no_record() -> None:
-    assert not has_record([b"12345"], scheme_of(COLUMNS.column("p"), Identity()), COLUMNS)
-    assert has_record([7], scheme_of(COLUMNS.column("p"), Bucket(8)), COLUMNS)
+    assert not has_partition_record([b"12345"], scheme_of(COLUMNS.column("p"), Identity()), COLUMNS)
+    assert has_partition_record([7], scheme_of(COLUMNS.column("p"), Bucket(8)), COLUMNS)
 
 
 def test_a_clients_partition_of_nan_is_that_of_null() -> None:
     scheme = scheme_of(COLUMNS.column("g"), Identity())
-    assert own_partition_values(Record(math.nan), iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (None,)
+    assert from_partition_record(Record(math.nan), to_iceberg_spec(scheme, 1), scheme, COLUMNS, "a file") == (None,)
 
 
 def test_values_that_do_not_fit_the_scheme_are_refused() -> None:
     with pytest.raises(FormatError, match="2 values, and its scheme has 1 fields"):
-        partition_record([1, 2], scheme_of(COLUMNS.column("c"), Identity()), COLUMNS)
+        to_partition_record([1, 2], scheme_of(COLUMNS.column("c"), Identity()), COLUMNS)
 
 
 @pytest.mark.parametrize(("column", "held"), [("o", 2**62), ("k", "x"), ("c", 2**40), ("j", 7)])
 def test_a_partition_value_that_no_row_can_have_is_refused(column: str, held: object) -> None:
     scheme = scheme_of(COLUMNS.column(column), Identity())
     with pytest.raises(InvalidInputError, match=r"a file has the value .* in the partition field 'field'"):
-        own_partition_values(Record(held), iceberg_spec(scheme, 1), scheme, COLUMNS, "a file")
+        from_partition_record(Record(held), to_iceberg_spec(scheme, 1), scheme, COLUMNS, "a file")
 
 
 def test_fields_are_numbered_from_1000() -> None:
-    assert [field.field_id for field in iceberg_spec(SCHEME, 1).fields] == [1000, 1001, 1002, 1003, 1004]
+    assert [field.field_id for field in to_iceberg_spec(SCHEME, 1).fields] == [1000, 1001, 1002, 1003, 1004]
 
 
 def test_a_field_is_renamed_where_a_column_that_it_is_not_has_its_name() -> None:
     columns = parse_schema("o timestamp, o_days int, o_days_days int, region string")
     scheme = parse_partition_scheme(["days(o)", "region"], columns)
-    spec = iceberg_spec(scheme, 1, columns)
+    spec = to_iceberg_spec(scheme, 1, columns)
     assert [field.name for field in spec.fields] == ["o_days_days_days", "region"]
     for field in spec.fields:
         partitioning.validate_partition_name(
-            field.name, field.transform, field.source_id, iceberg_schema(columns), set()
+            field.name, field.transform, field.source_id, to_iceberg_schema(columns), set()
         )
-    assert own_scheme(spec, columns, known=[scheme]) is scheme
+    assert from_iceberg_spec(spec, columns, known=[scheme]) is scheme
 
 
 def test_a_renamed_field_takes_no_name_of_another_field() -> None:
     columns = parse_schema("a int, b int")
     fields = (PartitionField(1, Bucket(2), "b"), PartitionField(2, Bucket(2), "b_bucket"))
-    spec = iceberg_spec(PartitionScheme(fields), 1, columns)
+    spec = to_iceberg_spec(PartitionScheme(fields), 1, columns)
     assert [field.name for field in spec.fields] == ["b_bucket_bucket", "b_bucket"]
 
 
 def test_a_field_with_letters_beyond_ascii_is_shown_by_their_numbers() -> None:
     columns = parse_schema("größe int, gr_xF6_xDFe int, `a b` int")
     scheme = parse_partition_scheme(["größe", "`a b`"], columns)
-    spec = iceberg_spec(scheme, 1, columns)
+    spec = to_iceberg_spec(scheme, 1, columns)
     assert [field.name for field in spec.fields] == ["gr_xF6_xDFe_identity", "a b"]
-    assert own_scheme(spec, columns, known=[scheme]) is scheme
+    assert from_iceberg_spec(spec, columns, known=[scheme]) is scheme
 
 
 def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
@@ -211,15 +209,15 @@ def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
         partitioning.PartitionField(3, 1000, VoidTransform(), "gone"),
         partitioning.PartitionField(4, 1001, BucketTransform(8), "d_bucket"),
     )
-    scheme = own_scheme(spec, COLUMNS, "7")
+    scheme = from_iceberg_spec(spec, COLUMNS, "7")
     assert scheme == PartitionScheme((PartitionField(4, Bucket(8), "d_bucket"),), "7")
-    assert own_partition_values(Record(None, 5), spec, scheme, COLUMNS, "a file") == (5,)
+    assert from_partition_record(Record(None, 5), spec, scheme, COLUMNS, "a file") == (5,)
 
 
 def test_a_transform_that_is_not_known_is_refused() -> None:
     spec = PartitionSpec(partitioning.PartitionField(3, 1000, UnknownTransform("zorder"), "z"))
     with pytest.raises(InvalidInputError, match=r"'z' has the Iceberg transform .* which is not known here"):
-        own_scheme(spec, COLUMNS)
+        from_iceberg_spec(spec, COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +226,7 @@ def test_a_transform_that_is_not_known_is_refused() -> None:
 def test_fields_of_columns_that_cannot_divide_rows_are_refused(source: int, words: str) -> None:
     spec = PartitionSpec(partitioning.PartitionField(source, 1000, DayTransform(), "z"))
     with pytest.raises(InvalidInputError, match=words):
-        own_scheme(spec, COLUMNS)
+        from_iceberg_spec(spec, COLUMNS)
 
 
 def version_with(*schemes: PartitionScheme, schema: Schema = COLUMNS) -> TableVersion:
@@ -239,7 +237,7 @@ def test_schemes_over_a_tables_life_are_numbered_by_age_and_spec_0_has_no_fields
     first = parse_partition_scheme(["days(o)", "j"], COLUMNS, "first")
     second = parse_partition_scheme(["j", "bucket(4, d)"], COLUMNS, "second")
     none = replace(UNPARTITIONED, id="none")
-    shown = shown_schemes(version_with(first, none, second))
+    shown = list_published_specs(version_with(first, none, second))
     assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("first", 1), ("second", 2)]
     assert [[field.field_id for field in one.spec.fields] for one in shown] == [[], [1000, 1001], [1001, 1002]]
 
@@ -248,7 +246,7 @@ def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> No
     first = parse_partition_scheme(["days(o)"], COLUMNS, "first")
     second = parse_partition_scheme(["j"], COLUMNS, "second")
     left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
-    shown = shown_schemes(version_with(first, second, schema=left))
+    shown = list_published_specs(version_with(first, second, schema=left))
     assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("second", 2)]
     assert shown[1].spec.fields[0].field_id == 1001
 
@@ -256,12 +254,12 @@ def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> No
 def test_two_fields_of_one_scheme_that_are_the_same_are_refused() -> None:
     fields = (PartitionField(4, Identity(), "x"), PartitionField(4, Identity(), "y"))
     with pytest.raises(InvalidInputError, match="two are the same"):
-        shown_schemes(version_with(PartitionScheme(fields)))
+        list_published_specs(version_with(PartitionScheme(fields)))
 
 
 def test_a_table_without_a_schema_has_nothing_to_show() -> None:
     with pytest.raises(InvalidInputError, match="has no schema"):
-        shown_schemes(TableVersion(1, None))
+        list_published_specs(TableVersion(1, None))
 
 
 @given(
@@ -272,36 +270,36 @@ def test_a_table_without_a_schema_has_nothing_to_show() -> None:
 def test_sort_orders_come_back_the_same(cases: list[tuple[tuple[Column, Transform], Direction, Nulls]]) -> None:
     fields = tuple(SortField(column.id, order, nulls, transform) for (column, transform), order, nulls in cases)
     scheme = SortScheme(fields)
-    order = SortOrder.model_validate_json(iceberg_sort_order(scheme, 4, COLUMNS).model_dump_json())
-    order.check_compatible(iceberg_schema(COLUMNS))
-    assert (order.order_id, own_sort_scheme(order, COLUMNS)) == (4, scheme)
+    order = SortOrder.model_validate_json(to_iceberg_sort_order(scheme, 4, COLUMNS).model_dump_json())
+    order.check_compatible(to_iceberg_schema(COLUMNS))
+    assert (order.order_id, from_iceberg_sort_order(order, COLUMNS)) == (4, scheme)
 
 
 def test_no_order_is_iceberg_order_0() -> None:
-    assert iceberg_sort_order(SortScheme(), 5) == UNSORTED_SORT_ORDER
-    assert own_sort_scheme(UNSORTED_SORT_ORDER, COLUMNS) == SortScheme()
+    assert to_iceberg_sort_order(SortScheme(), 5) == UNSORTED_SORT_ORDER
+    assert from_iceberg_sort_order(UNSORTED_SORT_ORDER, COLUMNS) == SortScheme()
 
 
 def test_a_sort_scheme_that_is_known_keeps_its_id_and_name() -> None:
     known = replace(parse_sort_scheme(["o desc"], COLUMNS, "mine"), name="newest first")
-    assert own_sort_scheme(iceberg_sort_order(known, 1), COLUMNS, known=[SortScheme(), known]) is known
+    assert from_iceberg_sort_order(to_iceberg_sort_order(known, 1), COLUMNS, known=[SortScheme(), known]) is known
 
 
 def test_orders_over_a_tables_life_are_numbered_by_age() -> None:
     first = parse_sort_scheme(["o"], COLUMNS, "first")
     second = parse_sort_scheme(["j"], COLUMNS, "second")
     version = TableVersion(1, COLUMNS, sort_scheme=second, earlier_sort_schemes=(first, SortScheme()))
-    assert [(one.scheme.id, one.order.order_id) for one in shown_orders(version)] == [
+    assert [(one.scheme.id, one.order.order_id) for one in list_published_sort_orders(version)] == [
         ("0", 0),
         ("first", 1),
         ("second", 2),
     ]
     left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
-    assert [one.order.order_id for one in shown_orders(replace(version, schema=left))] == [0, 2]
+    assert [one.order.order_id for one in list_published_sort_orders(replace(version, schema=left))] == [0, 2]
 
 
 def test_identity_of_a_column_may_have_the_columns_own_name() -> None:
-    spec = iceberg_spec(parse_partition_scheme(["j", "s.x"], COLUMNS), 1, COLUMNS)
+    spec = to_iceberg_spec(parse_partition_scheme(["j", "s.x"], COLUMNS), 1, COLUMNS)
     assert [(field.name, field.transform) for field in spec.fields] == [
         ("j", IdentityTransform()),
         ("s.x", IdentityTransform()),

@@ -13,9 +13,9 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import UUIDType
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.types import iceberg_plain_type
-from mangrove.iceberg.values import bound_bytes, iceberg_value, own_bound, own_value
-from mangrove.model.sql_text import parse_schema, parse_type
+from mangrove.iceberg.schemas import to_iceberg_primitive
+from mangrove.iceberg.values import decode_bound, encode_bound, from_iceberg_value, to_iceberg_value
+from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -25,21 +25,33 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     Time,
     Timestamp,
     TimestampTz,
     TimeTz,
     Varchar,
 )
-from mangrove.model.values import Value, lower_bound, upper_bound
-from mangrove.testing.column_strategies import plain_types, texts, values
+from mangrove.model.values import Value, truncate_lower_bound, truncate_upper_bound
+from mangrove.testing.strategies import plain_types, texts, values
 
-SIZED = [Boolean(), Int2(), Int4(), Int8(), Float4(), Float8(), Date(), Time(), TimeTz(), Timestamp(), TimestampTz()]
+SIZED = [
+    Boolean(),
+    Int16(),
+    Int32(),
+    Int64(),
+    Float32(),
+    Float64(),
+    Date(),
+    Time(),
+    TimeTz(),
+    Timestamp(),
+    TimestampTz(),
+]
 
 
 def held_values(data_type: DataType) -> st.SearchStrategy[Value]:
@@ -64,18 +76,18 @@ def typed_values(draw: st.DrawFn) -> tuple[DataType, Value]:
 
 
 def shown_type(data_type: DataType) -> object:
-    return iceberg_plain_type(Column(1, "c", data_type))
+    return to_iceberg_primitive(Column(1, "c", data_type))
 
 
 @given(typed_values())
 @example((Decimal(30, 0), decimal.Decimal(999999999999999999999999999950)))  # which 28 digits would round up
 def test_a_bound_comes_back_from_its_bytes_the_same(case: tuple[DataType, Value]) -> None:
     data_type, value = case
-    data = bound_bytes(value, data_type)
+    data = encode_bound(value, data_type)
     assert data is not None
     # Bounds of a time of day are those that Arrow tells, without a zone.
     known = value.replace(tzinfo=None) if isinstance(value, datetime.time) else value
-    assert own_bound(data, data_type, "a file") == known
+    assert decode_bound(data, data_type, "a file") == known
 
 
 @given(typed_values(), st.booleans())
@@ -83,31 +95,31 @@ def test_pyiceberg_reads_a_bound_as_the_value_that_it_takes_itself(
     case: tuple[DataType, Value], is_upper: bool
 ) -> None:
     data_type, value = case
-    data = bound_bytes(value, data_type, is_upper=is_upper)
+    data = encode_bound(value, data_type, is_upper=is_upper)
     assert data is not None
-    assert from_bytes(shown_type(data_type), data) == iceberg_value(value, data_type)  # type: ignore[arg-type]
+    assert from_bytes(shown_type(data_type), data) == to_iceberg_value(value, data_type)  # type: ignore[arg-type]
 
 
 @given(st.one_of(texts(50), st.binary(max_size=50), st.text(st.sampled_from("a\ud7ff\ue000\U0010ffff"), max_size=50)))
 def test_shortened_bounds_still_bound_by_their_bytes(value: str | bytes) -> None:
     data_type = Varchar() if isinstance(value, str) else Binary()
     whole = value.encode() if isinstance(value, str) else value
-    low, high = lower_bound(value), upper_bound(value)
-    lower = bound_bytes(low, data_type)
+    low, high = truncate_lower_bound(value), truncate_upper_bound(value)
+    lower = encode_bound(low, data_type)
     assert lower is not None
     assert lower <= whole
     if high is not None:
-        upper = bound_bytes(high, data_type, is_upper=True)
+        upper = encode_bound(high, data_type, is_upper=True)
         assert upper is not None
         assert whole <= upper
 
 
-@pytest.mark.parametrize("data_type", [Float4(), Float8()])
+@pytest.mark.parametrize("data_type", [Float32(), Float64()])
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_both_zeros_lie_between_bounds_of_either(data_type: DataType, zero: float) -> None:
-    form = "<f" if isinstance(data_type, Float4) else "<d"
-    assert bound_bytes(zero, data_type) == struct.pack(form, -0.0)
-    assert bound_bytes(zero, data_type, is_upper=True) == struct.pack(form, 0.0)
+    form = "<f" if isinstance(data_type, Float32) else "<d"
+    assert encode_bound(zero, data_type) == struct.pack(form, -0.0)
+    assert encode_bound(zero, data_type, is_upper=True) == struct.pack(form, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -128,33 +140,33 @@ def test_both_zeros_lie_between_bounds_of_either(data_type: DataType, zero: floa
     ],
 )
 def test_a_bound_that_its_column_cannot_hold_is_not_told(text: str, value: Value) -> None:
-    assert bound_bytes(value, parse_type(text)) is None
+    assert encode_bound(value, parse_type(text)) is None
 
 
 @pytest.mark.parametrize("data_type", SIZED)
 @pytest.mark.parametrize("size", [0, 2, 3, 5, 7, 9])
 def test_a_bound_of_the_wrong_size_is_refused(data_type: DataType, size: int) -> None:
     with pytest.raises(InvalidInputError, match=r"a file has the bound .*: write the file's statistics again"):
-        own_bound(bytes(size), data_type, "a file")
+        decode_bound(bytes(size), data_type, "a file")
 
 
 def test_an_empty_bound_of_a_decimal_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="an empty bound for a decimal"):
-        own_bound(b"", Decimal(9, 2), "a file")
+        decode_bound(b"", Decimal(9, 2), "a file")
 
 
-@pytest.mark.parametrize(("narrow", "wide", "value"), [(Int4(), Int8(), -7), (Float4(), Float8(), 1.5)])
+@pytest.mark.parametrize(("narrow", "wide", "value"), [(Int32(), Int64(), -7), (Float32(), Float64(), 1.5)])
 def test_bounds_from_before_a_column_was_widened_are_read(narrow: DataType, wide: DataType, value: Value) -> None:
-    data = bound_bytes(value, narrow)
+    data = encode_bound(value, narrow)
     assert data is not None
-    assert own_bound(data, wide, "a file") == value
+    assert decode_bound(data, wide, "a file") == value
 
 
 @pytest.mark.parametrize(
     ("data", "data_type"),
     [
         ("ä".encode()[:1], Varchar()),
-        (struct.pack("<d", math.nan), Float8()),
+        (struct.pack("<d", math.nan), Float64()),
         (struct.pack("<q", 2**62), Timestamp()),
         (struct.pack("<q", -(2**62)), TimestampTz()),
         (struct.pack("<q", 86_400_000_000), Time()),
@@ -163,18 +175,18 @@ def test_bounds_from_before_a_column_was_widened_are_read(narrow: DataType, wide
     ],
 )
 def test_a_bound_that_no_value_here_can_be_bounds_nothing(data: bytes, data_type: DataType) -> None:
-    assert own_bound(data, data_type, "a file") is None
+    assert decode_bound(data, data_type, "a file") is None
 
 
 def test_a_uuid_is_its_16_bytes_in_both_directions() -> None:
     one = uuid.UUID(int=2**127 + 5)
-    assert own_value(one, Fixed(16)) == one.bytes
+    assert from_iceberg_value(one, Fixed(16)) == one.bytes
     column = Column(1, "u", Fixed(16), properties={"iceberg.type": "uuid"})
-    assert iceberg_plain_type(column) == UUIDType()
-    assert bound_bytes(one.bytes, column.type) == one.bytes
+    assert to_iceberg_primitive(column) == UUIDType()
+    assert encode_bound(one.bytes, column.type) == one.bytes
 
 
 def test_decimals_have_the_digits_that_their_type_says() -> None:
     (column,) = parse_schema("e decimal(9, 2)").columns
-    held = iceberg_value(decimal.Decimal("1E+2"), column.type)
+    held = to_iceberg_value(decimal.Decimal("1E+2"), column.type)
     assert held.as_tuple() == decimal.Decimal("100.00").as_tuple()

@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import mangrove
-from mangrove.iceberg.showing import Shown, show
+from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table_staging import table_state
+from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 
 FIXTURE = Path(__file__).parents[1] / "compat" / "fixtures" / "deltacat-2"
@@ -28,12 +28,12 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return found
 
 
-def shown(lake: Lakehouse, catalog: Catalog | None = None, name: str = "shop.sales") -> Shown:
-    state = table_state((catalog or lake).reading(), TableLocator(*name.split(".")))
-    return show(lake.effects.store, state, 1_700_000_000_000)
+def shown(lake: Lakehouse, catalog: Catalog | None = None, name: str = "shop.sales") -> PublishedTable:
+    state = load_table_state((catalog or lake).reading(), TableLocator(*name.split(".")))
+    return publish_table(lake.effects.store, state, 1_700_000_000_000)
 
 
-def opened(found: Shown) -> StaticTable:
+def opened(found: PublishedTable) -> StaticTable:
     return StaticTable.from_metadata(found.metadata_address)
 
 

@@ -13,17 +13,17 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.errors import FormatError, InvalidInputError, StorageError
-from mangrove.iceberg.showing import show
+from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.schema_text import parse_schema
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.tables.shown_names import METADATA_ENDING, runs, shown_folder, shown_name
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name, published_folder_of, split_runs
 from mangrove.tables.table_state import Log, TableState
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 
 AT_MILLIS = 1_700_000_000_000
 
@@ -48,7 +48,7 @@ def with_hidden_rows(folder: Path) -> Lakehouse:
 
 
 def files_of(store: Store, table_id: str) -> dict[str, bytes]:
-    listed = [entry.path for entry in store.list(shown_folder(table_id)) if isinstance(entry, ObjectInfo)]
+    listed = [entry.path for entry in store.list(published_folder_of(table_id)) if isinstance(entry, ObjectInfo)]
     return {path: store.read(path) for path in listed}
 
 
@@ -56,19 +56,19 @@ def test_showing_an_unchanged_state_again_is_one_request(tmp_path: Path) -> None
     lake = with_hidden_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     store = CountingStore(lake.effects.store)
-    first = show(store, state, AT_MILLIS)
+    first = publish_table(store, state, AT_MILLIS)
     before = store.requests
-    assert show(store, state, AT_MILLIS) == first
+    assert publish_table(store, state, AT_MILLIS) == first
     made = store.requests - before
     assert (made.total, made.reads) == (1, 1)
 
 
 def test_a_table_of_many_files_is_shown_after_an_append_by_few_new_files() -> None:
     store = CountingStore(MemoryStore("memory://many/"))
-    show(store, bulky(3000), AT_MILLIS)
+    publish_table(store, bulky(3000), AT_MILLIS)
     for more in range(1, 5):
         before = store.requests
-        found = show(store, bulky(3000 + more), AT_MILLIS)
+        found = publish_table(store, bulky(3000 + more), AT_MILLIS)
         made = store.requests - before
         # The last manifest, the list, the names of the parts, the metadata.
         assert made.puts <= 5
@@ -80,20 +80,20 @@ def test_a_table_of_many_files_is_shown_after_an_append_by_few_new_files() -> No
 def test_taking_a_file_out_of_the_midst_leaves_the_other_manifests_as_they_are() -> None:
     store = CountingStore(MemoryStore("memory://many/"))
     state = bulky(3000)
-    show(store, state, AT_MILLIS)
+    publish_table(store, state, AT_MILLIS)
     removal = Delta(DeltaType.REPLACE, replaced_locations=("data/t/1500.parquet",), position=3001)
     before = store.requests
-    show(store, replace(state, logs=(Log((), (*state.logs[0].deltas, removal)),)), AT_MILLIS)
+    publish_table(store, replace(state, logs=(Log((), (*state.logs[0].deltas, removal)),)), AT_MILLIS)
     assert (store.requests - before).puts <= 6
 
 
 def test_hidden_rows_are_looked_for_once_as_long_as_the_same_files_hide_them(tmp_path: Path) -> None:
     lake = with_hidden_rows(tmp_path / "lake")
     sales = lake.table("shop.sales")
-    show(lake.effects.store, sales.state(), AT_MILLIS)
+    publish_table(lake.effects.store, sales.state(), AT_MILLIS)
     sales.append([{"id": 40, "what": "new"}])
     store = CountingStore(lake.effects.store)
-    show(store, sales.state(), AT_MILLIS)
+    publish_table(store, sales.state(), AT_MILLIS)
     # Whether the state has been shown, and what was found out for the last one: no Parquet file is opened.
     assert store.requests.reads == 2
 
@@ -105,10 +105,10 @@ def test_an_upsert_whose_keys_may_be_anywhere_writes_files_only_for_those_that_l
     for number in range(20):
         sales.append([{"id": 20 * one + number, "what": "old"} for one in range(20)])
     sales.upsert([{"id": 20 * one, "what": "new"} for one in range(20)])
-    show(lake.effects.store, sales.state(), AT_MILLIS)
+    publish_table(lake.effects.store, sales.state(), AT_MILLIS)
     sales.upsert([{"id": 1, "what": "newer"}, {"id": 382, "what": "newer"}])
     store = CountingStore(lake.effects.store)
-    found = show(store, sales.state(), AT_MILLIS)
+    found = publish_table(store, sales.state(), AT_MILLIS)
     # Two files of hidden rows, two manifests, the list, the names of the parts, the metadata.
     assert store.requests.puts == 7
     rows = StaticTable.from_metadata(found.metadata_address).scan().to_arrow().to_pylist()
@@ -120,7 +120,7 @@ def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -
     state = lake.table("shop.sales").state()
     found = []
     for _ in range(2):
-        show(lake.effects.store, state, AT_MILLIS)
+        publish_table(lake.effects.store, state, AT_MILLIS)
         found.append(files_of(lake.effects.store, state.table_id))
         lake.effects.store.delete_many(found[-1])
     assert found[0] == found[1]
@@ -133,13 +133,13 @@ def test_several_who_show_one_state_at_once_do_not_disturb_each_other(tmp_path: 
 
     def shown(_: int) -> str:
         begin.wait()
-        return show(lake.effects.store, state, AT_MILLIS).metadata_address
+        return publish_table(lake.effects.store, state, AT_MILLIS).metadata_address
 
     with ThreadPoolExecutor(4) as pool:
         (address,) = set(pool.map(shown, range(4)))
     together = files_of(lake.effects.store, state.table_id)
     lake.effects.store.delete_many(together)
-    show(lake.effects.store, state, AT_MILLIS)
+    publish_table(lake.effects.store, state, AT_MILLIS)
     assert files_of(lake.effects.store, state.table_id) == together
     assert StaticTable.from_metadata(address).scan().to_arrow().num_rows == 21
 
@@ -154,20 +154,20 @@ def test_a_showing_that_dies_between_any_two_files_is_completed_by_the_next(tmp_
     lake = with_hidden_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     store = lake.effects.store
-    address = show(store, state, AT_MILLIS).metadata_address
+    address = publish_table(store, state, AT_MILLIS).metadata_address
     whole = files_of(store, state.table_id)
     rows = sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr)
     for path, seed in crashes(whole):
         store.delete_many(whole)
         faulty = FaultyStore(store, Faults(seed))
         faulty.fail_next("put", "crash", path)
-        with pytest.raises(Crashed):
-            show(faulty, state, AT_MILLIS)
+        with pytest.raises(SimulatedCrash):
+            publish_table(faulty, state, AT_MILLIS)
         left = files_of(store, state.table_id)
         assert left.items() <= whole.items()
-        if any(one.endswith(METADATA_ENDING) for one in left):
+        if any(one.endswith(METADATA_SUFFIX) for one in left):
             assert left == whole
-        assert show(store, state, AT_MILLIS).metadata_address == address
+        assert publish_table(store, state, AT_MILLIS).metadata_address == address
         assert files_of(store, state.table_id) == whole
     assert sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr) == rows
 
@@ -178,8 +178,8 @@ def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_
     faulty = FaultyStore(lake.effects.store, Faults(0))
     faulty.fail_next("put", "before", ".avro")
     with pytest.raises(StorageError, match=r"shop\.sales could not be shown.*written below.*on purpose"):
-        show(faulty, state, AT_MILLIS)
-    assert not lake.effects.store.exists(shown_name(state, lake.uri).metadata_path)
+        publish_table(faulty, state, AT_MILLIS)
+    assert not lake.effects.store.exists(compute_published_name(state, lake.uri).metadata_path)
     assert list(lake.check()) == []
 
 
@@ -201,39 +201,39 @@ class _VacuumedOnce(CountingStore):
 
 def test_what_vanishes_while_it_is_to_be_used_is_written_again() -> None:
     inner = MemoryStore("memory://many/")
-    show(inner, bulky(2000), AT_MILLIS)
-    show(_VacuumedOnce(inner), bulky(2001), AT_MILLIS)
+    publish_table(inner, bulky(2000), AT_MILLIS)
+    publish_table(_VacuumedOnce(inner), bulky(2001), AT_MILLIS)
     fresh = MemoryStore("memory://many/")
-    show(fresh, bulky(2001), AT_MILLIS)
+    publish_table(fresh, bulky(2001), AT_MILLIS)
     assert files_of(fresh, "t").items() <= files_of(inner, "t").items()
 
 
 def test_damaged_metadata_is_refused_with_what_to_do() -> None:
     store = MemoryStore("memory://many/")
     state = bulky(1)
-    show(store, state, AT_MILLIS)
-    store.put(shown_name(state, store.uri).metadata_path, b'{"format-version": 2}')
+    publish_table(store, state, AT_MILLIS)
+    store.put(compute_published_name(state, store.uri).metadata_path, b'{"format-version": 2}')
     with pytest.raises(FormatError, match="delete it, and it is written again"):
-        show(store, state, AT_MILLIS)
+        publish_table(store, state, AT_MILLIS)
 
 
 def test_a_container_of_azure_is_shown_by_an_address_that_names_the_account_and_by_no_other() -> None:
     store = MemoryStore("az://container/lake/")
     with pytest.raises(InvalidInputError, match="abfss://container@account"):
-        show(store, bulky(1), AT_MILLIS)
+        publish_table(store, bulky(1), AT_MILLIS)
     assert list(store.list()) == []
-    found = show(MemoryStore("abfss://container@account.dfs.core.windows.net/a%20lake/"), bulky(1), AT_MILLIS)
+    found = publish_table(MemoryStore("abfss://container@account.dfs.core.windows.net/a%20lake/"), bulky(1), AT_MILLIS)
     assert found.location == "abfss://container@account.dfs.core.windows.net/a lake/data/t"
 
 
 def test_a_copy_in_another_place_has_other_names() -> None:
     state = bulky(1)
-    assert shown_name(state, "s3://a/") != shown_name(state, "s3://b/")
+    assert compute_published_name(state, "s3://a/") != compute_published_name(state, "s3://b/")
 
 
 @given(st.lists(st.text(max_size=3), max_size=200), st.integers(1, 5))
 def test_runs_together_are_all_items_in_order_and_none_is_too_long(words: list[str], size: int) -> None:
-    found = list(runs(words, words, size))
+    found = list(split_runs(words, words, size))
     assert [word for run in found for word in run] == words
     assert all(1 <= len(run) <= 4 * size for run in found)
 
@@ -243,7 +243,7 @@ def test_an_item_that_goes_changes_only_runs_near_it(numbers: list[int], data: s
     words = [str(number) for number in numbers]
     gone = data.draw(st.sampled_from(words))
     left = [word for word in words if word != gone]
-    before, after = set(runs(words, words, 10)), set(runs(left, left, 10))
+    before, after = set(split_runs(words, words, 10)), set(split_runs(left, left, 10))
     # Where words alone say where runs end, one run changes, or two become one.
     assume(all(len(run) < 40 for run in before | after))
     assert len(before - after) <= 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 
@@ -136,4 +136,4 @@ def test_every_state_of_a_history_is_read_by_others_as_it_is(
             one.versions.append(lake.version)
         _check_shown(lake.at(one.versions[len(steps) // 2]).table("s.t"))
         assert list(lake.check()) == []
-        settle(lake.effects, 60.0)
+        wait_for_pending(lake.effects, 60.0)

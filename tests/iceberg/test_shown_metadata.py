@@ -13,12 +13,12 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.showing import show
+from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schemes import PartitionScheme, parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
@@ -51,7 +51,7 @@ def state_of(version: TableVersion, *values: tuple[Value | None, ...] | None, **
 
 
 def entries(store: Store, state: TableState) -> list[Any]:
-    found = StaticTable.from_metadata(show(store, state, 1).metadata_address)
+    found = StaticTable.from_metadata(publish_table(store, state, 1).metadata_address)
     snapshot = found.current_snapshot()
     assert snapshot is not None
     return [
@@ -72,7 +72,10 @@ def test_a_table_is_known_by_its_id_and_by_the_same_one_where_that_is_no_uuid(la
     table = lake.create_table("shop.sales", "id bigint")
     assert StaticTable.from_metadata(table.iceberg()).metadata.table_uuid == uuid.UUID(table.id)
     version = TableVersion(1, SCHEMA)
-    first, second = show(store, state_of(version, None), 1), show(store, state_of(version, None, None), 1)
+    first, second = (
+        publish_table(store, state_of(version, None), 1),
+        publish_table(store, state_of(version, None, None), 1),
+    )
     assert first.metadata.table_uuid == second.metadata.table_uuid
 
 
@@ -119,7 +122,7 @@ def test_where_it_is_not_certain_by_what_a_file_was_divided_it_belongs_to_no_par
     version = TableVersion(1, SCHEMA, partition_scheme=BY_WHAT, earlier_partition_schemes=(BY_ID,))
     state = state_of(version, (1,), ("a",))
     assert {file.spec_id for file in entries(store, state)} == {0}
-    metadata = show(store, state, 1).metadata
+    metadata = publish_table(store, state, 1).metadata
     assert [[field.name for field in spec.fields] for spec in metadata.partition_specs] == [[], ["id"], ["what"]]
     assert metadata.default_spec_id == 2
 
@@ -127,7 +130,7 @@ def test_where_it_is_not_certain_by_what_a_file_was_divided_it_belongs_to_no_par
 def test_a_table_that_is_no_longer_partitioned_has_the_spec_without_fields(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=PartitionScheme(id="2"), earlier_partition_schemes=(BY_ID,))
     state = state_of(version, (1,))
-    assert show(store, state, 1).metadata.default_spec_id == 0
+    assert publish_table(store, state, 1).metadata.default_spec_id == 0
     assert {file.spec_id for file in entries(store, state)} == {1}
 
 
@@ -160,14 +163,14 @@ def test_position_deletes_name_one_file_by_their_bounds_and_have_iceberg_s_colum
     table.upsert([{"id": 3}, {"id": 15}])
     found = StaticTable.from_metadata(table.iceberg())
     tasks = list(found.scan().plan_files())
-    hiding = {deletes.file_path: deletes for task in tasks for deletes in task.delete_files}
-    assert len(hiding) == 2
-    for deletes in hiding.values():
+    delete_files = {deletes.file_path: deletes for task in tasks for deletes in task.delete_files}
+    assert len(delete_files) == 2
+    for deletes in delete_files.values():
         assert deletes.content is DataFileContent.POSITION_DELETES
         (of,) = [task.file.file_path for task in tasks if deletes in task.delete_files]
         assert deletes.lower_bounds[2147483546] == deletes.upper_bounds[2147483546] == of.encode()
 
-    for address in hiding:
+    for address in delete_files:
         rows = parquet.read_table(address.removeprefix("file://"))
         assert [field.name for field in rows.schema] == ["file_path", "pos"]
         ids = [(field.metadata or {})[b"PARQUET:field_id"] for field in rows.schema]
@@ -183,12 +186,12 @@ def test_a_file_that_iceberg_s_readers_cannot_open_is_refused_and_nothing_is_wri
     store: Store, more: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"shop\.sales holds data/t/0\.parquet.*compaction"):
-        show(store, state_of(TableVersion(1, SCHEMA), None, **more), 1)
+        publish_table(store, state_of(TableVersion(1, SCHEMA), None, **more), 1)
     assert list(store.list()) == []
 
 
 def test_names_that_iceberg_cannot_tell_apart_are_refused_and_nothing_is_written(store: Store) -> None:
     version = TableVersion(1, parse_schema("a struct<b int>, `a.b` int"))
     with pytest.raises(InvalidInputError, match="rename the one"):
-        show(store, state_of(version, None), 1)
+        publish_table(store, state_of(version, None), 1)
     assert list(store.list()) == []

@@ -6,9 +6,9 @@ import pytest
 
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schemes import parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.shown_names import CLIENT_SNAPSHOT, shown_name, snapshot_id_of
+from mangrove.model.partitioning import parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.iceberg_names import CLIENT_SNAPSHOT, compute_published_name, snapshot_id_of
 from mangrove.tables.table_state import Log, TableState
 
 ROOT = "s3://bucket/lake/"
@@ -29,7 +29,7 @@ STATE = of(APPENDED, UPSERTED)
 
 
 def test_a_state_has_one_name_whatever_the_table_is_called() -> None:
-    assert shown_name(replace(STATE, name="shop.renamed"), ROOT) == shown_name(STATE, ROOT)
+    assert compute_published_name(replace(STATE, name="shop.renamed"), ROOT) == compute_published_name(STATE, ROOT)
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,26 @@ def test_a_state_has_one_name_whatever_the_table_is_called() -> None:
     ids=["id", "properties", "keys", "columns", "partitions", "fewer", "more", "hides less", "deletes", "positions"],
 )
 def test_another_state_has_another_name(other: TableState) -> None:
-    assert shown_name(other, ROOT).digest != shown_name(STATE, ROOT).digest
+    assert compute_published_name(other, ROOT).digest != compute_published_name(STATE, ROOT).digest
 
 
 def test_another_root_is_another_name_since_addresses_are_whole() -> None:
-    assert shown_name(STATE, "s3://bucket/copy/").digest != shown_name(STATE, ROOT).digest
+    assert compute_published_name(STATE, "s3://bucket/copy/").digest != compute_published_name(STATE, ROOT).digest
 
 
 def test_a_state_to_which_nothing_was_written_has_no_snapshot() -> None:
-    name = shown_name(replace(STATE, logs=()), ROOT)
+    name = compute_published_name(replace(STATE, logs=()), ROOT)
     assert name.snapshot_id is None
     assert name.metadata_path == f"data/t/metadata/{name.digest}-0.metadata.json"
 
 
 def test_the_id_that_a_client_gave_its_snapshot_counts_for_the_state_that_it_made_and_no_other() -> None:
-    digest = shown_name(STATE, ROOT).digest
+    digest = compute_published_name(STATE, ROOT).digest
     given = replace(STATE, properties={CLIENT_SNAPSHOT: f"{digest} 4711"})
-    assert shown_name(given, ROOT).digest == digest
-    assert shown_name(given, ROOT).snapshot_id == 4711
+    assert compute_published_name(given, ROOT).digest == digest
+    assert compute_published_name(given, ROOT).snapshot_id == 4711
     later = replace(of(APPENDED, UPSERTED, MORE), properties=given.properties)
-    name = shown_name(later, ROOT)
+    name = compute_published_name(later, ROOT)
     assert name.snapshot_id == snapshot_id_of(name.digest)
 
 
@@ -76,6 +76,6 @@ def test_the_id_that_a_client_gave_its_snapshot_counts_for_the_state_that_it_mad
     "told", ["", "nonsense", " 5", "x y", "{digest} -5", "{digest} ٤", "{digest} 0", "{digest} 9223372036854775808"]
 )
 def test_a_property_that_says_no_snapshot_of_this_state_is_passed_over(told: str) -> None:
-    digest = shown_name(STATE, ROOT).digest
+    digest = compute_published_name(STATE, ROOT).digest
     given = replace(STATE, properties={CLIENT_SNAPSHOT: told.format(digest=digest)})
-    assert shown_name(given, ROOT).snapshot_id == snapshot_id_of(digest)
+    assert compute_published_name(given, ROOT).snapshot_id == snapshot_id_of(digest)

@@ -16,7 +16,7 @@ import pytest
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.java import java_home
+from mangrove.spark.session import find_java_home
 
 JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
 pytestmark = [
@@ -49,7 +49,7 @@ session.stop()
 
 
 def read_by_java(addresses: list[str]) -> list[list[list[str]]]:
-    environment = {**os.environ, "JAVA_HOME": str(java_home(os.environ))}
+    environment = {**os.environ, "JAVA_HOME": str(find_java_home(os.environ))}
     done = subprocess.run(
         [sys.executable, "-c", READER, JAR, *addresses], capture_output=True, text=True, check=False, env=environment
     )

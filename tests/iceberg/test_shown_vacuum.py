@@ -9,15 +9,15 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import mangrove
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.errors import FormatError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.vacuum import vacuum
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.storage.port import ObjectInfo
-from mangrove.tables.shown_names import METADATA_ENDING, PARTS_ENDING, paths_in_parts, shown_folder
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, decode_part_paths, published_folder_of
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -31,7 +31,9 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
 
 
 def shown_paths(lake: Lakehouse, table: LakeTable) -> set[str]:
-    return {entry.path for entry in lake.effects.store.list(shown_folder(table.id)) if isinstance(entry, ObjectInfo)}
+    return {
+        entry.path for entry in lake.effects.store.list(published_folder_of(table.id)) if isinstance(entry, ObjectInfo)
+    }
 
 
 def written_at(address: str, seconds: int) -> None:
@@ -69,7 +71,7 @@ def test_vacuum_knows_what_shows_the_newest_state_of_a_partitioned_table(lake: L
     written_at(lake.at(before).table("shop.divided").iceberg(), 2_000_000_000)
     assert table.iceberg() == address
     kept = shown_paths(lake, table)
-    lake.effects.store.put(f"{shown_folder(table.id)}stray", b"")
+    lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
     lake.vacuum(alone=True)
     assert shown_paths(lake, table) == kept
     assert rows(address) == own_rows(table)
@@ -84,7 +86,7 @@ def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_oth
         addresses.append(sales.iceberg())
     written_at(addresses[1], 2_000_000_000)
     lake.vacuum(alone=True)
-    left = {path for path in shown_paths(lake, sales) if path.endswith(METADATA_ENDING)}
+    left = {path for path in shown_paths(lake, sales) if path.endswith(METADATA_SUFFIX)}
     assert left == {path for path in left if addresses[1].endswith(path) or addresses[3].endswith(path)}
     assert len(left) == 2
     assert rows(addresses[3]) == own_rows(sales)
@@ -131,7 +133,7 @@ def test_what_shows_a_dropped_table_goes(lake: Lakehouse) -> None:
 def test_files_that_a_showing_left_behind_go(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     sales.iceberg()
-    stray = f"{shown_folder(sales.id)}{'0' * 32}.avro"
+    stray = f"{published_folder_of(sales.id)}{'0' * 32}.avro"
     lake.effects.store.put(stray, b"left")
     assert lake.vacuum(alone=True, dry_run=True).paths == (stray,)
     lake.vacuum(alone=True)
@@ -145,22 +147,22 @@ def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake
             sales.upsert([{"id": 100 + 10 * seed + number, "what": "more"}])
             sales.iceberg()
         faulty = FaultyStore(lake.effects.store, Faults(seed))
-        faulty.fail_next("delete", "crash", (METADATA_ENDING, ".avro", PARTS_ENDING)[seed % 3])
-        dying = Maintained(real_effects(faulty), lake.metastore, lake.maintained().upkeep)
-        with pytest.raises(Crashed):
-            vacuum(dying, alone=True)
+        faulty.fail_next("delete", "crash", (METADATA_SUFFIX, ".avro", PARTS_SUFFIX)[seed % 3])
+        dying = MaintenanceContext(build_effects(faulty), lake.metastore, lake.maintained().maintenance)
+        with pytest.raises(SimulatedCrash):
+            vacuum_files(dying, alone=True)
         there = shown_paths(lake, sales)
         for path in there:
-            if path.endswith(METADATA_ENDING):
-                parts = re.sub(re.escape(METADATA_ENDING) + "$", PARTS_ENDING, path)
-                assert there.issuperset(paths_in_parts(lake.effects.store.read(parts).decode()))
+            if path.endswith(METADATA_SUFFIX):
+                parts = re.sub(re.escape(METADATA_SUFFIX) + "$", PARTS_SUFFIX, path)
+                assert there.issuperset(decode_part_paths(lake.effects.store.read(parts).decode()))
     assert rows(sales.iceberg()) == own_rows(sales)
 
 
 def test_what_shows_a_state_goes_whole_where_the_names_of_its_parts_are_gone(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     address = sales.iceberg()
-    (parts,) = [path for path in shown_paths(lake, sales) if path.endswith(PARTS_ENDING)]
+    (parts,) = [path for path in shown_paths(lake, sales) if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.delete_many([parts])
     lake.vacuum(alone=True)
     assert shown_paths(lake, sales) == set()
@@ -172,7 +174,7 @@ def test_a_table_to_which_nothing_was_written_stays_shown(lake: Lakehouse) -> No
     table = lake.create_table("shop.nothing", "id bigint")
     table.iceberg()
     before = shown_paths(lake, table)
-    lake.effects.store.put(f"{shown_folder(table.id)}stray", b"")
+    lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
     lake.vacuum(alone=True)
     assert shown_paths(lake, table) == before != set()
 
@@ -181,7 +183,7 @@ def test_damaged_names_of_parts_stop_the_vacuum_with_what_to_do(lake: Lakehouse)
     sales = lake.table("shop.sales")
     sales.iceberg()
     before = shown_paths(lake, sales)
-    (parts,) = [path for path in before if path.endswith(PARTS_ENDING)]
+    (parts,) = [path for path in before if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.put(parts, b"\xff")
     with pytest.raises(FormatError, match="is damaged: delete it"):
         lake.vacuum(alone=True)

@@ -15,7 +15,7 @@ import mangrove
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
-from mangrove.web.pages.elsewhere import SPARK_PACKAGE
+from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("iceberg-java")]
 

@@ -15,8 +15,7 @@ from tests.iceberg.iceberg_client import Client
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.checked_avro import UNPACKED_BYTES_MAX
-from mangrove.iceberg.unpacked_blocks import unpacked
+from mangrove.iceberg.commit.avro_validation import DECOMPRESSED_BYTES_MAX, decompress_block
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
@@ -30,22 +29,22 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 def test_a_block_is_unpacked_if_it_is_small_enough(codec: str, data: bytes, size_max: int) -> None:
     block = PACKED[codec](data)
     if len(data) <= size_max:
-        assert unpacked(codec, block, size_max) == data
+        assert decompress_block(codec, block, size_max) == data
         known: Any = next(found for name, found in KNOWN_CODECS.items() if name == codec)
         assert known is None or known.decompress(block) == data
     else:
         with pytest.raises(ValueError, match="unpack to more"):
-            unpacked(codec, block, size_max)
+            decompress_block(codec, block, size_max)
 
 
 def test_a_block_that_says_of_itself_that_it_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="unpack to more"):
-        unpacked("snappy", b"\xff\xff\xff\xff\x0f" + bytes(10), 1_000)
+        decompress_block("snappy", b"\xff\xff\xff\xff\x0f" + bytes(10), 1_000)
 
 
 def test_a_codec_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="packed by 'lzma'"):
-        unpacked("lzma", b"", 1_000)
+        decompress_block("lzma", b"", 1_000)
 
 
 def number(value: int) -> bytes:
@@ -69,7 +68,7 @@ def test_a_list_of_manifests_that_unpacks_to_too_much_is_refused(tmp_path: Path)
     data = lake.effects.store.read(path)
     mark = data[-16:]
     packer = zlib.compressobj(9, wbits=-15)
-    piece = bytes(UNPACKED_BYTES_MAX // 16)
+    piece = bytes(DECOMPRESSED_BYTES_MAX // 16)
     block = b"".join([*(packer.compress(piece) for _ in range(17)), packer.flush()])
     head = data[: data.index(mark) + 16]
     lake.effects.store.put(path, head + number(1) + number(len(block)) + block + mark)

@@ -8,7 +8,7 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 
 Act = Callable[[LakeTransaction], object]
 

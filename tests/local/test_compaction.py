@@ -7,15 +7,15 @@ import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicate_parser import bind_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.engine import LocalEngine
 from mangrove.maintenance.progress import Progress
 from mangrove.model.locators import parse_table_name
 from mangrove.tables.compaction import CompactionBounds, CompactionReport
-from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.testing.table_model import with_write
-from mangrove.transaction.tables import alter_table
+from mangrove.testing.table_model import apply_write
+from mangrove.transaction.catalog import alter_table
 
 
 @pytest.fixture
@@ -88,11 +88,11 @@ def test_files_of_a_table_with_keys_share_no_keys_after_a_compaction(lake: Lakeh
     for first in range(3):
         table.append([{"id": number * 3 + first, "v": 0} for number in range(40)])
     engine = LocalEngine(lake.effects.store, lake.new_id, file_size_bytes=400)
-    state = with_write(table.state(), engine.compact(table.state()))
+    state = apply_write(table.state(), engine.compact(table.state()))
 
     assert len(plan_scan(state).scans) >= 3
     for wanted in (0, 57, 119):
-        assert len(plan_scan(state, bound_predicate(f"id = {wanted}", state.schema)).files()) <= 2
+        assert len(plan_scan(state, bind_predicate(f"id = {wanted}", state.schema)).files()) <= 2
 
 
 def test_a_z_order_prunes_by_each_of_its_columns(lake: Lakehouse) -> None:
@@ -101,11 +101,11 @@ def test_a_z_order_prunes_by_each_of_its_columns(lake: Lakehouse) -> None:
     table.append([{"a": a, "b": b} for a in range(16) for b in range(16)])
     table.append([{"a": None, "b": 3}])
     engine = LocalEngine(lake.effects.store, lake.new_id, file_size_bytes=260)
-    state = with_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
+    state = apply_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
     total = len(plan_scan(state).scans)
     assert total >= 16
     for where in ("a = 5", "b = 5"):
-        assert len(plan_scan(state, bound_predicate(where, state.schema)).scans) <= total // 2
+        assert len(plan_scan(state, bind_predicate(where, state.schema)).scans) <= total // 2
 
 
 def test_clustering_follows_columns_that_are_renamed(lake: Lakehouse) -> None:

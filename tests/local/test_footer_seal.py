@@ -8,20 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from mangrove.errors import FormatError
-from mangrove.local.footer_seal import UNSEALED
-from mangrove.local.parquet import count_rows, encoded, read_columns
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.local.parquet import CHECKSUM_PLACEHOLDER, count_rows, encode_parquet, read_columns
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column, Int8, List, Struct, Varchar
+from mangrove.model.types import Column, Int64, List, Struct, Varchar
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 
 PLACE = "data/one.parquet"
-FLAT = (Column(1, "id", Int8(), nullable=False), Column(2, "note", Varchar()))
+FLAT = (Column(1, "id", Int64(), nullable=False), Column(2, "note", Varchar()))
 NESTED = (
-    Column(1, "pair", Struct((Column(2, "left", Int8()), Column(3, "right", Int8())))),
-    Column(4, "list", List(Column(5, "element", Int8()))),
+    Column(1, "pair", Struct((Column(2, "left", Int64()), Column(3, "right", Int64())))),
+    Column(4, "list", List(Column(5, "element", Int64()))),
 )
 
 
@@ -51,7 +50,7 @@ def test_every_flipped_bit_is_refused_or_changes_no_row(
     columns: tuple[Column, ...], values: list[Any], step: int
 ) -> None:
     rows = rows_of(columns, values)
-    sound = encoded(rows)
+    sound = encode_parquet(rows)
     store, file = MemoryStore(), DataFile(PLACE, len(sound), rows.num_rows)
     store.put(PLACE, sound)
     assert read_columns(store, file, columns) == rows
@@ -73,7 +72,7 @@ def test_every_flipped_bit_is_refused_or_changes_no_row(
 
 def test_a_large_file_is_refused_for_its_footer_and_costs_two_requests() -> None:
     values = memoryview(random.Random(7).randbytes(8 * 700_000)).cast("q").tolist()
-    sound = encoded(pa.table([values], schema=rows_of(FLAT[:1], []).schema))
+    sound = encode_parquet(pa.table([values], schema=rows_of(FLAT[:1], []).schema))
     store, file = CountingStore(MemoryStore()), DataFile(PLACE, len(sound), len(values))
     store.put(PLACE, sound)
     assert read_columns(store, file, FLAT[:1]).num_rows == len(values)
@@ -85,9 +84,9 @@ def test_a_large_file_is_refused_for_its_footer_and_costs_two_requests() -> None
 
 
 def test_a_footer_longer_than_what_is_read_first_is_checked_whole() -> None:
-    columns = tuple(Column(number, f"column {number}", Int8()) for number in range(1, 1001))
+    columns = tuple(Column(number, f"column {number}", Int64()) for number in range(1, 1001))
     values = memoryview(random.Random(7).randbytes(8 * 700)).cast("q").tolist()
-    sound = encoded(pa.table([values] * len(columns), schema=rows_of(columns, []).schema))
+    sound = encode_parquet(pa.table([values] * len(columns), schema=rows_of(columns, []).schema))
     assert len(sound) - footer_start(sound) > 64 * 1024
     store, file = CountingStore(MemoryStore()), DataFile(PLACE, len(sound), len(values))
     store.put(PLACE, sound)
@@ -111,8 +110,8 @@ def test_a_file_of_another_program_is_read_and_a_broken_name_in_it_is_said() -> 
 
 
 def test_a_text_like_a_seal_in_a_column_hides_no_damage() -> None:
-    rows = rows_of(FLAT, [{"id": 1, "note": UNSEALED}])
-    sound = encoded(rows)
+    rows = rows_of(FLAT, [{"id": 1, "note": CHECKSUM_PLACEHOLDER}])
+    sound = encode_parquet(rows)
     store, file = MemoryStore(), DataFile(PLACE, len(sound), 1)
     store.put(PLACE, sound)
     assert read_columns(store, file, FLAT) == rows
@@ -123,7 +122,7 @@ def test_a_text_like_a_seal_in_a_column_hides_no_damage() -> None:
 
 def test_a_file_that_could_not_be_sealed_is_read() -> None:
     rows = rows_of(FLAT, [{"id": 1, "note": "u"}])
-    sound = encoded(rows)
+    sound = encode_parquet(rows)
     seal = sound.index(b"crc32=") + len("crc32=")
     unsealed = sound[:seal] + b"00000000" + sound[seal + 8 :]
     store, file = MemoryStore(), DataFile(PLACE, len(sound), 1)

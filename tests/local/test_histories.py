@@ -10,19 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mangrove.expressions.predicate_parser import parse_predicate
 from mangrove.local.engine import LocalEngine
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.sql_text import parse_column, parse_schema
+from mangrove.model.partitioning import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.storage.memory import MemoryStore
-from mangrove.tables.merging import MergeClause, MergeKind, MergePlan
-from mangrove.tables.partial import partial_upsert
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.merge import MergeClause, MergeKind, MergePlan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import PlannedWrite
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.table_model import TableModel, truth, with_write
+from mangrove.tables.write_plan import PlannedWrite, RowCounts, plan_partial_upsert
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.table_model import TableModel, apply_write, evaluate_predicate
 
 SCHEMA = "id bigint not null, day date not null, name string, weight double, place struct<city: string, at: int>"
 Row = dict[str, Any]
@@ -119,7 +117,7 @@ class History(RuleBasedStateMachine):
             sort_scheme=parse_sort_scheme(design.sort_by, schema),
         )
         self.design = design
-        effects = repeatable_effects(MemoryStore())
+        effects = build_deterministic_effects(MemoryStore())
         self.engine = LocalEngine(effects.store, effects.new_id, file_size_bytes)
         log_scheme = UNPARTITIONED if design.is_one_log else scheme
         properties = {"write.delete-mode": design.delete_mode}
@@ -129,7 +127,7 @@ class History(RuleBasedStateMachine):
 
     def commit(self, write: PlannedWrite) -> None:
         self.past.append((self.state, self.engine.read(self.state).to_pylist()))
-        self.state = with_write(self.state, write)
+        self.state = apply_write(self.state, write)
 
     def key_of(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[key] for key in self.design.keys)
@@ -167,7 +165,9 @@ class History(RuleBasedStateMachine):
     @rule(rows=st.lists(ROW, max_size=3), where=st.none() | WHERE)
     def overwrite(self, rows: list[Row], where: str | None) -> None:
         predicate = None if where is None else parse_predicate(where, self.model.schema)
-        inside = [row for row in rows if predicate is None or truth(predicate, row, self.model.schema) is True]
+        inside = [
+            row for row in rows if predicate is None or evaluate_predicate(predicate, row, self.model.schema) is True
+        ]
         chosen = self.one_for_each_key(inside) if self.design.keys and where else inside
         self.commit(self.engine.overwrite(self.state, chosen, where))
         self.model.overwrite(chosen, predicate)
@@ -197,7 +197,7 @@ class History(RuleBasedStateMachine):
         if self.design.keys:
             names = ["id", "day", "name"]
             some = [{name: row[name] for name in names} for row in self.one_for_each_key(rows)]
-            write = self.engine.merge(self.state, some, partial_upsert(self.state, names))
+            write = self.engine.merge(self.state, some, plan_partial_upsert(self.state, names))
             self.commit(write)
             assert write.counts == RowCounts(*self.model.upsert_some(some), 0)
 

@@ -16,20 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, MangroveError
+from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.local.data_files import FILES_PER_BATCH_MAX, apply_transform
 from mangrove.local.engine import LocalEngine
-from mangrove.local.files import TOGETHER_MAX
-from mangrove.local.grouping import transformed
-from mangrove.local.masks import meant_rows
+from mangrove.local.scan import build_predicate_mask
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import parse_partition_scheme
-from mangrove.model.sql_text import parse_schema, parse_type
-from mangrove.model.transforms import Bucket, Days, Hours, Months, Transform, Truncate, Years, apply
+from mangrove.model.partitioning import (
+    Bucket,
+    Days,
+    Hours,
+    Months,
+    Transform,
+    Truncate,
+    Years,
+    parse_partition_scheme,
+    transform_value,
+)
+from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import Column, Struct
 from mangrove.storage.memory import MemoryStore
-from mangrove.tables.predicate_text import parse_predicate
 from mangrove.tables.table_state import TableState
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.table_model import truth, with_write
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.table_model import apply_write, evaluate_predicate
 
 ALL_TYPES = (
     "b boolean, i2 smallint, i4 int, i8 bigint, d decimal(10,2), big decimal(38,0), f float, g double, c char(3), "
@@ -74,17 +82,17 @@ class Bench:
             partition_scheme=parse_partition_scheme(partition_by, columns, "1"),
         )
         self.store = MemoryStore()
-        self.engine = LocalEngine(self.store, repeatable_effects(self.store).new_id)
+        self.engine = LocalEngine(self.store, build_deterministic_effects(self.store).new_id)
         self.state = TableState("s.t", "table-id", version)
 
     def append(self, rows: object) -> None:
-        self.state = with_write(self.state, self.engine.append(self.state, rows))
+        self.state = apply_write(self.state, self.engine.append(self.state, rows))
 
     def upsert(self, rows: object) -> None:
-        self.state = with_write(self.state, self.engine.upsert(self.state, rows))
+        self.state = apply_write(self.state, self.engine.upsert(self.state, rows))
 
-    def rows(self, **asked: Any) -> list[dict[str, Any]]:
-        return self.engine.read(self.state, **asked).to_pylist()
+    def rows(self, **requested: Any) -> list[dict[str, Any]]:
+        return self.engine.read(self.state, **requested).to_pylist()
 
 
 @pytest.mark.parametrize("rows", [[FULL], [dict.fromkeys(FULL), FULL, dict.fromkeys(FULL)], [dict.fromkeys(FULL)], []])
@@ -239,17 +247,17 @@ class Watched(MemoryStore):
 def test_the_files_of_many_partitions_are_written_many_with_one_call() -> None:
     store = Watched()
     bench = Bench("p bigint, x bigint", partition_by=("p",))
-    bench.engine = LocalEngine(store, repeatable_effects(store).new_id)
-    count = 2 * TOGETHER_MAX + 1
+    bench.engine = LocalEngine(store, build_deterministic_effects(store).new_id)
+    count = 2 * FILES_PER_BATCH_MAX + 1
     bench.append(pa.table({"p": range(count), "x": range(count)}))
-    assert store.calls == [TOGETHER_MAX, TOGETHER_MAX, 1]
+    assert store.calls == [FILES_PER_BATCH_MAX, FILES_PER_BATCH_MAX, 1]
     assert sorted(bench.rows(), key=itemgetter("p")) == [{"p": number, "x": number} for number in range(count)]
 
 
 def test_large_files_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench("id bigint, name string")
     bench.append(pa.table({"id": range(50_000), "name": [f"name {row * 7919 % 50_000}" for row in range(50_000)]}))
-    monkeypatch.setattr("mangrove.local.parquet_bytes._WHOLE_SIZE_BYTES_MAX", 1000)
+    monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 1000)
     read: list[int] = []
     whole = bench.store.read
 
@@ -277,8 +285,8 @@ def test_columns_are_transformed_as_single_values_are(
 ) -> None:
     source = parse_type("timestamp")
     array = pa.chunked_array([pa.array(moments, pa.timestamp("us", "UTC"))])
-    wanted = [apply(transform, source, moment) for moment in moments]
-    assert transformed(array, transform, source).to_pylist() == wanted
+    wanted = [transform_value(transform, source, moment) for moment in moments]
+    assert apply_transform(array, transform, source).to_pylist() == wanted
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=5), st.integers(1, 2**20))
@@ -287,8 +295,8 @@ def test_numbers_are_truncated_as_single_values_are(numbers: list[int | None], w
     lowest = -(2**63) + width
     kept = [number if number is None or number >= lowest else lowest for number in numbers]
     array = pa.chunked_array([pa.array(kept, pa.int64())])
-    wanted = [apply(Truncate(width), source, number) for number in kept]
-    assert transformed(array, Truncate(width), source).to_pylist() == wanted
+    wanted = [transform_value(Truncate(width), source, number) for number in kept]
+    assert apply_transform(array, Truncate(width), source).to_pylist() == wanted
 
 
 @given(
@@ -301,6 +309,6 @@ def test_floats_are_compared_as_in_spark(values: list[float | None], text: str) 
     schema = parse_schema("f double")
     predicate = parse_predicate(text, schema)
     rows = pa.table({"f": pa.array(values, pa.float64())})
-    assert meant_rows(rows, predicate, schema).to_pylist() == [
-        truth(predicate, {"f": value}, schema) for value in values
+    assert build_predicate_mask(rows, predicate, schema).to_pylist() == [
+        evaluate_predicate(predicate, {"f": value}, schema) for value in values
     ]

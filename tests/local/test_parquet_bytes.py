@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mangrove.errors import FormatError
-from mangrove.local.parquet import count_rows, read_columns
-from mangrove.local.parquet_bytes import ParquetBytes
+from mangrove.local.parquet import ParquetBytes, count_rows, read_columns
 from mangrove.model.manifests import DataFile
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.schema_text import parse_schema
 from mangrove.storage.memory import MemoryStore
 
 ROWS = pa.table(
@@ -31,10 +30,10 @@ class OneObject(MemoryStore):
     def __init__(self, data: bytes) -> None:
         super().__init__()
         self.data = data
-        self.asked: list[tuple[int, int | None]] = []
+        self.requested: list[tuple[int, int | None]] = []
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        self.asked.append((start, length))
+        self.requested.append((start, length))
         return self.data if length is None else self.data[start : start + length]
 
 
@@ -51,8 +50,8 @@ def file_of(data: bytes) -> DataFile:
 
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mangrove.local.parquet_bytes._WHOLE_SIZE_BYTES_MAX", 1_000)
-    monkeypatch.setattr("mangrove.local.parquet_bytes._GAP_SIZE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("mangrove.local.parquet._GAP_SIZE_BYTES_MAX", 1_000)
 
 
 def test_nothing_that_arrow_reads_from_belongs_to_python() -> None:
@@ -80,7 +79,7 @@ def test_the_columns_of_a_large_file_are_all_there_whatever_their_names(in_piece
 def test_no_more_is_asked_of_the_store_than_the_columns_need(in_pieces: None) -> None:
     store = OneObject(written())
     read_columns(store, file_of(store.data), [SCHEMA.column("id")])
-    (_, footer), *pieces = store.asked
+    (_, footer), *pieces = store.requested
     assert footer is not None
     assert len(pieces) == 4, "one for each row group, whose other columns lie between"
     assert sum(length or 0 for _, length in pieces) < 30_000 * 8 + 4 * 1_000
@@ -89,7 +88,7 @@ def test_no_more_is_asked_of_the_store_than_the_columns_need(in_pieces: None) ->
 def test_all_rows_of_a_large_file_are_counted_one_row_group_after_the_other(in_pieces: None) -> None:
     store = OneObject(written(row_group_size=5_000))
     assert count_rows(store, file_of(store.data)) == ROWS.num_rows
-    assert len(store.asked) >= 1 + 6
+    assert len(store.requested) >= 1 + 6
 
 
 class Shortened(OneObject):

@@ -10,7 +10,7 @@ import pytest
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.write_plan import RowCounts
 
 
 @pytest.fixture(params=["tree", "deltacat"])

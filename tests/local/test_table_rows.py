@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from tests.maintenance.test_maintenance_machine import HookedStore
 
-from mangrove.effects import Effects, real_effects
+from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.engine_port import LocalRowEngine, RowReader, SparkRowEngine
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.row_engines import LocalRows, RowReader, SparkRows
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.local.engine import LocalEngine
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
-from mangrove.tables.row_counts import RowCounts
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.tables.write_plan import RowCounts
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ORDERS = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
@@ -39,26 +39,26 @@ class OnlyLocal:
     def reader(self) -> RowReader:
         return self._engine
 
-    def local(self) -> LocalRows:
+    def local(self) -> LocalRowEngine:
         return self._engine
 
-    def spark_sees(self, *others: str) -> bool:
+    def can_spark_open(self, *others: str) -> bool:
         return False
 
-    def spark(self, *, jars: bool = False) -> SparkRows:
+    def spark(self, *, jars: bool = False) -> SparkRowEngine:
         raise AssertionError("no test here needs Spark")
 
 
 @pytest.fixture(params=["tree", "deltacat"])
 def lake(request: pytest.FixtureRequest) -> Lakehouse:
-    effects = repeatable_effects(MemoryStore())
-    lake = create_on(effects, layout=request.param, engines=OnlyLocal)
+    effects = build_deterministic_effects(MemoryStore())
+    lake = create_on_store(effects, layout=request.param, engines=OnlyLocal)
     lake.create_namespace("sales")
     return lake
 
 
-def ids(table: Any, **asked: Any) -> list[int]:
-    return sorted(row["order_id"] for row in table.to_arrow(**asked).to_pylist())
+def ids(table: Any, **requested: Any) -> list[int]:
+    return sorted(row["order_id"] for row in table.to_arrow(**requested).to_pylist())
 
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
@@ -132,11 +132,13 @@ def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
     for requests in range(1, 20):
         clock = Clock()
         store = HookedStore("memory://raced/", clock)
-        lake = create_on(repeatable_effects(store, clock), engines=OnlyLocal)
+        lake = create_on_store(build_deterministic_effects(store, clock), engines=OnlyLocal)
         lake.create_namespace("sales")
         table = lake.create_table("sales.orders", "order_id bigint")
-        rival = open_on(repeatable_effects(store, clock, first_id=10**6), engines=OnlyLocal).table("sales.orders")
-        store.interrupt(requests, partial(rival.overwrite, [{"order_id": 9}]))
+        concurrent_commit = open_on_store(
+            build_deterministic_effects(store, clock, first_id=10**6), engines=OnlyLocal
+        ).table("sales.orders")
+        store.interrupt(requests, partial(concurrent_commit.overwrite, [{"order_id": 9}]))
         table.overwrite(pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()))
         store.settle()
         raced += sum(line.message.startswith("overwrite") for line in lake.history()) - 1
@@ -150,7 +152,7 @@ def test_what_an_undo_brings_back_stays_older_than_what_came_later_also_after_a_
     for requests in range(1, 20):
         clock = Clock()
         store = HookedStore("memory://raced/", clock)
-        lake = create_on(repeatable_effects(store, clock), layout=layout, engines=OnlyLocal)
+        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, engines=OnlyLocal)
         lake.create_namespace("sales")
         table = lake.create_table("sales.orders", "order_id int not null, amount int", keys=["order_id"])
         table.upsert([{"order_id": 1, "amount": 1}])
@@ -158,8 +160,8 @@ def test_what_an_undo_brings_back_stays_older_than_what_came_later_also_after_a_
         table.compact()
         compacted = lake.version
         table.upsert([{"order_id": 1, "amount": 3}])
-        rival = open_on(repeatable_effects(store, clock, first_id=10**6))
-        store.interrupt(requests, partial(rival.create_namespace, "rival"))
+        concurrent_commit = open_on_store(build_deterministic_effects(store, clock, first_id=10**6))
+        store.interrupt(requests, partial(concurrent_commit.create_namespace, "rival"))
         undone = lake.undo(compacted)
         store.settle()
         raced += undone - compacted - 2
@@ -196,7 +198,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
         step()
         wanted[lake.version] = ids(table)
     assert list(wanted.values()) == [[], [1, 2, 3], [1, 2, 3, 4], [2, 3, 4], [2, 3, 4], [2, 3, 4, 5], [6]]
-    reopened = open_on(lake.effects, engines=OnlyLocal)
+    reopened = open_on_store(lake.effects, engines=OnlyLocal)
     assert {version: ids(reopened.at(version).table("sales.orders")) for version in wanted} == wanted
     with pytest.raises(InvalidInputError, match="past"):
         lake.at(lake.version).table("sales.orders").append(orders(1))
@@ -218,9 +220,9 @@ def test_blind_writes_never_conflict(lake: Lakehouse, isolation: str) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     table.append(orders(1))
     first, second = lake.transaction(isolation), lake.transaction(isolation)
-    for number, rival in ((2, first), (3, second)):
-        rival.table("sales.orders").append(orders(number))
-        rival.table("sales.orders").delete([{"order_id": 1}])
+    for number, concurrent_commit in ((2, first), (3, second)):
+        concurrent_commit.table("sales.orders").append(orders(number))
+        concurrent_commit.table("sales.orders").delete([{"order_id": 1}])
     first.commit()
     second.commit()
     assert ids(table) == [2, 3]
@@ -334,7 +336,7 @@ def test_changes_without_keys_are_rows_that_came_and_went(lake: Lakehouse) -> No
 
 
 def test_a_lakehouse_without_engines_says_how_to_get_them() -> None:
-    lake = create_on(repeatable_effects(MemoryStore()))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("s")
     with pytest.raises(InvalidInputError, match=r"mangrove\.open"):
         lake.create_table("s.t", "id int").append([])
@@ -431,7 +433,7 @@ def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(lake: Lakeho
 
 def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> None:
     store = CountingStore(MemoryStore())
-    lake = create_on(repeatable_effects(store), engines=OnlyLocal)
+    lake = create_on_store(build_deterministic_effects(store), engines=OnlyLocal)
     lake.create_namespace("sales")
     table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     for number in range(10):
@@ -449,8 +451,8 @@ def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> 
 def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    effects = replace(real_effects(open_store(tmp_path)), later=lambda _: None)
-    lake = create_on(effects, engines=OnlyLocal)
+    effects = replace(build_effects(open_store(tmp_path)), later=lambda _: None)
+    lake = create_on_store(effects, engines=OnlyLocal)
     lake.create_namespace("sales")
     table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     table.append(orders(1))

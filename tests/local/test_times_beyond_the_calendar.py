@@ -13,7 +13,7 @@ import mangrove
 from mangrove import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.write_plan import RowCounts
 
 EPOCH = datetime.date(1970, 1, 1)
 FIRST_DAY, LAST_DAY = (datetime.date.min - EPOCH).days, (datetime.date.max - EPOCH).days

@@ -10,9 +10,9 @@ import pytest
 import mangrove
 from mangrove import InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
-from mangrove.local.grouping import partitioned
-from mangrove.model.schemes import parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.local.data_files import split_by_partition
+from mangrove.model.partitioning import parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
 
 _MAPS: Any = pa.map_(pa.string(), pa.int32())
 _MAPS_OF_STRUCTS: Any = pa.map_(pa.struct([pa.field("a", pa.int32())]), pa.int32())
@@ -140,4 +140,4 @@ def test_partitions_stay_apart_however_many_values_their_columns_have_together()
     schema = parse_schema(", ".join(f"{name} bigint" for name in names))
     last_but_first = {name: [count - 1] for name in names} | {"a": [0]}
     rows = pa.concat_tables([pa.table({name: range(count) for name in names}), pa.table(last_but_first)])
-    assert len(list(partitioned(rows, parse_partition_scheme(list(names), schema), schema))) == count + 1
+    assert len(list(split_by_partition(rows, parse_partition_scheme(list(names), schema), schema))) == count + 1

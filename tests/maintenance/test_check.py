@@ -6,12 +6,11 @@ import pytest
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.maintenance.check import CheckReport, check, spread
-from mangrove.maintenance.checked_files import counting_at_once
-from mangrove.maintenance.export import pin
-from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.check import CheckReport, build_parallel_row_counter, check_lakehouse, sample_versions
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.expiry import GRACE_MILLIS
+from mangrove.maintenance.export import pin_version
 from mangrove.maintenance.progress import Progress
-from mangrove.maintenance.retention import GRACE_MILLIS
 from mangrove.metastore import Changes
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
@@ -19,8 +18,14 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import Store
-from mangrove.testing.contract_objects import PARTITION, delta_locator, namespace, put, table
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.metastore_contract import (
+    PARTITION,
+    commit_objects,
+    make_delta_locator,
+    make_namespace,
+    make_table,
+)
 
 SETTINGS = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "0"})
 
@@ -31,8 +36,8 @@ class Lake:
     def __init__(self, settings: LakehouseSettings = SETTINGS) -> None:
         self.clock = Clock()
         self.below = MemoryStore(now_millis=lambda: self.clock.now_millis)
-        self.metastore = create_tree(repeatable_effects(self.below, self.clock), settings, Changes("made"))
-        put(self.metastore, self.metastore.latest(), namespace("sales"))
+        self.metastore = create_tree(build_deterministic_effects(self.below, self.clock), settings, Changes("made"))
+        commit_objects(self.metastore, self.metastore.latest(), make_namespace("sales"))
         self.append(1, "a", "b")
         self.append(2, "c")
 
@@ -42,12 +47,12 @@ class Lake:
             self.below.put(f"data/{name}", name.encode())
             files.append(DataFile(f"data/{name}", len(name), row_count=2))
         delta = Delta(DeltaType.APPEND, Manifest(tuple(files)))
-        put(self.metastore, self.metastore.latest(), (delta_locator(PARTITION, position), delta))
+        commit_objects(self.metastore, self.metastore.latest(), (make_delta_locator(PARTITION, position), delta))
 
-    def opened(self, store: CountingStore | MemoryStore | None = None) -> Maintained:
-        effects = repeatable_effects(store or self.below, self.clock, first_id=10**9)
+    def opened(self, store: CountingStore | MemoryStore | None = None) -> MaintenanceContext:
+        effects = build_deterministic_effects(store or self.below, self.clock, first_id=10**9)
         metastore = open_tree(effects)
-        return Maintained(effects, metastore, metastore)
+        return MaintenanceContext(effects, metastore, metastore)
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def broken(report: CheckReport) -> list[tuple[str, str]]:
 
 
 def test_a_sound_lakehouse_has_no_problem(lake: Lake) -> None:
-    report = check(lake.opened())
+    report = check_lakehouse(lake.opened())
     assert report.is_sound
     assert report.problems == ()
     assert (report.versions, report.data_files, report.files_elsewhere) == ((0, 1, 2, 3), 3, 0)
@@ -70,7 +75,7 @@ def test_a_sound_lakehouse_has_no_problem(lake: Lake) -> None:
 def test_a_data_file_that_is_missing_or_of_another_size_is_named_once(lake: Lake) -> None:
     lake.below.delete_many(["data/a"])
     lake.below.put("data/c", b"longer")
-    report = check(lake.opened())
+    report = check_lakehouse(lake.opened())
     assert broken(report) == [
         ("data/a", "a data file that a version needs is missing"),
         ("data/c", "a data file has 6 bytes, its manifest says 1"),
@@ -85,7 +90,7 @@ def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
             raise FormatError("data/c is no Parquet file")
         return 2 if file.location == "data/a" else 7
 
-    assert broken(check(lake.opened(), count_rows=counting_at_once(count))) == [
+    assert broken(check_lakehouse(lake.opened(), count_rows=build_parallel_row_counter(count))) == [
         ("data/b", "a data file has 7 rows, its manifest says 2"),
         ("data/c", "data/c is no Parquet file"),
     ]
@@ -99,7 +104,7 @@ def test_rows_of_several_files_are_counted_at_a_time(lake: Lake) -> None:
         return file.row_count
 
     seen: list[Progress] = []
-    report = check(lake.opened(), count_rows=counting_at_once(count), watch=seen.append)
+    report = check_lakehouse(lake.opened(), count_rows=build_parallel_row_counter(count), watch=seen.append)
     assert report.is_sound
     counting = [(one.files_done, one.files_total) for one in seen if one.what == "counting rows"]
     assert counting == [(1, 3), (2, 3), (3, 3)]
@@ -107,52 +112,52 @@ def test_rows_of_several_files_are_counted_at_a_time(lake: Lake) -> None:
 
 def test_files_elsewhere_are_counted_and_reported_and_not_looked_at(lake: Lake) -> None:
     far = Delta(DeltaType.APPEND, Manifest((DataFile("s3://far/away.parquet", 1, row_count=1),)))
-    put(lake.metastore, lake.metastore.latest(), (delta_locator(PARTITION, 3), far))
-    report = check(lake.opened())
+    commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), far))
+    report = check_lakehouse(lake.opened())
     assert broken(report) == [
         ("s3://far/away.parquet", "a data file is outside the lakehouse's root, where no reader opens it")
     ]
     assert (report.data_files, report.files_elsewhere) == (3, 1)
     assert "(1 more lie elsewhere)" in str(report)
-    assert check(lake.opened(), referenced_root="s3://far/").is_sound
+    assert check_lakehouse(lake.opened(), referenced_root="s3://far/").is_sound
 
 
 def test_a_file_named_by_its_uri_below_the_root_is_reported_with_what_mends_it(lake: Lake) -> None:
     own = Delta(DeltaType.APPEND, Manifest((DataFile(f"{lake.below.uri}data/a", 1, row_count=1),)))
-    put(lake.metastore, lake.metastore.latest(), (delta_locator(PARTITION, 3), own))
-    ((path, rule),) = broken(check(lake.opened()))
+    commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), own))
+    ((path, rule),) = broken(check_lakehouse(lake.opened()))
     assert path == f"{lake.below.uri}data/a"
     assert "convert" in rule
 
 
 def test_a_file_of_ours_outside_the_data_folder_is_looked_at_too(lake: Lake) -> None:
     other = Delta(DeltaType.APPEND, Manifest((DataFile("elsewhere/x.parquet", 1, row_count=1),)))
-    put(lake.metastore, lake.metastore.latest(), (delta_locator(PARTITION, 3), other))
-    assert [path for path, _ in broken(check(lake.opened()))] == ["elsewhere/x.parquet"]
+    commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), other))
+    assert [path for path, _ in broken(check_lakehouse(lake.opened()))] == ["elsewhere/x.parquet"]
 
 
 def test_a_definition_that_is_missing_or_damaged_is_found(lake: Lake) -> None:
     definitions = sorted(entry.path for entry in lake.below.list() if "-delta-" in entry.path)
     lake.below.delete_many(definitions[:1])
-    assert not check(lake.opened()).is_sound
-    assert any(definitions[0] in path + rule for path, rule in broken(check(lake.opened())))
+    assert not check_lakehouse(lake.opened()).is_sound
+    assert any(definitions[0] in path + rule for path, rule in broken(check_lakehouse(lake.opened())))
     lake.below.put(definitions[0], b"\xff\xff")
-    assert any(definitions[0] in path + rule for path, rule in broken(check(lake.opened())))
+    assert any(definitions[0] in path + rule for path, rule in broken(check_lakehouse(lake.opened())))
 
 
 def test_a_root_that_is_damaged_is_found_and_the_other_versions_are_looked_at_all_the_same(lake: Lake) -> None:
     lake.below.delete_many(["data/c"])
     lake.below.put("_10000000000000000000000000000000.ipc", b"damaged")
-    effects = repeatable_effects(lake.below, lake.clock)
-    report = check(Maintained(effects, lake.metastore, lake.metastore))
+    effects = build_deterministic_effects(lake.below, lake.clock)
+    report = check_lakehouse(MaintenanceContext(effects, lake.metastore, lake.metastore))
     assert any("_1000" in path + rule for path, rule in broken(report))
     assert any(path == "data/c" for path, _ in broken(report))
 
 
 def test_an_export_whose_version_is_gone_is_found(lake: Lake) -> None:
-    pin(lake.opened(), "year-end", 1)
+    pin_version(lake.opened(), "year-end", 1)
     lake.below.delete_many(["_10000000000000000000000000000000.ipc"])
-    assert [rule for _, rule in broken(check(lake.opened()))] == [
+    assert [rule for _, rule in broken(check_lakehouse(lake.opened()))] == [
         "the export 'year-end' names version 1, which is not kept"
     ]
 
@@ -160,33 +165,33 @@ def test_an_export_whose_version_is_gone_is_found(lake: Lake) -> None:
 def test_repair_deletes_what_nothing_needs_and_says_so(lake: Lake) -> None:
     lake.below.put("data/orphan", b"12345")
     lake.clock.now_millis += GRACE_MILLIS + 1
-    assert check(lake.opened()).repaired == ()
+    assert check_lakehouse(lake.opened()).repaired == ()
     assert lake.below.exists("data/orphan")
-    report = check(lake.opened(), repair=True)
+    report = check_lakehouse(lake.opened(), repair=True)
     assert not lake.below.exists("data/orphan")
     assert any("(5 bytes) were deleted" in what for what in report.repaired)
     assert report.is_sound
-    assert check(lake.opened(), repair=True).repaired == ()
+    assert check_lakehouse(lake.opened(), repair=True).repaired == ()
 
 
 def test_a_sample_of_versions_is_spread_from_the_oldest_to_the_newest(lake: Lake) -> None:
-    assert check(lake.opened(), sample=2).versions == (0, 3)
-    assert check(lake.opened(), sample=1).versions == (3,)
-    assert spread(list(range(100)), 4) == [0, 33, 66, 99]
+    assert check_lakehouse(lake.opened(), sample=2).versions == (0, 3)
+    assert check_lakehouse(lake.opened(), sample=1).versions == (3,)
+    assert sample_versions(list(range(100)), 4) == [0, 33, 66, 99]
     with pytest.raises(InvalidInputError):
-        check(lake.opened(), sample=0)
+        check_lakehouse(lake.opened(), sample=0)
 
 
 @pytest.mark.parametrize("commits", [20, 60])
 def test_files_are_not_read_again_for_each_version_that_shares_them(lake: Lake, commits: int) -> None:
     for number in range(commits):
-        put(lake.metastore, lake.metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", f"t{number:02d}"))
     store = CountingStore(lake.below)
     opened = lake.opened(store)
     files = sum("/" in entry.path and not entry.path.startswith("data/") for entry in lake.below.list())
-    versions = len(opened.upkeep.kept())
+    versions = len(opened.maintenance.kept())
     before = store.requests
-    assert check(opened).is_sound
+    assert check_lakehouse(opened).is_sound
     made = store.requests - before
     assert made.reads + made.sizes <= 4 * files + 2 * versions + 10
     assert made.lists <= 4
@@ -197,16 +202,16 @@ def test_a_thorough_check_looks_at_every_rule_in_every_version(lake: Lake) -> No
     store = CountingStore(lake.below)
     opened = lake.opened(store)
     before = store.requests
-    check(opened)
+    check_lakehouse(opened)
     usual = store.requests - before
     before = store.requests
-    assert check(opened, thorough=True).is_sound
+    assert check_lakehouse(opened, thorough=True).is_sound
     assert (store.requests - before).reads > usual.reads
 
 
 def test_progress_is_told_for_each_version(lake: Lake) -> None:
     seen: list[Progress] = []
-    check(lake.opened(), watch=seen.append)
+    check_lakehouse(lake.opened(), watch=seen.append)
     assert [(progress.what.split()[0], progress.files_done) for progress in seen] == [
         ("checking", 1),
         *(("walking", number) for number in range(1, 5)),
@@ -227,5 +232,5 @@ def test_versions_that_expire_during_the_check_are_no_problem(lake: Lake) -> Non
         def __getattr__(self, name: str) -> object:
             return getattr(opened.metastore, name)
 
-    report = check(Maintained(opened.effects, Expiring(), opened.upkeep))  # type: ignore[arg-type]
+    report = check_lakehouse(MaintenanceContext(opened.effects, Expiring(), opened.maintenance))  # type: ignore[arg-type]
     assert report.is_sound

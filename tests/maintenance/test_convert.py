@@ -7,16 +7,15 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, StorageError
-from mangrove.lakehouse.converting import place_at
+from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.layouts.deltacat.metastore import create_catalog
 from mangrove.layouts.tree.metastore import create_tree
-from mangrove.maintenance.convert import DataMode, History, convert
-from mangrove.maintenance.convert_record import CONVERSION_PATH
-from mangrove.maintenance.convert_retelling import Kept
-from mangrove.maintenance.copying import copy_files
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.progress import Progress, Watch
-from mangrove.maintenance.vacuum import vacuum
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.conversion import DataMode, HistoryMode, convert_lakehouse
+from mangrove.maintenance.convert.replay import CONVERSION_PATH, MaintainedMetastore
+from mangrove.maintenance.copy import copy_files
+from mangrove.maintenance.progress import Progress, ProgressCallback
+from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.metastore import Changes
 from mangrove.model.locators import (
     Kind,
@@ -42,11 +41,11 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.testing.contract_objects import delta_locator, put
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import commit_objects, make_delta_locator
 
-MAKERS: dict[str, Callable[[Effects, LakehouseSettings, Changes], Kept]] = {
+MAKERS: dict[str, Callable[[Effects, LakehouseSettings, Changes], MaintainedMetastore]] = {
     "tree": create_tree,
     "deltacat": create_catalog,
 }
@@ -60,10 +59,10 @@ class Lake:
     def __init__(self, layout: str, settings: LakehouseSettings | None = None) -> None:
         self.store = MemoryStore("memory://source/")
         self.clock = Clock(tick_millis=1000)
-        self.effects = repeatable_effects(self.store, self.clock)
+        self.effects = build_deterministic_effects(self.store, self.clock)
         self.metastore = MAKERS[layout](self.effects, settings or LakehouseSettings(), Changes("made", message="make"))
-        self.maintained = Maintained(self.effects, self.metastore, self.metastore)
-        put(
+        self.maintained = MaintenanceContext(self.effects, self.metastore, self.metastore)
+        commit_objects(
             self.metastore,
             self.metastore.latest(),
             (NamespaceLocator("sales"), Namespace("n", "sales")),
@@ -81,12 +80,12 @@ class Lake:
         self.store.put(path, f"rows {position}".encode())
         file = DataFile(location or path, len(f"rows {position}"), 2)
         delta = Delta(DeltaType.APPEND, Manifest((file,), id=f"m{position}"))
-        put(self.metastore, self.metastore.latest(), (delta_locator(PARTITION, position), delta))
+        commit_objects(self.metastore, self.metastore.latest(), (make_delta_locator(PARTITION, position), delta))
 
     def rename(self, before: str, after: str) -> None:
         table = self.metastore.latest().get(TableLocator("sales", before))
         assert isinstance(table, Table)
-        put(
+        commit_objects(
             self.metastore,
             self.metastore.latest(),
             (TableLocator("sales", after), replace(table, name=after)),
@@ -117,24 +116,24 @@ def _files(store: Store) -> dict[str, bytes]:
     return {entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)}
 
 
-def _opened(store: Store, layout: str) -> Maintained:
-    effects = repeatable_effects(store, Clock(now_millis=2_000_000_000_000), first_id=10**6)
-    found = place_at(store, layout).open(effects)
+def _opened(store: Store, layout: str) -> MaintenanceContext:
+    effects = build_deterministic_effects(store, Clock(now_millis=2_000_000_000_000), first_id=10**6)
+    found = build_conversion_target(store, layout).open(effects)
     assert found is not None
-    return Maintained(effects, found, found)
+    return MaintenanceContext(effects, found, found)
 
 
 def test_every_version_keeps_its_number_message_author_properties_and_time(
     lake: Lake, layout: str, there: MemoryStore
 ) -> None:
-    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert report.is_sound, str(report)
     assert (report.versions, report.files_copied, report.notes) == (5, 2, ())
     assert report.comparison.objects["delta"] == 2
     assert report.comparison.rows == 4
     made = _opened(there, OTHER[layout])
     assert [(one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
-            for one in made.upkeep.kept()] == [
+            for one in made.maintenance.kept()] == [
         (one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
         for one in lake.metastore.kept()
     ]  # fmt: skip
@@ -149,24 +148,24 @@ def test_a_conversion_that_is_killed_at_any_request_goes_on_and_ends_in_the_same
     lake = Lake(layout)
     lake.append(1)
     lake.rename("orders", "purchases")
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     wanted = _files(there)
     writes = CountingStore(MemoryStore("memory://destination/"))
-    convert(lake.maintained, place_at(writes, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(writes, OTHER[layout]))
     made = writes.requests
     for operation, count in (("put", made.puts), ("create", made.creates)):
         for number in range(count):
             again = MemoryStore("memory://destination/")
             faulty = FaultyStore(_CrashingAt(again, operation, number), Faults(seed=number))
-            with pytest.raises(Crashed):
-                convert(lake.maintained, place_at(faulty, OTHER[layout]))
-            report = convert(lake.maintained, place_at(again, OTHER[layout]))
+            with pytest.raises(SimulatedCrash):
+                convert_lakehouse(lake.maintained, build_conversion_target(faulty, OTHER[layout]))
+            report = convert_lakehouse(lake.maintained, build_conversion_target(again, OTHER[layout]))
             assert report.is_sound, str(report)
             assert _files(again) == wanted
 
 
 def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, layout: str, there: MemoryStore) -> None:
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     again = MemoryStore("memory://destination/")
     report = None
     for seed in range(200):
@@ -174,8 +173,8 @@ def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, lay
         chance = 0.05 / (1 + seed)
         faulty = FaultyStore(again, Faults(seed, before=chance, after=chance, lost_answer=chance, crash=chance))
         try:
-            report = convert(lake.maintained, place_at(faulty, OTHER[layout]))
-        except (Crashed, StorageError):
+            report = convert_lakehouse(lake.maintained, build_conversion_target(faulty, OTHER[layout]))
+        except (SimulatedCrash, StorageError):
             continue
         break
     assert report is not None
@@ -185,49 +184,51 @@ def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, lay
 
 
 def test_what_the_source_committed_since_is_added(lake: Lake, layout: str, there: MemoryStore) -> None:
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     lake.append(3)
-    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert report.is_sound, str(report)
     assert (report.versions, report.versions_there, report.files_copied, report.files_there) == (6, 5, 1, 2)
 
 
 def test_a_destination_with_changes_of_its_own_is_left_alone(lake: Lake, layout: str, there: MemoryStore) -> None:
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     made = _opened(there, OTHER[layout])
-    put(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), Namespace("own", "own")))
+    commit_objects(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), Namespace("own", "own")))
     before = _files(there)
     with pytest.raises(AlreadyExistsError, match="changes of its own"):
-        convert(lake.maintained, place_at(there, OTHER[layout]))
+        convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert _files(there) == before
 
 
 def test_a_place_that_holds_something_else_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
     there.put("notes.txt", b"mine")
     with pytest.raises(AlreadyExistsError, match=r"notes\.txt"):
-        convert(lake.maintained, place_at(there, layout))
+        convert_lakehouse(lake.maintained, build_conversion_target(there, layout))
     assert _files(there) == {"notes.txt": b"mine"}
 
 
 def test_another_conversion_to_the_same_place_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     before = _files(there)
     with pytest.raises(AlreadyExistsError, match="convert to another place"):
-        convert(lake.maintained, place_at(there, OTHER[layout]), history=History.LATEST)
+        convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]), history=HistoryMode.LATEST)
     assert _files(there) == before
 
 
 @pytest.mark.parametrize("uri", ["memory://source/", "memory://source/inside/"])
 def test_a_place_inside_the_source_is_refused(lake: Lake, layout: str, uri: str) -> None:
     with pytest.raises(InvalidInputError, match="one in the other"):
-        convert(lake.maintained, place_at(MemoryStore(uri), layout))
+        convert_lakehouse(lake.maintained, build_conversion_target(MemoryStore(uri), layout))
 
 
 def test_the_newest_version_alone_becomes_version_0(lake: Lake, layout: str, there: MemoryStore) -> None:
     newest = lake.metastore.latest()
     shared = SharedTransaction("load", newest.version, 1, 2)
-    put(lake.metastore, newest, (SharedTransactionLocator("load"), shared))
-    report = convert(lake.maintained, place_at(there, OTHER[layout]), history=History.LATEST)
+    commit_objects(lake.metastore, newest, (SharedTransactionLocator("load"), shared))
+    report = convert_lakehouse(
+        lake.maintained, build_conversion_target(there, OTHER[layout]), history=HistoryMode.LATEST
+    )
     assert report.is_sound, str(report)
     assert report.versions == 1
     assert any("load" in note and "left out" in note for note in report.notes)
@@ -237,10 +238,10 @@ def test_the_newest_version_alone_becomes_version_0(lake: Lake, layout: str, the
 
 
 def test_data_files_can_be_named_where_they_are(lake: Lake, layout: str, there: MemoryStore) -> None:
-    report = convert(lake.maintained, place_at(there, OTHER[layout]), data=DataMode.REFERENCE)
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]), data=DataMode.REFERENCE)
     assert report.is_sound, str(report)
     assert (report.files_copied, report.files_elsewhere) == (0, 2)
-    delta = _opened(there, OTHER[layout]).metastore.latest().get(delta_locator(PARTITION, 1))
+    delta = _opened(there, OTHER[layout]).metastore.latest().get(make_delta_locator(PARTITION, 1))
     assert isinstance(delta, Delta)
     assert delta.manifest.entries[0].location == "memory://source/data/t/1.parquet"
 
@@ -249,8 +250,8 @@ def test_a_full_uri_below_the_source_becomes_a_path_of_the_destination(
     lake: Lake, layout: str, there: MemoryStore
 ) -> None:
     lake.append(3, "memory://source/data/t/3.parquet")
-    assert convert(lake.maintained, place_at(there, OTHER[layout])).is_sound
-    delta = _opened(there, OTHER[layout]).metastore.latest().get(delta_locator(PARTITION, 3))
+    assert convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout])).is_sound
+    delta = _opened(there, OTHER[layout]).metastore.latest().get(make_delta_locator(PARTITION, 3))
     assert isinstance(delta, Delta)
     assert delta.manifest.entries[0].location == "data/t/3.parquet"
 
@@ -258,15 +259,15 @@ def test_a_full_uri_below_the_source_becomes_a_path_of_the_destination(
 def test_a_missing_data_file_stops_it_before_anything_is_written(lake: Lake, layout: str, there: MemoryStore) -> None:
     lake.store.delete_many(["data/t/1.parquet"])
     with pytest.raises(FormatError, match=r"data/t/1\.parquet"):
-        convert(lake.maintained, place_at(there, OTHER[layout]))
+        convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert _files(there) == {}
 
 
 def test_an_id_that_deltacat_cannot_hold_stops_it_before_anything_is_written(there: MemoryStore) -> None:
     lake = Lake("tree")
-    put(lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), Namespace("with.dot", "odd")))
+    commit_objects(lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), Namespace("with.dot", "odd")))
     with pytest.raises(InvalidInputError, match="namespace odd in version 2 has no place"):
-        convert(lake.maintained, place_at(there, "deltacat"))
+        convert_lakehouse(lake.maintained, build_conversion_target(there, "deltacat"))
     assert _files(there) == {}
 
 
@@ -274,8 +275,8 @@ def test_a_rollback_stays_one_and_a_version_without_changes_stays_a_version(
     lake: Lake, layout: str, there: MemoryStore
 ) -> None:
     lake.metastore.roll_back(lake.metastore.at_version(2), Changes("back", message="roll back"))
-    put(lake.metastore, lake.metastore.latest(), settings=lake.metastore.latest().settings)
-    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    commit_objects(lake.metastore, lake.metastore.latest(), settings=lake.metastore.latest().settings)
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert report.is_sound, str(report)
     made = _opened(there, OTHER[layout]).metastore
     assert made.at_version(5).commit.rolled_back_from == 4
@@ -288,9 +289,9 @@ def test_versions_that_expired_are_not_converted_and_the_names_of_others_follow(
 ) -> None:
     settings = lake.metastore.latest().settings
     named = replace(settings, exported_snapshots={"year-end": "#version=3"})
-    put(lake.metastore, lake.metastore.latest(), settings=named)
+    commit_objects(lake.metastore, lake.metastore.latest(), settings=named)
     lake.metastore.expire([0, 1, 2])
-    report = convert(lake.maintained, place_at(there, OTHER[layout]))
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert report.is_sound, str(report)
     assert report.versions == 3
     made = _opened(there, OTHER[layout]).metastore.latest()
@@ -298,27 +299,27 @@ def test_versions_that_expired_are_not_converted_and_the_names_of_others_follow(
     assert dict(made.settings.exported_snapshots) == {"year-end": "#version=0"}
     lake.metastore.expire([3])
     with pytest.raises(ConflictError, match="has expired"):
-        convert(lake.maintained, place_at(there, OTHER[layout]))
+        convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
 
 
 def test_vacuum_leaves_a_converted_lakehouse_as_it_is(lake: Lake, layout: str, there: MemoryStore) -> None:
-    convert(lake.maintained, place_at(there, OTHER[layout]))
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     before = _files(there)
-    assert vacuum(_opened(there, OTHER[layout]), alone=True).paths == ()
+    assert vacuum_files(_opened(there, OTHER[layout]), alone=True).paths == ()
     assert _files(there) == before
     assert CONVERSION_PATH in before
 
 
 def test_the_work_of_copying_can_be_given_to_somebody_else(lake: Lake, layout: str, there: MemoryStore) -> None:
-    asked: list[list[str]] = []
+    requested: list[list[str]] = []
 
-    def copier(source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch) -> None:
-        asked.append(sorted(sizes))
+    def copier(source: Store, destination: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
+        requested.append(sorted(sizes))
         copy_files(source, destination, sizes, watch)
 
     seen: list[Progress] = []
-    convert(lake.maintained, place_at(there, OTHER[layout]), copier=copier, watch=seen.append)
-    assert asked == [["data/t/1.parquet", "data/t/2.parquet"]]
+    convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]), copier=copier, watch=seen.append)
+    assert requested == [["data/t/1.parquet", "data/t/2.parquet"]]
     assert {one.what for one in seen} >= {"looking through versions", "copying", "converting versions"}
 
 
@@ -328,9 +329,9 @@ def test_a_version_costs_a_bounded_number_of_requests_however_long_the_history_i
         lake = Lake(layout)
         for position in range(1, count + 1):
             lake.append(position)
-        lake.maintained = Maintained(lake.effects, lake.metastore, lake.metastore)
+        lake.maintained = MaintenanceContext(lake.effects, lake.metastore, lake.metastore)
         counted = CountingStore(MemoryStore("memory://destination/"))
-        assert convert(lake.maintained, place_at(counted, OTHER[layout])).is_sound
+        assert convert_lakehouse(lake.maintained, build_conversion_target(counted, OTHER[layout])).is_sound
         costs.append(counted.requests.total / count)
     assert costs[1] <= costs[0]
 

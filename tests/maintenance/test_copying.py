@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, StorageError
-from mangrove.maintenance.copying import batches, copy_files, missing_copies, sizes_of
-from mangrove.maintenance.progress import Progress, unwatched
+from mangrove.maintenance.copy import copy_files, find_missing_copies, load_file_sizes, split_into_batches
+from mangrove.maintenance.progress import Progress, ignore_progress
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.storage.port import Entry, ObjectInfo, Prefix
+from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 from mangrove.testing.faulty_store import Faults, FaultyStore
 
 SIZES = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.integers(0, 50), max_size=20)
@@ -17,7 +17,7 @@ SIZES = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.integers(0, 
 
 @given(SIZES, st.integers(1, 5), st.integers(1, 60))
 def test_groups_are_bounded_and_hold_each_file_once(sizes: dict[str, int], files_max: int, bytes_max: int) -> None:
-    groups = list(batches(sizes, files_max, bytes_max))
+    groups = list(split_into_batches(sizes, files_max, bytes_max))
     assert [path for group in groups for path in group] == list(sizes)
     for group in groups:
         assert 1 <= len(group) <= files_max
@@ -26,8 +26,8 @@ def test_groups_are_bounded_and_hold_each_file_once(sizes: dict[str, int], files
 
 @given(SIZES, SIZES)
 def test_what_is_there_in_full_is_not_copied_again(wanted: dict[str, int], there: dict[str, int]) -> None:
-    listed: list[Entry] = [Prefix("p/"), *(ObjectInfo(path, size, 0) for path, size in there.items())]
-    missing = missing_copies(wanted, listed)
+    listed: list[ListEntry] = [Prefix("p/"), *(ObjectInfo(path, size, 0) for path, size in there.items())]
+    missing = find_missing_copies(wanted, listed)
     assert missing == {path: size for path, size in wanted.items() if there.get(path) != size}
 
 
@@ -37,10 +37,10 @@ def test_sizes_come_from_the_store_and_a_missing_file_is_named(count: int) -> No
     store.put_many({f"f{number:02d}": b"x" * number for number in range(count)})
     paths = {f"f{number:02d}" for number in range(count)}
     before = store.requests
-    assert sizes_of(store, paths) == {path: int(path[1:]) for path in sorted(paths)}
+    assert load_file_sizes(store, paths) == {path: int(path[1:]) for path in sorted(paths)}
     assert (store.requests - before).total == (1 if count > 16 else count)
     with pytest.raises(FormatError, match="absent"):
-        sizes_of(store, paths | {"absent"})
+        load_file_sizes(store, paths | {"absent"})
 
 
 def test_files_are_copied_as_they_are_and_progress_ends_at_the_total() -> None:
@@ -62,10 +62,10 @@ def test_the_file_that_counts_is_written_alone_and_last() -> None:
     failing = FaultyStore(below, Faults(seed=0))
     failing.fail_next("put", "before", "a")
     with pytest.raises(StorageError):
-        copy_files(source, failing, {"a": 1, "b": 1, "c": 1}, unwatched, last="a")
+        copy_files(source, failing, {"a": 1, "b": 1, "c": 1}, ignore_progress, last="a")
     assert [entry.path for entry in below.list()] == ["b", "c"]
-    copy_files(source, failing, {"a": 1}, unwatched, last="a")
-    copy_files(source, failing, {}, unwatched, last="d")
+    copy_files(source, failing, {"a": 1}, ignore_progress, last="a")
+    copy_files(source, failing, {}, ignore_progress, last="d")
     assert [entry.path for entry in below.list()] == ["a", "b", "c"]
 
 
@@ -73,6 +73,6 @@ def test_a_file_that_changed_since_it_was_listed_stops_the_copy() -> None:
     source = MemoryStore()
     source.put("a", b"12")
     with pytest.raises(StorageError, match="has 2 bytes now"):
-        copy_files(source, MemoryStore(), {"a": 3}, unwatched)
+        copy_files(source, MemoryStore(), {"a": 3}, ignore_progress)
     with pytest.raises(StorageError, match="is gone"):
-        copy_files(source, MemoryStore(), {"b": 3}, unwatched)
+        copy_files(source, MemoryStore(), {"b": 3}, ignore_progress)

@@ -3,18 +3,18 @@
 import pytest
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.opening import create_on
-from mangrove.maintenance.engine_choice import (
-    COMPACTING,
-    COPYING,
-    COUNTING,
-    DELETING,
-    Limits,
-    checked_engine,
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.maintenance.compaction import (
+    COMPACTION_LIMITS,
+    COPY_LIMITS,
+    COUNT_LIMITS,
+    DELETE_LIMITS,
+    LocalLimits,
     is_for_spark,
+    validate_engine,
 )
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 GIB = 1024**3
 
@@ -22,33 +22,35 @@ GIB = 1024**3
 @pytest.mark.parametrize(
     ("limits", "files", "size_bytes", "expected"),
     [
-        (COPYING, 50_000, 8 * GIB, False),
-        (COPYING, 50_001, 0, True),
-        (COPYING, 1, 8 * GIB + 1, True),
-        (COUNTING, 1, 8 * GIB + 1, True),
-        (DELETING, 200_000, 1000 * GIB, False),
-        (DELETING, 200_001, 0, True),
-        (COMPACTING, 10**9, 2 * GIB, False),
-        (COMPACTING, 1, 2 * GIB + 1, True),
+        (COPY_LIMITS, 50_000, 8 * GIB, False),
+        (COPY_LIMITS, 50_001, 0, True),
+        (COPY_LIMITS, 1, 8 * GIB + 1, True),
+        (COUNT_LIMITS, 1, 8 * GIB + 1, True),
+        (DELETE_LIMITS, 200_000, 1000 * GIB, False),
+        (DELETE_LIMITS, 200_001, 0, True),
+        (COMPACTION_LIMITS, 10**9, 2 * GIB, False),
+        (COMPACTION_LIMITS, 1, 2 * GIB + 1, True),
     ],
 )
-def test_what_is_more_than_a_limit_goes_to_spark(limits: Limits, files: int, size_bytes: int, expected: bool) -> None:
+def test_what_is_more_than_a_limit_goes_to_spark(
+    limits: LocalLimits, files: int, size_bytes: int, expected: bool
+) -> None:
     assert is_for_spark(None, limits, files, size_bytes, spark_can=True) is expected
 
 
 def test_without_a_spark_that_sees_the_store_everything_is_done_here() -> None:
-    assert not is_for_spark(None, COPYING, 10**9, 10**15, spark_can=False)
+    assert not is_for_spark(None, COPY_LIMITS, 10**9, 10**15, spark_can=False)
 
 
 def test_who_names_an_engine_gets_it() -> None:
-    assert is_for_spark("spark", COPYING, 0, 0, spark_can=True)
-    assert not is_for_spark("local", COPYING, 10**9, 10**15, spark_can=True)
+    assert is_for_spark("spark", COPY_LIMITS, 0, 0, spark_can=True)
+    assert not is_for_spark("local", COPY_LIMITS, 10**9, 10**15, spark_can=True)
 
 
 def test_an_unknown_engine_and_one_that_is_not_there_are_refused_before_anything_is_written() -> None:
     with pytest.raises(InvalidInputError, match="'duckdb' is no engine: use local or spark"):
-        checked_engine("duckdb")
-    lake = create_on(repeatable_effects(MemoryStore()))
+        validate_engine("duckdb")
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     before = lake.version
     with pytest.raises(InvalidInputError, match="Spark was not handed in"):
         lake.export("memory://copy/", "year-end", engine="spark")

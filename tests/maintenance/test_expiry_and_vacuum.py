@@ -11,15 +11,14 @@ from mangrove.effects import Effects
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.maintenance.expiry import expire
-from mangrove.maintenance.export import drop_export, pin
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import visit_needed
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.expiry import GRACE_MILLIS, expire_versions
+from mangrove.maintenance.export import drop_export, pin_version
 from mangrove.maintenance.progress import Progress
-from mangrove.maintenance.retention import GRACE_MILLIS
-from mangrove.maintenance.vacuum import vacuum
-from mangrove.maintenance.version_files import names_a_version
-from mangrove.metastore import Changes, Metastore, Upkeep
+from mangrove.maintenance.reachability import visit_reachable_files
+from mangrove.maintenance.vacuum import vacuum_files
+from mangrove.maintenance.version_files import is_version_file
+from mangrove.metastore import Changes, Metastore, MetastoreMaintenance
 from mangrove.model.locators import SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, SharedTransaction, Stream, TableType, TableVersion
@@ -28,11 +27,17 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.paths import TEMPORARY_PREFIX
-from mangrove.storage.port import Entry, ObjectInfo, Store
-from mangrove.testing.contract_objects import PARTITION, delta_locator, namespace, put, table
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.storage.port import ListEntry, ObjectInfo, Store
+from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.testing.metastore_contract import (
+    PARTITION,
+    commit_objects,
+    make_delta_locator,
+    make_namespace,
+    make_table,
+)
+from mangrove.transaction.transaction import youngest_expirable_millis
 
 LIMIT_MILLIS = 1_000
 AGE_MILLIS = 10_000_000
@@ -45,7 +50,7 @@ SETTINGS = LakehouseSettings(
 SAFE_MILLIS = youngest_expirable_millis(SETTINGS)
 
 
-class Kept(Metastore, Upkeep, Protocol):
+class Kept(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
@@ -70,16 +75,16 @@ class Lake:
         self.layout = layout
         self.store = store
         self.clock = clock
-        effects = repeatable_effects(store, clock)
+        effects = build_deterministic_effects(store, clock)
         self.metastore = layout.create(effects, settings, Changes("made"))
-        self.maintained = Maintained(effects, self.metastore, self.metastore)
+        self.maintained = MaintenanceContext(effects, self.metastore, self.metastore)
         self.position = 0
-        sales = namespace("sales")
-        put(
+        sales = make_namespace("sales")
+        commit_objects(
             self.metastore,
             self.metastore.latest(),
             sales,
-            table("sales", "orders"),
+            make_table("sales", "orders"),
             (PARTITION.parent.parent, TableVersion(1, None)),
             (PARTITION.parent, Stream("stream-id")),
             (PARTITION, Partition("partition-id")),
@@ -97,24 +102,24 @@ class Lake:
         return self.commit(self.write(*names))
 
     def commit(self, delta: Delta) -> int:
-        way = delta_locator(PARTITION, max(1, self.position))
-        return put(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
+        way = make_delta_locator(PARTITION, max(1, self.position))
+        return commit_objects(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
 
     def wait(self, millis: int) -> None:
         self.clock.now_millis += millis
 
     def kept(self) -> list[int]:
-        return [commit.version for commit in self.maintained.upkeep.kept()]
+        return [commit.version for commit in self.maintained.maintenance.kept()]
 
     def paths(self) -> set[str]:
         return {entry.path for entry in self.store.list() if isinstance(entry, ObjectInfo)}
 
     def needed(self, *versions: int) -> set[str]:
         """Return what the versions need, as one who opens the lakehouse anew sees it."""
-        fresh = self.layout.open(repeatable_effects(self.store, Clock(), first_id=10**9))
-        lake = Maintained(repeatable_effects(self.store), fresh, fresh)
+        fresh = self.layout.open(build_deterministic_effects(self.store, Clock(), first_id=10**9))
+        lake = MaintenanceContext(build_deterministic_effects(self.store), fresh, fresh)
         found: set[str] = set()
-        visit_needed(lake, [fresh.at_version(version) for version in versions or self.kept()], found.add)
+        visit_reachable_files(lake, [fresh.at_version(version) for version in versions or self.kept()], found.add)
         return found
 
 
@@ -135,7 +140,7 @@ def lake(clock: Clock, layout: Layout) -> Lake:
 
 def change_settings(lake: Lake, **fields: object) -> None:
     newest = lake.metastore.latest()
-    put(lake.metastore, newest, settings=replace(newest.settings, **fields))  # type: ignore[arg-type]
+    commit_objects(lake.metastore, newest, settings=replace(newest.settings, **fields))  # type: ignore[arg-type]
 
 
 def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: Lake) -> None:
@@ -144,13 +149,13 @@ def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: L
     lake.append("b")
     newest = lake.append("c")
     lake.wait(SAFE_MILLIS)
-    report = expire(lake.maintained)
+    report = expire_versions(lake.maintained)
     assert report.versions == (0, 1, 2)
     assert lake.kept() == [newest - 1, newest]
     assert str(report) == "3 versions expired, from 0 to 2; 2 are kept"
     with pytest.raises(NotFoundError):
         lake.metastore.at_version(1)
-    vacuum(lake.maintained, alone=True)
+    vacuum_files(lake.maintained, alone=True)
     assert lake.needed() <= lake.paths()
     assert {"data/a.parquet", "data/b.parquet", "data/c.parquet"} <= lake.needed()
 
@@ -158,9 +163,9 @@ def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: L
 def test_a_version_that_was_the_newest_until_just_now_stays_under_those_who_read_it(lake: Lake) -> None:
     lake.wait(10 * AGE_MILLIS)
     change_settings(lake, minimum_versions_to_keep=1)
-    assert expire(lake.maintained).versions == (0,)
+    assert expire_versions(lake.maintained).versions == (0,)
     lake.wait(SAFE_MILLIS)
-    assert expire(lake.maintained).versions == (1,)
+    assert expire_versions(lake.maintained).versions == (1,)
 
 
 def test_a_dry_run_lists_what_would_go_and_changes_nothing(lake: Lake) -> None:
@@ -169,10 +174,10 @@ def test_a_dry_run_lists_what_would_go_and_changes_nothing(lake: Lake) -> None:
     lake.write("orphan")
     lake.wait(AGE_MILLIS + GRACE_MILLIS)
     before = lake.paths()
-    expiry = expire(lake.maintained, dry_run=True)
+    expiry = expire_versions(lake.maintained, dry_run=True)
     assert expiry.versions == (0, 1)
     assert str(expiry) == "2 versions would expire, from 0 to 1; 2 are kept"
-    garbage = vacuum(lake.maintained, dry_run=True)
+    garbage = vacuum_files(lake.maintained, dry_run=True)
     assert garbage.paths == ("data/orphan.parquet",)
     assert garbage.size_bytes == len("orphan")
     assert str(garbage) == f"1 of {len(before)} files (6 bytes) would be deleted"
@@ -181,17 +186,17 @@ def test_a_dry_run_lists_what_would_go_and_changes_nothing(lake: Lake) -> None:
 
 def test_a_named_version_stays_until_its_name_is_dropped(lake: Lake) -> None:
     named = lake.append("a")
-    pin(lake.maintained, "year-end")
+    pin_version(lake.maintained, "year-end")
     lake.append("b")
     lake.append("c")
     lake.wait(AGE_MILLIS + 1)
-    expire(lake.maintained)
+    expire_versions(lake.maintained)
     assert named in lake.kept()
-    vacuum(lake.maintained, alone=True)
+    vacuum_files(lake.maintained, alone=True)
     assert lake.needed(named) <= lake.paths()
     assert lake.metastore.latest().version not in (named, named + 1)
     drop_export(lake.maintained, "year-end")
-    expire(lake.maintained, alone=True)
+    expire_versions(lake.maintained, alone=True)
     assert named not in lake.kept()
 
 
@@ -199,18 +204,18 @@ def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(
     base = lake.metastore.latest()
     now = lake.clock.now_millis
     shared = SharedTransaction("load", base.version, now, now + 10 * AGE_MILLIS)
-    put(lake.metastore, base, (SharedTransactionLocator("load"), shared))
+    commit_objects(lake.metastore, base, (SharedTransactionLocator("load"), shared))
     lake.write("staged")
     lake.append("a")
     lake.append("b")
     lake.wait(5 * AGE_MILLIS)
-    expire(lake.maintained)
-    vacuum(lake.maintained, alone=True)
+    expire_versions(lake.maintained)
+    vacuum_files(lake.maintained, alone=True)
     assert base.version in lake.kept()
     assert "data/staged.parquet" in lake.paths()
     lake.wait(5 * AGE_MILLIS + LIMIT_MILLIS)
-    expire(lake.maintained)
-    vacuum(lake.maintained, alone=True)
+    expire_versions(lake.maintained)
+    vacuum_files(lake.maintained, alone=True)
     assert base.version not in lake.kept()
     assert "data/staged.parquet" not in lake.paths()
 
@@ -218,21 +223,21 @@ def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(
 def test_what_an_aborted_transaction_wrote_goes_after_the_grace_time_and_not_before(lake: Lake) -> None:
     lake.write("aborted")
     lake.wait(GRACE_MILLIS - 1)
-    assert vacuum(lake.maintained).paths == ()
+    assert vacuum_files(lake.maintained).paths == ()
     lake.wait(2)
-    assert vacuum(lake.maintained).paths == ("data/aborted.parquet",)
+    assert vacuum_files(lake.maintained).paths == ("data/aborted.parquet",)
     assert "data/aborted.parquet" not in lake.paths()
 
 
 def test_data_of_a_deleted_delta_goes_only_when_no_version_needs_it(lake: Lake) -> None:
     lake.append("a")
-    way = delta_locator(PARTITION, lake.position)
-    put(lake.metastore, lake.metastore.latest(), deletes=frozenset({way}))
-    assert vacuum(lake.maintained, alone=True).paths == ()
+    way = make_delta_locator(PARTITION, lake.position)
+    commit_objects(lake.metastore, lake.metastore.latest(), deletes=frozenset({way}))
+    assert vacuum_files(lake.maintained, alone=True).paths == ()
     lake.append("b")
     lake.wait(AGE_MILLIS + 1)
-    expire(lake.maintained)
-    gone = vacuum(lake.maintained, alone=True).paths
+    expire_versions(lake.maintained)
+    gone = vacuum_files(lake.maintained, alone=True).paths
     assert "data/a.parquet" in gone
     assert "data/b.parquet" not in gone
 
@@ -241,12 +246,12 @@ def test_after_a_quiet_vacuum_nothing_is_left_but_what_is_needed_and_the_hint(la
     for number in range(12):
         lake.append(f"f{number}")
     lake.wait(AGE_MILLIS + 1)
-    expire(lake.maintained)
-    vacuum(lake.maintained, alone=True)
+    expire_versions(lake.maintained)
+    vacuum_files(lake.maintained, alone=True)
     # The names of expired versions stay taken for a while; the files themselves are small.
-    left = {path for path in lake.paths() - lake.needed() if not names_a_version(path)}
+    left = {path for path in lake.paths() - lake.needed() if not is_version_file(path)}
     assert all(path.startswith("txn/") for path in left)
-    assert lake.layout.open(repeatable_effects(lake.store)).latest().version == lake.metastore.latest().version
+    assert lake.layout.open(build_deterministic_effects(lake.store)).latest().version == lake.metastore.latest().version
 
 
 def test_files_of_others_are_never_touched(clock: Clock) -> None:
@@ -260,9 +265,9 @@ def test_files_of_others_are_never_touched(clock: Clock) -> None:
     }
     lake.store.put_many(others)
     lake.store.put("data/externally.csv", b"")
-    external = table("sales", "elsewhere", table_type=TableType.EXTERNAL, location="data/external")
-    put(lake.metastore, lake.metastore.latest(), external)
-    assert vacuum(lake.maintained, alone=True).paths == ("data/externally.csv",)
+    external = make_table("sales", "elsewhere", table_type=TableType.EXTERNAL, location="data/external")
+    commit_objects(lake.metastore, lake.metastore.latest(), external)
+    assert vacuum_files(lake.maintained, alone=True).paths == ("data/externally.csv",)
     assert others.keys() <= lake.paths()
 
 
@@ -275,22 +280,22 @@ def test_a_file_named_by_its_full_uri_is_needed_too(lake: Lake) -> None:
     ]
     lake.position = 1
     lake.commit(Delta(DeltaType.APPEND, Manifest(tuple(DataFile(one, 0, row_count=0) for one in locations))))
-    assert vacuum(lake.maintained, alone=True).paths == ("data/d.parquet",)
+    assert vacuum_files(lake.maintained, alone=True).paths == ("data/d.parquet",)
 
 
 def test_a_grace_time_within_which_a_transaction_may_commit_is_refused(lake: Lake) -> None:
     with pytest.raises(InvalidInputError, match=f"at least {SAFE_MILLIS} ms"):
-        vacuum(lake.maintained, grace_millis=SAFE_MILLIS - 1)
-    assert vacuum(lake.maintained, grace_millis=SAFE_MILLIS).paths == ()
+        vacuum_files(lake.maintained, grace_millis=SAFE_MILLIS - 1)
+    assert vacuum_files(lake.maintained, grace_millis=SAFE_MILLIS).paths == ()
 
 
 def test_where_transactions_may_take_days_the_grace_time_is_longer_by_itself(lake: Lake) -> None:
     change_settings(lake, properties={"transaction.time-limit-millis": str(GRACE_MILLIS)})
     lake.write("slow")
     lake.wait(2 * GRACE_MILLIS)
-    assert vacuum(lake.maintained).paths == ()
+    assert vacuum_files(lake.maintained).paths == ()
     lake.wait(GRACE_MILLIS)
-    assert vacuum(lake.maintained).paths == ("data/slow.parquet",)
+    assert vacuum_files(lake.maintained).paths == ("data/slow.parquet",)
 
 
 def test_a_version_that_cannot_be_read_stops_the_vacuum(lake: Lake) -> None:
@@ -300,9 +305,9 @@ def test_a_version_that_cannot_be_read_stops_the_vacuum(lake: Lake) -> None:
     definition = next(path for path in added if "-delta-" in path or "/rev/" in path)
     lake.store.delete_many([definition])
     lake.write("orphan")
-    fresh = lake.layout.open(repeatable_effects(lake.store))
+    fresh = lake.layout.open(build_deterministic_effects(lake.store))
     with pytest.raises(FormatError, match="missing"):
-        vacuum(Maintained(repeatable_effects(lake.store), fresh, fresh), alone=True)
+        vacuum_files(MaintenanceContext(build_deterministic_effects(lake.store), fresh, fresh), alone=True)
     assert "data/orphan.parquet" in lake.paths()
 
 
@@ -313,7 +318,7 @@ class Interrupting(MemoryStore):
         super().__init__(now_millis=lambda: clock.now_millis)
         self.after_listing: Callable[[], object] | None = None
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         yield from super().list(prefix, start_after=start_after, delimiter=delimiter)
         if not prefix and self.after_listing is not None:
             task, self.after_listing = self.after_listing, None
@@ -325,7 +330,7 @@ def test_a_commit_between_the_listing_and_the_deletion_keeps_its_files(clock: Cl
     lake = Lake(store, clock, layout=layout)
     delta = lake.write("late")
     store.after_listing = lambda: lake.commit(delta)
-    assert vacuum(lake.maintained, alone=True).paths == ()
+    assert vacuum_files(lake.maintained, alone=True).paths == ()
     assert "data/late.parquet" in lake.paths()
 
 
@@ -336,8 +341,8 @@ def test_an_expiry_while_vacuum_looks_does_not_disturb_it(clock: Clock, layout: 
     newest = lake.append("b")
     lake.write("orphan")
     lake.wait(AGE_MILLIS + 1)
-    store.after_listing = lambda: expire(lake.maintained)
-    assert "data/orphan.parquet" in vacuum(lake.maintained, alone=True).paths
+    store.after_listing = lambda: expire_versions(lake.maintained)
+    assert "data/orphan.parquet" in vacuum_files(lake.maintained, alone=True).paths
     assert lake.kept() == [newest - 1, newest]
     assert lake.needed() <= lake.paths()
 
@@ -349,14 +354,14 @@ def test_an_interrupted_vacuum_is_simply_run_again(clock: Clock) -> None:
     lake.write(*(f"orphan-{number}" for number in range(50)))
     failing = FaultyStore(below, Faults(seed=1))
     failing.fail_next("delete", "after")
-    effects = repeatable_effects(failing, clock, first_id=10**6)
+    effects = build_deterministic_effects(failing, clock, first_id=10**6)
     metastore = open_tree(effects)
-    broken = Maintained(effects, metastore, metastore)
+    broken = MaintenanceContext(effects, metastore, metastore)
     with pytest.raises(StorageError):
-        vacuum(broken, alone=True)
+        vacuum_files(broken, alone=True)
     left = {path for path in lake.paths() if "orphan" in path}
     assert 0 < len(left) < 50
-    assert set(vacuum(broken, alone=True).paths) == left
+    assert set(vacuum_files(broken, alone=True).paths) == left
     assert lake.needed() <= lake.paths()
 
 
@@ -365,9 +370,9 @@ def test_temporary_files_of_killed_writers_on_disk_go(tmp_path: Path, clock: Clo
     left = tmp_path / "lake" / "data" / f"{TEMPORARY_PREFIX}1234"
     left.parent.mkdir()
     left.write_bytes(b"half")
-    assert vacuum(lake.maintained, dry_run=True, alone=True).paths == (f"data/{left.name}",)
+    assert vacuum_files(lake.maintained, dry_run=True, alone=True).paths == (f"data/{left.name}",)
     assert left.exists()
-    report = vacuum(lake.maintained, alone=True)
+    report = vacuum_files(lake.maintained, alone=True)
     assert report.size_bytes == 4
     assert not left.exists()
     assert lake.needed() <= lake.paths()
@@ -381,13 +386,13 @@ def test_dry_runs_cost_few_requests_for_each_thousand_files(clock: Clock) -> Non
     lake.write(*(f"orphan-{number}" for number in range(1_000)))
     versions, files = len(lake.kept()), len(lake.paths())
     before = store.requests
-    vacuum(lake.maintained, dry_run=True, alone=True)
+    vacuum_files(lake.maintained, dry_run=True, alone=True)
     made = store.requests - before
     assert made.lists <= files // 1000 + 3
     assert made.reads + made.sizes <= 3 * versions + 30
     assert made.total == made.lists + made.reads + made.sizes
     before = store.requests
-    expire(lake.maintained, dry_run=True)
+    expire_versions(lake.maintained, dry_run=True)
     made = store.requests - before
     assert made.total <= versions + 5
 
@@ -395,7 +400,7 @@ def test_dry_runs_cost_few_requests_for_each_thousand_files(clock: Clock) -> Non
 def test_progress_is_told_and_ends_at_the_total(lake: Lake) -> None:
     lake.write(*(f"orphan-{number}" for number in range(1_500)))
     seen: list[Progress] = []
-    vacuum(lake.maintained, alone=True, watch=seen.append)
+    vacuum_files(lake.maintained, alone=True, watch=seen.append)
     assert [progress.what for progress in seen] == ["listing", "deleting", "deleting"]
     last = seen[-1]
     assert (last.files_done, last.bytes_done) == (last.files_total, last.bytes_total)

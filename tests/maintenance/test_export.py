@@ -12,16 +12,15 @@ from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
 from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.maintenance.expiry import expire
-from mangrove.maintenance.export import ExportMode, drop_export, export, pin
-from mangrove.maintenance.exported import export_named, exports_of
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import visit_needed
-from mangrove.maintenance.opened_export import opened_export
-from mangrove.maintenance.progress import Progress, Watch
-from mangrove.maintenance.vacuum import vacuum
-from mangrove.maintenance.version_files import version_file
-from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.expiry import expire_versions
+from mangrove.maintenance.export import ExportMode, drop_export, export_version, pin_version
+from mangrove.maintenance.exports import find_export, list_exports, open_export
+from mangrove.maintenance.progress import Progress, ProgressCallback
+from mangrove.maintenance.reachability import visit_reachable_files
+from mangrove.maintenance.vacuum import vacuum_files
+from mangrove.maintenance.version_files import find_version_file
+from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, Snapshot
 from mangrove.model.locators import Kind, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
@@ -30,9 +29,9 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.testing.contract_objects import delta_locator, namespace, put, table
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import commit_objects, make_delta_locator, make_namespace, make_table
 from mangrove.testing.s3_server import S3Server
 
 AGE_MILLIS = 100_000_000
@@ -45,7 +44,7 @@ SETTINGS = LakehouseSettings(
 TABLES = ("sales.orders", "sales.returns", "hr.people")
 
 
-class Kept(Metastore, Upkeep, Protocol):
+class Kept(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
@@ -68,16 +67,16 @@ class Lake:
         self.store = store
         self.layout = layout
         self.clock = Clock()
-        effects = repeatable_effects(store, self.clock)
+        effects = build_deterministic_effects(store, self.clock)
         self.metastore = layout.create(effects, SETTINGS, Changes("made"))
-        self.maintained = Maintained(effects, self.metastore, self.metastore)
+        self.maintained = MaintenanceContext(effects, self.metastore, self.metastore)
         self.partitions: dict[str, PartitionLocator] = {}
-        put(self.metastore, self.metastore.latest(), namespace("sales"), namespace("hr"))
+        commit_objects(self.metastore, self.metastore.latest(), make_namespace("sales"), make_namespace("hr"))
         for name in TABLES:
-            way, value = table(*name.split("."))
+            way, value = make_table(*name.split("."))
             below = PartitionLocator("home", value.id, 1, "stream-id", "partition-id")
             self.partitions[name] = below
-            put(
+            commit_objects(
                 self.metastore,
                 self.metastore.latest(),
                 (way, value),
@@ -93,16 +92,16 @@ class Lake:
         path = f"data/{name}/{position}.parquet"
         self.store.put(path, path.encode())
         delta = Delta(DeltaType.APPEND, Manifest((DataFile(path, len(path), row_count=1),)))
-        way = delta_locator(self.partitions[name], position)
-        return put(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
+        way = make_delta_locator(self.partitions[name], position)
+        return commit_objects(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
 
     def opened(self, store: Store) -> Kept:
         """Open a copy, or the lakehouse itself anew."""
-        return self.layout.open(repeatable_effects(store, first_id=10**9))
+        return self.layout.open(build_deterministic_effects(store, first_id=10**9))
 
     def needed(self, version: int) -> set[str]:
         found: set[str] = set()
-        visit_needed(self.maintained, [self.metastore.at_version(version)], found.add)
+        visit_reachable_files(self.maintained, [self.metastore.at_version(version)], found.add)
         return found
 
 
@@ -154,13 +153,13 @@ def test_a_full_export_opens_as_a_lakehouse_of_its_own_on_any_store(
 ) -> None:
     version = lake.metastore.latest().version
     with place(tmp_path) as store:
-        report = export(lake.maintained, store, "year-end")
+        report = export_version(lake.maintained, store, "year-end")
         lake.append("hr.people", 3)
         copy = lake.opened(store)
         assert copy.latest().version == report.export.version == version
         assert rows(copy.latest(), store, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
         assert [commit.version for commit in copy.history()] == [version]
-        put(copy, copy.latest(), namespace("own"))
+        commit_objects(copy, copy.latest(), make_namespace("own"))
         assert lake.opened(store).latest().version == version + 1
         assert lake.metastore.latest().get(NamespaceLocator("own")) is None
 
@@ -169,20 +168,20 @@ def test_an_export_that_keeps_nothing_only_reads_the_lakehouse_and_still_goes_on
     before, version = paths(lake.store), lake.metastore.latest().version
     store = destination()
     with pytest.raises(StorageError, match="is gone"):
-        export(lake.maintained, store, "year-end", keep=False, copier=_interrupted)
+        export_version(lake.maintained, store, "year-end", keep=False, copier=_interrupted)
     assert paths(lake.store) == before
     lake.append("hr.people", 3)
-    report = export(lake.maintained, store, "year-end", keep=False)
+    report = export_version(lake.maintained, store, "year-end", keep=False)
     assert (report.export.version, report.is_kept) == (version, False)
     assert "does not know the name" in str(report)
-    assert exports_of(lake.metastore.latest().settings) == []
+    assert list_exports(lake.metastore.latest().settings) == []
     assert lake.opened(store).latest().version == version
     with pytest.raises(InvalidInputError, match="nothing would keep it: export in full"):
-        export(lake.maintained, destination("other"), "part", mode=ExportMode.MINIMAL, keep=False)
+        export_version(lake.maintained, destination("other"), "part", mode=ExportMode.MINIMAL, keep=False)
 
 
 def _interrupted(
-    source: Store, destination: Store, sizes: Mapping[str, int], watch: Watch, *, last: str | None = None
+    source: Store, destination: Store, sizes: Mapping[str, int], watch: ProgressCallback, *, last: str | None = None
 ) -> None:
     raise StorageError(f"{source.uri} is gone")
 
@@ -192,7 +191,7 @@ def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake
     old = lake.metastore.latest().version
     lake.append("hr.people", 3)
     store = destination()
-    report = export(lake.maintained, store, "year-end", version=old)
+    report = export_version(lake.maintained, store, "year-end", version=old)
     assert paths(store) - {"_mangrove_export.json"} == lake.needed(old) - {"_latest_hint.txt"}
     assert report.files_copied == len(paths(store)) - 1
     assert report.bytes_copied == sum(len(store.read(path)) for path in paths(store) - {"_mangrove_export.json"})
@@ -201,25 +200,25 @@ def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake
 
 def test_an_export_is_recorded_under_its_name_with_the_location_of_its_root(lake: Lake) -> None:
     version = lake.metastore.latest().version
-    export(lake.maintained, destination(), "year-end")
+    export_version(lake.maintained, destination(), "year-end")
     settings = lake.metastore.latest().settings
-    root = version_file(lake.store, version)
+    root = find_version_file(lake.store, version)
     assert settings.exported_snapshots == {"year-end": f"memory://copy/{root}"}
-    assert export_named(settings, "year-end").version == version
+    assert find_export(settings, "year-end").version == version
     assert lake.metastore.latest().commit.message == f"Export version {version} as year-end"
 
 
 def test_an_exported_version_stays_in_the_source_until_its_name_is_dropped(lake: Lake) -> None:
     version = lake.metastore.latest().version
-    export(lake.maintained, destination(), "year-end")
+    export_version(lake.maintained, destination(), "year-end")
     lake.append("hr.people", 3)
     lake.clock.now_millis += 2 * AGE_MILLIS
-    expire(lake.maintained)
-    vacuum(lake.maintained, alone=True)
+    expire_versions(lake.maintained)
+    vacuum_files(lake.maintained, alone=True)
     assert rows(lake.metastore.at_version(version), lake.store, lake)["hr.people"][0] is not None
     assert drop_export(lake.maintained, "year-end").version == version
-    assert exports_of(lake.metastore.latest().settings) == []
-    expire(lake.maintained, alone=True)
+    assert list_exports(lake.metastore.latest().settings) == []
+    expire_versions(lake.maintained, alone=True)
     with pytest.raises(NotFoundError):
         lake.metastore.at_version(version)
 
@@ -227,14 +226,14 @@ def test_an_exported_version_stays_in_the_source_until_its_name_is_dropped(lake:
 def test_a_minimal_export_copies_the_root_alone_and_is_read_through_its_source(lake: Lake) -> None:
     version = lake.metastore.latest().version
     store = destination()
-    export(lake.maintained, store, "now", mode=ExportMode.MINIMAL)
-    assert paths(store) == {version_file(lake.store, version), "_mangrove_export.json"}
+    export_version(lake.maintained, store, "now", mode=ExportMode.MINIMAL)
+    assert paths(store) == {find_version_file(lake.store, version), "_mangrove_export.json"}
     lake.append("hr.people", 3)
-    layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
+    layered = open_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
     copy = lake.opened(layered)
     assert copy.latest().version == version
     assert rows(copy.latest(), layered, lake) == rows(lake.metastore.at_version(version), lake.store, lake)
-    put(copy, copy.latest(), namespace("own"))
+    commit_objects(copy, copy.latest(), make_namespace("own"))
     assert lake.opened(layered).latest().get(NamespaceLocator("own")) is not None
     assert lake.metastore.latest().get(NamespaceLocator("own")) is None
 
@@ -251,74 +250,74 @@ def test_a_partial_export_shows_every_table_and_holds_the_rows_of_those_chosen(
     lake: Lake, chosen: list[str], held: set[str]
 ) -> None:
     store = destination()
-    export(lake.maintained, store, "some", mode=ExportMode.PARTIAL, tables=chosen)
+    export_version(lake.maintained, store, "some", mode=ExportMode.PARTIAL, tables=chosen)
     copy = lake.opened(store).latest()
     assert all(copy.get(TableLocator(*name.split("."))) is not None for name in TABLES)
     for name, found in rows(copy, store, lake).items():
         assert len(found) == 2
         assert all((data is not None) == (name in held) for data in found)
-    layered = opened_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
+    layered = open_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
     assert all(None not in found for found in rows(lake.opened(layered).latest(), layered, lake).values())
 
 
 def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
     lake.store.put_many({f"data/many/{number}": b"x" * number for number in range(600)})
     files = tuple(DataFile(f"data/many/{number}", number, row_count=0) for number in range(600))
-    way = delta_locator(lake.partitions["hr.people"], 3)
-    put(lake.metastore, lake.metastore.latest(), (way, Delta(DeltaType.APPEND, Manifest(files))))
+    way = make_delta_locator(lake.partitions["hr.people"], 3)
+    commit_objects(lake.metastore, lake.metastore.latest(), (way, Delta(DeltaType.APPEND, Manifest(files))))
     version = lake.metastore.latest().version
     below = destination()
     failing = FaultyStore(below, Faults(seed=7))
     failing.fail_next("put", "crash", "data/many/500")
-    with pytest.raises(Crashed):
-        export(lake.maintained, failing, "year-end")
+    with pytest.raises(SimulatedCrash):
+        export_version(lake.maintained, failing, "year-end")
     there = len(paths(below)) - 1
     assert there > 0
     with pytest.raises(NotFoundError):
         lake.opened(below)
     lake.append("hr.people", 4)
     seen: list[Progress] = []
-    report = export(lake.maintained, below, "year-end", watch=seen.append)
+    report = export_version(lake.maintained, below, "year-end", watch=seen.append)
     assert report.export.version == version
     assert report.files_there == there
     assert report.files_copied == len(paths(below)) - 1 - there
     assert seen[0].files_done == 0
     assert seen[-1].bytes_total == report.bytes_copied
     assert lake.opened(below).latest().version == version
-    assert export(lake.maintained, below, "year-end", version=version).files_copied == 0
+    assert export_version(lake.maintained, below, "year-end", version=version).files_copied == 0
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_complete_export_is_not_repeated_as_if_it_held_what_came_later(lake: Lake, keep: bool) -> None:
     store, version = destination(), lake.metastore.latest().version
-    export(lake.maintained, store, "year-end", keep=keep)
-    assert export(lake.maintained, store, "year-end", keep=keep).files_copied == 0
+    export_version(lake.maintained, store, "year-end", keep=keep)
+    assert export_version(lake.maintained, store, "year-end", keep=keep).files_copied == 0
     lake.append("hr.people", 3)
     newest, there = lake.metastore.latest().version, paths(store)
     told = f"is complete and holds version {version}, and the newest is {newest}: export to another place"
     with pytest.raises(AlreadyExistsError, match=told):
-        export(lake.maintained, store, "year-end", keep=keep)
+        export_version(lake.maintained, store, "year-end", keep=keep)
     assert (lake.metastore.latest().version, paths(store)) == (newest, there)
-    assert export(lake.maintained, store, "year-end", version=version, keep=keep).export.version == version
+    assert export_version(lake.maintained, store, "year-end", version=version, keep=keep).export.version == version
     if keep:
         drop_export(lake.maintained, "year-end")
-    assert export(lake.maintained, destination("next"), "year-end", keep=keep).export.version >= newest
+    assert export_version(lake.maintained, destination("next"), "year-end", keep=keep).export.version >= newest
 
 
 def test_an_export_whose_name_was_dropped_is_not_named_again_by_a_refusal(lake: Lake) -> None:
     store = destination()
-    export(lake.maintained, store, "year-end")
+    export_version(lake.maintained, store, "year-end")
     drop_export(lake.maintained, "year-end")
     with pytest.raises(AlreadyExistsError, match="is complete"):
-        export(lake.maintained, store, "year-end")
-    assert exports_of(lake.metastore.latest().settings) == []
+        export_version(lake.maintained, store, "year-end")
+    assert list_exports(lake.metastore.latest().settings) == []
 
 
 def test_a_file_that_arrived_with_another_size_is_copied_again(lake: Lake) -> None:
     store = destination()
-    export(lake.maintained, store, "year-end")
+    export_version(lake.maintained, store, "year-end")
     store.put("data/hr.people/1.parquet", b"half")
-    report = export(lake.maintained, store, "year-end")
+    report = export_version(lake.maintained, store, "year-end")
     assert (report.files_copied, store.read("data/hr.people/1.parquet")) == (1, b"data/hr.people/1.parquet")
 
 
@@ -331,24 +330,24 @@ class Shortening(MemoryStore):
 
 def test_a_destination_that_lost_files_is_noticed(lake: Lake) -> None:
     with pytest.raises(StorageError, match="not in memory://bad/ in full"):
-        export(lake.maintained, Shortening("memory://bad/"), "year-end")
+        export_version(lake.maintained, Shortening("memory://bad/"), "year-end")
 
 
 def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(lake: Lake) -> None:
     used = destination()
     used.put("something", b"")
     with pytest.raises(AlreadyExistsError, match="something"):
-        export(lake.maintained, used, "year-end")
+        export_version(lake.maintained, used, "year-end")
     for place in ("memory://source/", "memory://source/data/copy/"):
         with pytest.raises(InvalidInputError, match="one in the other"):
-            export(lake.maintained, MemoryStore(place), "year-end")
+            export_version(lake.maintained, MemoryStore(place), "year-end")
     assert lake.metastore.latest().settings.exported_snapshots == {}
     other = destination("other")
-    export(lake.maintained, other, "first")
+    export_version(lake.maintained, other, "first")
     with pytest.raises(AlreadyExistsError, match="'first'"):
-        export(lake.maintained, other, "second")
+        export_version(lake.maintained, other, "second")
     with pytest.raises(AlreadyExistsError, match="recorded"):
-        export(lake.maintained, destination("third"), "first")
+        export_version(lake.maintained, destination("third"), "first")
 
 
 @pytest.mark.parametrize(
@@ -366,7 +365,7 @@ def test_tables_that_make_no_sense_are_refused(
 ) -> None:
     store = destination()
     with pytest.raises(error):
-        export(lake.maintained, store, "some", mode=mode, tables=tables)
+        export_version(lake.maintained, store, "some", mode=mode, tables=tables)
     assert paths(store) == set()
     assert lake.metastore.latest().settings.exported_snapshots == {}
 
@@ -376,22 +375,22 @@ def test_a_version_that_may_be_expiring_cannot_be_relied_on_but_copied_in_full(l
     lake.append("hr.people", 4)
     lake.clock.now_millis += 2 * AGE_MILLIS
     with pytest.raises(ConflictError, match="at any moment"):
-        pin(lake.maintained, "old", old)
+        pin_version(lake.maintained, "old", old)
     with pytest.raises(ConflictError, match="at any moment"):
-        export(lake.maintained, destination(), "old", version=old, mode=ExportMode.MINIMAL)
+        export_version(lake.maintained, destination(), "old", version=old, mode=ExportMode.MINIMAL)
     store = destination()
-    export(lake.maintained, store, "old", version=old)
+    export_version(lake.maintained, store, "old", version=old)
     assert lake.opened(store).latest().version == old
 
 
 class Racing(MemoryStore):
     """A store on which a rival comes first, once, when a root is about to be created."""
 
-    rival: Callable[[], object] | None = None
+    concurrent_commit: Callable[[], object] | None = None
 
     def create(self, path: str, data: bytes) -> bool:
-        if self.rival is not None:
-            task, self.rival = self.rival, None
+        if self.concurrent_commit is not None:
+            task, self.concurrent_commit = self.concurrent_commit, None
             task()
         return super().create(path, data)
 
@@ -399,11 +398,11 @@ class Racing(MemoryStore):
 def test_two_exports_at_the_same_time_are_both_recorded() -> None:
     store = Racing("memory://source/")
     lake = Lake(store)
-    effects = repeatable_effects(store, first_id=10**8)
+    effects = build_deterministic_effects(store, first_id=10**8)
     other = open_tree(effects)
-    store.rival = lambda: pin(Maintained(effects, other, other), "first")
-    pin(lake.maintained, "second")
-    assert [one.name for one in exports_of(lake.opened(store).latest().settings)] == ["first", "second"]
+    store.concurrent_commit = lambda: pin_version(MaintenanceContext(effects, other, other), "first")
+    pin_version(lake.maintained, "second")
+    assert [one.name for one in list_exports(lake.opened(store).latest().settings)] == ["first", "second"]
 
 
 def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> None:
@@ -411,12 +410,12 @@ def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> Non
     lake = Lake(store)
     small = lake.metastore.latest().version
     before = store.requests
-    export(lake.maintained, destination("a"), "small", version=small, mode=ExportMode.MINIMAL)
+    export_version(lake.maintained, destination("a"), "small", version=small, mode=ExportMode.MINIMAL)
     first = store.requests - before
     for position in range(3, 23):
         lake.append("hr.people", position)
     before = store.requests
-    export(lake.maintained, destination("b"), "large", mode=ExportMode.MINIMAL)
+    export_version(lake.maintained, destination("b"), "large", mode=ExportMode.MINIMAL)
     more = store.requests - before
     assert more.total - first.total <= 20 + 5
     assert more.lists == first.lists

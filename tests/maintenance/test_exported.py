@@ -5,9 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.maintenance.export_record import ExportRecord, decode_record, encode_record
-from mangrove.maintenance.exported import check_export_name, export_named, exports_of, location_of
-from mangrove.maintenance.version_files import names_a_version, version_files, with_files
+from mangrove.maintenance.exports import (
+    ExportRecord,
+    check_export_name,
+    decode_export_record,
+    encode_export_record,
+    find_export,
+    format_export_location,
+    list_exports,
+)
+from mangrove.maintenance.version_files import filter_versions_with_file, is_version_file, version_paths_of
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -19,33 +26,33 @@ def recording(**locations: str) -> LakehouseSettings:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["", "s3://archive/lake/", "file:///a%20b/"]))
 def test_the_version_of_an_export_is_read_from_where_its_root_lies(version: int, uri: str) -> None:
-    for root in (None, *version_files(version)):
-        settings = recording(kept=location_of(uri, version, root))
-        assert export_named(settings, "kept").version == version
+    for root in (None, *version_paths_of(version)):
+        settings = recording(kept=format_export_location(uri, version, root))
+        assert find_export(settings, "kept").version == version
 
 
 def test_the_root_node_of_an_export_is_recorded_as_the_format_says() -> None:
-    shorter = version_files(100)[0]
-    assert location_of("s3://archive/lake/", 100, shorter) == (
+    shorter = version_paths_of(100)[0]
+    assert format_export_location("s3://archive/lake/", 100, shorter) == (
         "s3://archive/lake/_00100110000000000000000000000000.ipc"
     )
 
 
 def test_exports_are_listed_by_name() -> None:
-    settings = recording(b=location_of("", 2, None), a=location_of("", 1, None))
-    assert [(export.name, export.version) for export in exports_of(settings)] == [("a", 1), ("b", 2)]
+    settings = recording(b=format_export_location("", 2, None), a=format_export_location("", 1, None))
+    assert [(export.name, export.version) for export in list_exports(settings)] == [("a", 1), ("b", 2)]
 
 
 def test_a_name_that_nobody_recorded_is_not_found_and_the_others_are_named() -> None:
     with pytest.raises(NotFoundError, match="year-end"):
-        export_named(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
+        find_export(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
     with pytest.raises(NotFoundError, match="none"):
-        export_named(LakehouseSettings(), "other")
+        find_export(LakehouseSettings(), "other")
 
 
 def test_a_location_that_does_not_say_its_version_is_refused() -> None:
     with pytest.raises(FormatError, match="elsewhere"):
-        exports_of(recording(odd="s3://elsewhere/root.ipc"))
+        list_exports(recording(odd="s3://elsewhere/root.ipc"))
 
 
 @pytest.mark.parametrize("name", ["", "41", "2026-11-01", " year", "year ", "-x", "y" * 201])
@@ -61,7 +68,7 @@ def test_what_starts_with_a_letter_is_a_name(name: str) -> None:
 
 def test_a_record_survives_its_file() -> None:
     record = ExportRecord("s3://b/lake/", "été", 7, "partial", ("a.b", "c"))
-    assert decode_record(encode_record(record), "here") == record
+    assert decode_export_record(encode_export_record(record), "here") == record
 
 
 @pytest.mark.parametrize(
@@ -69,12 +76,12 @@ def test_a_record_survives_its_file() -> None:
 )
 def test_a_damaged_record_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
-        decode_record(data, "here")
+        decode_export_record(data, "here")
 
 
 def test_files_that_say_which_versions_there_are_are_told_from_others() -> None:
-    for path in (*version_files(0), *version_files(2**32), "_latest_hint.txt", "mangrove/latest"):
-        assert names_a_version(path)
+    for path in (*version_paths_of(0), *version_paths_of(2**32), "_latest_hint.txt", "mangrove/latest"):
+        assert is_version_file(path)
     for path in (
         "_lakehouse_def_1.binpb",
         "mangrove/version/1.mpk",
@@ -82,14 +89,14 @@ def test_files_that_say_which_versions_there_are_are_told_from_others() -> None:
         "data/a.parquet",
         "_01.ipc",
     ):
-        assert not names_a_version(path)
+        assert not is_version_file(path)
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_versions_without_a_file_are_left_out(without: int, having: int) -> None:
     store = CountingStore(MemoryStore())
     versions = range(without + having)
-    store.put_many({version_files(version)[-1]: b"" for version in versions[without:]})
+    store.put_many({version_paths_of(version)[-1]: b"" for version in versions[without:]})
     before = store.requests
-    assert list(with_files(store, versions)) == list(versions[without:])
+    assert list(filter_versions_with_file(store, versions)) == list(versions[without:])
     assert (store.requests - before).total <= 3 * 8

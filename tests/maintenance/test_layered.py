@@ -4,9 +4,13 @@ import pytest
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.layouts.tree.paths import RootNames
-from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, encode_record
-from mangrove.maintenance.layered import LayeredStore
-from mangrove.maintenance.opened_export import opened_export
+from mangrove.maintenance.exports import (
+    EXPORT_RECORD_PATH,
+    ExportRecord,
+    LayeredStore,
+    encode_export_record,
+    open_export,
+)
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
 
@@ -74,20 +78,20 @@ def test_a_store_that_is_a_full_export_or_none_is_opened_as_it_is(above: MemoryS
     def refuse(uri: str) -> Store:
         raise AssertionError(uri)
 
-    assert opened_export(above, refuse) is above
-    above.put(RECORD_PATH, encode_record(ExportRecord("memory://below/", "x", 1, "full")))
-    assert opened_export(above, refuse) is above
+    assert open_export(above, refuse) is above
+    above.put(EXPORT_RECORD_PATH, encode_export_record(ExportRecord("memory://below/", "x", 1, "full")))
+    assert open_export(above, refuse) is above
 
 
 def test_a_minimal_export_of_a_minimal_export_reads_through_both(above: MemoryStore, below: MemoryStore) -> None:
     middle = MemoryStore("memory://middle/")
     stores = {store.uri: store for store in (middle, below)}
-    above.put(RECORD_PATH, encode_record(ExportRecord(middle.uri, "x", 1, "minimal")))
-    middle.put(RECORD_PATH, encode_record(ExportRecord(below.uri, "x", 1, "minimal")))
-    assert opened_export(above, lambda uri: stores[uri]).read("data/a") == b"below"
+    above.put(EXPORT_RECORD_PATH, encode_export_record(ExportRecord(middle.uri, "x", 1, "minimal")))
+    middle.put(EXPORT_RECORD_PATH, encode_export_record(ExportRecord(below.uri, "x", 1, "minimal")))
+    assert open_export(above, lambda uri: stores[uri]).read("data/a") == b"below"
 
 
 def test_an_export_of_itself_is_refused(above: MemoryStore) -> None:
-    above.put(RECORD_PATH, encode_record(ExportRecord(above.uri, "x", 1, "minimal")))
+    above.put(EXPORT_RECORD_PATH, encode_export_record(ExportRecord(above.uri, "x", 1, "minimal")))
     with pytest.raises(FormatError, match="itself"):
-        opened_export(above, lambda _: above)
+        open_export(above, lambda _: above)

@@ -17,25 +17,24 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, NotFoundError
 from mangrove.layouts.deltacat.metastore import create_catalog, open_catalog
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.maintenance.expiry import expire
-from mangrove.maintenance.export import ExportMode, drop_export, export
-from mangrove.maintenance.exported import exports_of
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import visit_needed
-from mangrove.maintenance.opened_export import opened_export
-from mangrove.maintenance.vacuum import vacuum
-from mangrove.maintenance.version_files import names_a_version
-from mangrove.metastore import Changes, Metastore, Snapshot, Upkeep
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.expiry import expire_versions
+from mangrove.maintenance.export import ExportMode, drop_export, export_version
+from mangrove.maintenance.exports import list_exports, open_export
+from mangrove.maintenance.reachability import visit_reachable_files
+from mangrove.maintenance.vacuum import vacuum_files
+from mangrove.maintenance.version_files import is_version_file
+from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, Snapshot
 from mangrove.model.locators import Kind, SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, SharedTransaction
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.storage.port import Entry, ObjectInfo, Store
-from mangrove.testing.contract_objects import PARTITION, delta_locator, put
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.storage.port import ListEntry, ObjectInfo, Store
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import PARTITION, commit_objects, make_delta_locator
+from mangrove.transaction.transaction import youngest_expirable_millis
 
 LIMIT_MILLIS = 1_000
 AGE_MILLIS = 1_000_000
@@ -79,7 +78,7 @@ class HookedStore(MemoryStore):
         self._meet()
         return super().read_many(paths)
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         yield from super().list(prefix, start_after=start_after, delimiter=delimiter)
         self._meet()
 
@@ -96,7 +95,7 @@ class HookedStore(MemoryStore):
         super().delete_many(paths)
 
 
-class Kept(Metastore, Upkeep, Protocol):
+class Kept(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
@@ -160,12 +159,12 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     def effects(self, store: Store) -> Effects:
         self.openings += 1
-        return repeatable_effects(store, self.clock, first_id=10**6 * self.openings)
+        return build_deterministic_effects(store, self.clock, first_id=10**6 * self.openings)
 
-    def opened(self, store: Store | None = None) -> Maintained:
+    def opened(self, store: Store | None = None) -> MaintenanceContext:
         effects = self.effects(store or self.store)
         metastore = self.layout.open(effects)
-        return Maintained(effects, metastore, metastore)
+        return MaintenanceContext(effects, metastore, metastore)
 
     def metastore(self) -> Kept:
         return self.layout.open(self.effects(self.store))
@@ -187,7 +186,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def commit(self, metastore: Kept, base: Snapshot, delta: Delta) -> None:
         last = base.last_child(Kind.DELTA, PARTITION)
         position = 1 if last is None else int(last.parts[-1]) + 1
-        committed = put(metastore, base, (delta_locator(PARTITION, position), delta))
+        committed = commit_objects(metastore, base, (make_delta_locator(PARTITION, position), delta))
         self.look()
         assert {file.location for file in delta.manifest.entries} <= self.model.seen[committed.snapshot.version][1]
 
@@ -210,7 +209,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         return [self.append, self.finish, self.delete, self.plain_expire]
 
     def plain_expire(self) -> None:
-        expire(self.opened())
+        expire_versions(self.opened())
 
     @rule(count=st.integers(1, 3))
     def commit_some(self, count: int) -> None:
@@ -223,7 +222,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         newest = metastore.latest()
         first = next(iter(newest.children(Kind.DELTA, PARTITION)), None)
         if first is not None:
-            put(metastore, newest, deletes=frozenset({first[0]}))
+            commit_objects(metastore, newest, deletes=frozenset({first[0]}))
             self.look()
 
     @rule(back=st.integers(0, 5))
@@ -271,7 +270,9 @@ class MaintenanceMachine(RuleBasedStateMachine):
         metastore = self.metastore()
         base = metastore.latest()
         now = self.clock.now_millis
-        put(metastore, base, (SharedTransactionLocator(name), SharedTransaction(name, base.version, now, now + life)))
+        commit_objects(
+            metastore, base, (SharedTransactionLocator(name), SharedTransaction(name, base.version, now, now + life))
+        )
         self.look()
         self.model.shared[name] = (base.version, now + life, self.written())
 
@@ -285,7 +286,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         assert metastore.at_version(base).version == base
         newest = metastore.latest()
         self.commit(metastore, newest, delta)
-        put(metastore, metastore.latest(), deletes=frozenset({SharedTransactionLocator(name)}))
+        commit_objects(metastore, metastore.latest(), deletes=frozenset({SharedTransactionLocator(name)}))
         self.look()
 
     @rule(millis=WAITS)
@@ -296,14 +297,14 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def expire_with_others(self, requests: int, who: int) -> None:
         lake = self.opened()
         self.store.interrupt(requests, self.actions()[who])
-        expire(lake)
+        expire_versions(lake)
         self.store.settle()
 
     @rule(requests=st.integers(1, 40), who=st.integers(0, 3))
     def vacuum_with_others(self, requests: int, who: int) -> None:
         lake = self.opened()
         self.store.interrupt(requests, self.actions()[who])
-        vacuum(lake, grace_millis=SAFE_MILLIS)
+        vacuum_files(lake, grace_millis=SAFE_MILLIS)
         self.store.settle()
 
     @rule(millis=st.sampled_from([0, SAFE_MILLIS, AGE_MILLIS]), count=st.integers(0, 3))
@@ -312,8 +313,8 @@ class MaintenanceMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.append()
         self.clock.now_millis += millis
-        expire(self.opened())
-        vacuum(self.opened(), grace_millis=SAFE_MILLIS)
+        expire_versions(self.opened())
+        vacuum_files(self.opened(), grace_millis=SAFE_MILLIS)
 
     @rule(requests=st.integers(1, 40), who=st.integers(0, 3), full=st.booleans())
     def export_with_others(self, requests: int, who: int, full: bool) -> None:
@@ -322,7 +323,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         lake = self.opened()
         self.store.interrupt(requests, self.actions()[who])
         mode = ExportMode.FULL if full else ExportMode.MINIMAL
-        made = export(lake, destination, name, mode=mode).export
+        made = export_version(lake, destination, name, mode=mode).export
         self.store.settle()
         self.model.copies[name] = (destination, made.version)
         self.look()
@@ -343,27 +344,29 @@ class MaintenanceMachine(RuleBasedStateMachine):
         try:
             lake = self.opened(crashing)
             if what == 0:
-                expire(lake)
+                expire_versions(lake)
             elif what == 1:
-                vacuum(lake, grace_millis=SAFE_MILLIS)
+                vacuum_files(lake, grace_millis=SAFE_MILLIS)
             elif what == 2:
-                export(lake, destination, name)
+                export_version(lake, destination, name)
             else:
                 latest = lake.metastore.latest()
-                put(lake.metastore, latest, (delta_locator(PARTITION, 10**6 + self.openings), self.written()))
-        except Crashed:
+                commit_objects(
+                    lake.metastore, latest, (make_delta_locator(PARTITION, 10**6 + self.openings), self.written())
+                )
+        except SimulatedCrash:
             pass
         self.look()
         if name in self.metastore().latest().settings.exported_snapshots:
-            export(self.opened(), destination, name)
+            export_version(self.opened(), destination, name)
             self.look()
-            version = next(one.version for one in exports_of(self.metastore().latest().settings) if one.name == name)
+            version = next(one.version for one in list_exports(self.metastore().latest().settings) if one.name == name)
             self.model.copies[name] = (destination, version)
 
     @invariant()
     def versions_hold_what_they_held_and_every_file_is_there(self) -> None:
         metastore = self.metastore()
-        lake = Maintained(self.effects(self.store), metastore, metastore)
+        lake = MaintenanceContext(self.effects(self.store), metastore, metastore)
         kept = metastore.kept()
         assert kept[-1].version == metastore.latest().version == max(self.model.seen)
         assert len(kept) >= min(len(self.model.seen), SETTINGS.minimum_versions_to_keep)
@@ -379,7 +382,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         kept = {commit.version for commit in self.metastore().kept()}
         for destination, version in self.model.copies.values():
             assert version in kept
-            store = opened_export(destination, lambda uri: {self.store.uri: self.store}[uri])
+            store = open_export(destination, lambda uri: {self.store.uri: self.store}[uri])
             copy = self.layout.open(self.effects(store))
             assert copy.latest().version == version
             files = files_in(copy, copy.latest())
@@ -390,11 +393,11 @@ class MaintenanceMachine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         self.clock.now_millis += 100 * AGE_MILLIS
-        expire(self.opened(), alone=True)
-        vacuum(self.opened(), alone=True)
+        expire_versions(self.opened(), alone=True)
+        vacuum_files(self.opened(), alone=True)
         self.versions_hold_what_they_held_and_every_file_is_there()
         lake = self.opened()
-        kept = lake.upkeep.kept()
+        kept = lake.maintenance.kept()
         held = {version for _, version in self.model.copies.values()}
         assert {commit.version for commit in kept} >= held
         assert len(kept) <= SETTINGS.minimum_versions_to_keep + len(lake.metastore.latest().settings.exported_snapshots)
@@ -404,15 +407,15 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def paths(self) -> set[str]:
         return {entry.path for entry in self.store.list() if isinstance(entry, ObjectInfo)}
 
-    def needed(self, lake: Maintained, snapshots: list[Snapshot]) -> set[str]:
+    def needed(self, lake: MaintenanceContext, snapshots: list[Snapshot]) -> set[str]:
         found: set[str] = set()
-        visit_needed(lake, snapshots, found.add)
+        visit_reachable_files(lake, snapshots, found.add)
         return found
 
 
 def is_advice(path: str) -> bool:
     """Return whether the file may stay without being needed: hints, names of expired versions, DeltaCAT's log."""
-    return names_a_version(path) or path.startswith("txn/")
+    return is_version_file(path) or path.startswith("txn/")
 
 
 class CatalogMaintenanceMachine(MaintenanceMachine):

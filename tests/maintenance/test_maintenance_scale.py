@@ -7,10 +7,10 @@ from types import FrameType
 import pytest
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 FEW, TIMES = 80, 4
 GROWTH_MAX = 1.3
@@ -43,12 +43,12 @@ def count_calls(work: Callable[[], object]) -> int:
 def costs(layout: str, count: int, work: Callable[[Lakehouse], object]) -> tuple[int, int]:
     """Return the calls and the requests of some work in a lakehouse of so many tables, each in its own namespace."""
     store = MemoryStore()
-    lake = create_on(repeatable_effects(store), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store), layout=layout)
     for number in range(count):
         lake.create_namespace(f"shop{number:04}")
         lake.create_table(f"shop{number:04}.orders", "id long")
     counting = CountingStore(store)
-    fresh = open_on(repeatable_effects(counting, first_id=10**9))
+    fresh = open_on_store(build_deterministic_effects(counting, first_id=10**9))
     before = counting.requests
     calls = count_calls(lambda: work(fresh))
     return calls, (counting.requests - before).total

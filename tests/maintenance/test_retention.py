@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.maintenance.retention import expirable, is_live
+from mangrove.maintenance.expiry import is_live, select_expirable
 from mangrove.metastore import Commit
 from mangrove.model.objects import SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
@@ -27,48 +27,48 @@ def settings(age: int, keep: int = 1, **overrides: int) -> LakehouseSettings:
 
 def test_versions_older_than_the_maximum_age_go_and_the_others_stay() -> None:
     kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(150), NOBODY, now_millis=400, safe_millis=0) == [0, 1]
+    assert select_expirable(kept, settings(150), NOBODY, now_millis=400, safe_millis=0) == [0, 1]
 
 
 def test_a_version_exactly_as_old_as_allowed_stays() -> None:
-    assert expirable(commits(100, 200), settings(300), NOBODY, now_millis=400, safe_millis=0) == []
-    assert expirable(commits(100, 200), settings(299), NOBODY, now_millis=400, safe_millis=0) == [0]
+    assert select_expirable(commits(100, 200), settings(300), NOBODY, now_millis=400, safe_millis=0) == []
+    assert select_expirable(commits(100, 200), settings(299), NOBODY, now_millis=400, safe_millis=0) == [0]
 
 
 def test_the_newest_versions_stay_however_old_they_are() -> None:
     kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(0, keep=3), NOBODY, now_millis=10**9, safe_millis=0) == [0]
-    assert expirable(kept, settings(0, keep=9), NOBODY, now_millis=10**9, safe_millis=0) == []
+    assert select_expirable(kept, settings(0, keep=3), NOBODY, now_millis=10**9, safe_millis=0) == [0]
+    assert select_expirable(kept, settings(0, keep=9), NOBODY, now_millis=10**9, safe_millis=0) == []
 
 
 def test_a_version_that_is_held_stays_and_those_around_it_go() -> None:
     kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(0), {1}, now_millis=10**9, safe_millis=0) == [0, 2]
+    assert select_expirable(kept, settings(0), {1}, now_millis=10**9, safe_millis=0) == [0, 2]
 
 
 def test_a_version_with_a_longer_life_of_its_own_stays_and_those_after_it_go() -> None:
     kept = commits(100, 200, 300, 400)
-    assert expirable(kept, settings(50, v1=10_000), NOBODY, now_millis=500, safe_millis=0) == [0, 2]
+    assert select_expirable(kept, settings(50, v1=10_000), NOBODY, now_millis=500, safe_millis=0) == [0, 2]
 
 
 def test_a_version_with_a_shorter_life_of_its_own_waits_for_those_before_it() -> None:
     kept = commits(100, 200, 300, 400)
     short = settings(1_000, v1=10)
-    assert expirable(kept, short, NOBODY, now_millis=500, safe_millis=0) == []
-    assert expirable(kept[1:], short, NOBODY, now_millis=500, safe_millis=0) == [1]
+    assert select_expirable(kept, short, NOBODY, now_millis=500, safe_millis=0) == []
+    assert select_expirable(kept[1:], short, NOBODY, now_millis=500, safe_millis=0) == [1]
 
 
 def test_an_old_version_that_was_the_newest_until_just_now_stays() -> None:
     kept = commits(100, 1_000_000)
-    assert expirable(kept, settings(50), NOBODY, now_millis=1_000_010, safe_millis=20) == []
-    assert expirable(kept, settings(50), NOBODY, now_millis=1_000_020, safe_millis=20) == [0]
+    assert select_expirable(kept, settings(50), NOBODY, now_millis=1_000_010, safe_millis=20) == []
+    assert select_expirable(kept, settings(50), NOBODY, now_millis=1_000_020, safe_millis=20) == [0]
 
 
 def test_a_version_that_does_not_say_its_time_is_as_old_as_the_next_that_does() -> None:
     kept = commits(0, 0, 300, 400)
-    assert expirable(kept, settings(150), NOBODY, now_millis=450, safe_millis=0) == []
-    assert expirable(kept, settings(150), NOBODY, now_millis=451, safe_millis=0) == [0, 1, 2]
-    assert expirable(commits(0, 0, 0), settings(0), NOBODY, now_millis=10**9, safe_millis=0) == []
+    assert select_expirable(kept, settings(150), NOBODY, now_millis=450, safe_millis=0) == []
+    assert select_expirable(kept, settings(150), NOBODY, now_millis=451, safe_millis=0) == [0, 1, 2]
+    assert select_expirable(commits(0, 0, 0), settings(0), NOBODY, now_millis=10**9, safe_millis=0) == []
 
 
 def test_a_shared_transaction_is_live_until_a_while_after_it_expired() -> None:
@@ -114,7 +114,7 @@ def test_no_version_goes_that_any_rule_keeps_and_no_gap_opens_above_a_young_one(
         minimum_versions_to_keep=keep,
         maximum_version_age_millis_overrides=overrides,
     )
-    gone = expirable(kept, rules, named, now, safe)
+    gone = select_expirable(kept, rules, named, now, safe)
     by_version = {commit.version: commit for commit in kept}
     assert gone == sorted(set(gone) & by_version.keys())
     for version in gone:

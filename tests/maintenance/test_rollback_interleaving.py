@@ -7,13 +7,13 @@ from tests.maintenance.test_maintenance_machine import HookedStore
 
 from mangrove.errors import ConflictError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.maintenance.expiry import expire
-from mangrove.maintenance.vacuum import vacuum
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.maintenance.expiry import expire_versions
+from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.transaction.transaction import youngest_expirable_millis
 
 LIMIT_MILLIS = 1_000
 AGE_MILLIS = 1_000_000
@@ -28,7 +28,7 @@ class Bucket:
         self.clock = Clock()
         self.store = HookedStore("memory://bucket/", self.clock)
         self.openings = 0
-        lake = create_on(repeatable_effects(self.store, self.clock), layout=layout)
+        lake = create_on_store(build_deterministic_effects(self.store, self.clock), layout=layout)
         lake.alter({"transaction.time-limit-millis": str(LIMIT_MILLIS)}, maximum_version_age_millis=AGE_MILLIS)
         lake.create_namespace("n")
         lake.create_table("n.t", "id int")
@@ -48,14 +48,14 @@ class Bucket:
 
     def open(self) -> Lakehouse:
         self.openings += 1
-        effects = repeatable_effects(self.store, self.clock, first_id=10**6 * self.openings)
-        return without_engine(open_on(effects))
+        effects = build_deterministic_effects(self.store, self.clock, first_id=10**6 * self.openings)
+        return without_engine(open_on_store(effects))
 
     def clean_up(self, wait_millis: int = 0) -> None:
         """Forget and delete all that may go."""
         self.clock.now_millis += wait_millis
-        expire(self.open().maintained())
-        vacuum(self.open().maintained(), grace_millis=self.safe_millis)
+        expire_versions(self.open().maintained())
+        vacuum_files(self.open().maintained(), grace_millis=self.safe_millis)
 
 
 def without_engine(lake: Lakehouse) -> Lakehouse:

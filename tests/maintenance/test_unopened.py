@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import FormatError, NotFoundError
 
 
@@ -19,10 +19,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     lake.create_namespace("a")
     lake.create_namespace("b")
     # Hints are written in the background, under names that last a moment.
-    settle(lake.effects, 60.0)
+    wait_for_pending(lake.effects, 60.0)
     make_old(tmp_path / "lake")
     lake.alter({"owner": "ana"})
-    settle(lake.effects, 60.0)
+    wait_for_pending(lake.effects, 60.0)
     assert lake.version == 3
     del lake
     return tmp_path / "lake"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.arrow_form import schema_from_arrow, schema_to_arrow, type_to_arrow
+from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_schema, parse_type, schema_text
+from mangrove.model.schema_text import format_schema, parse_schema, parse_type
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -19,17 +19,17 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Int16,
+    Int32,
+    Int64,
     List,
     Time,
     Timestamp,
     TimestampTz,
     Varchar,
 )
-from mangrove.testing.column_strategies import schemas
+from mangrove.testing.strategies import schemas
 
 
 @given(schemas())
@@ -49,12 +49,12 @@ def test_ids_lie_where_parquet_looks_for_them() -> None:
     ("arrow", "data_type"),
     [
         (pa.bool_(), Boolean()),
-        (pa.int8(), Int2()),
-        (pa.uint8(), Int2()),
-        (pa.uint16(), Int4()),
-        (pa.uint32(), Int8()),
+        (pa.int8(), Int16()),
+        (pa.uint8(), Int16()),
+        (pa.uint16(), Int32()),
+        (pa.uint32(), Int64()),
         (pa.uint64(), Decimal(20, 0)),
-        (pa.float16(), Float4()),
+        (pa.float16(), Float32()),
         (pa.large_string(), Varchar()),
         (pa.string_view(), Varchar()),
         (pa.dictionary(pa.int32(), pa.string()), Varchar()),
@@ -83,7 +83,7 @@ def test_other_forms_of_a_type_become_the_one_that_holds_all_their_values(
 def test_every_kind_of_list_is_a_list(arrow: pa.DataType) -> None:
     found = schema_from_arrow(pa.schema([pa.field("a", arrow)])).column("a").type
     assert isinstance(found, List)
-    assert found.element.type == Int4()
+    assert found.element.type == Int32()
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_other_metadata_are_the_columns_properties() -> None:
 
 def test_a_hint_that_a_cast_left_behind_is_ignored() -> None:
     field = schema_to_arrow(parse_schema("a varchar(5)")).field("a").with_type(pa.int64())
-    assert schema_from_arrow(pa.schema([field])).column("a").type == Int8()
+    assert schema_from_arrow(pa.schema([field])).column("a").type == Int64()
 
 
 def test_a_property_under_a_name_of_ours_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="kept for its own use"):
-        schema_to_arrow(Schema((Column(1, "a", Int4(), properties={"comment": "x"}),)))
+        schema_to_arrow(Schema((Column(1, "a", Int32(), properties={"comment": "x"}),)))
 
 
 def test_metadata_that_are_no_text_are_refused() -> None:
@@ -141,13 +141,13 @@ def test_metadata_that_are_no_text_are_refused() -> None:
 
 def test_nullability_of_elements_and_values_survives() -> None:
     schema = parse_schema("a array<int not null>, b map<string, int not null>")
-    assert schema_text(schema_from_arrow(schema_to_arrow(schema))) == schema_text(schema)
+    assert format_schema(schema_from_arrow(schema_to_arrow(schema))) == format_schema(schema)
     assert type_to_arrow(parse_type("timestamp")) == pa.timestamp("us", "UTC")
 
 
 def test_the_model_does_not_import_arrow_by_itself() -> None:
     program = (
-        "import sys, mangrove.model.objects, mangrove.model.sql_text, mangrove.model.json_form; "
+        "import sys, mangrove.model.objects, mangrove.model.schema_text, mangrove.model.json_codec; "
         "sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

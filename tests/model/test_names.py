@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import check_id, check_name, joined_name, quoted_name, split_name, split_path
+from mangrove.model.names import check_id, check_name, join_name, quote_name, split_name, split_path
 
 NAMES = st.text(
     st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters=" /|\x7f"), min_size=1, max_size=12
@@ -42,7 +42,7 @@ def test_an_id_that_could_not_name_a_folder_is_refused(identifier: str) -> None:
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
 def test_a_joined_name_comes_apart_into_the_same_parts(parts: list[str]) -> None:
-    assert split_name(joined_name(*parts)) == tuple(parts)
+    assert split_name(join_name(*parts)) == tuple(parts)
 
 
 def test_a_part_between_backticks_may_hold_dots_and_doubled_backticks() -> None:
@@ -51,7 +51,7 @@ def test_a_part_between_backticks_may_hold_dots_and_doubled_backticks() -> None:
 
 def test_plain_names_are_not_quoted() -> None:
     names = ("a_1", "1a", "a-b", "ünï", "Order", "orders")
-    assert [quoted_name(name) for name in names] == ["a_1", "`1a`", "`a-b`", "`ünï`", "`Order`", "orders"]
+    assert [quote_name(name) for name in names] == ["a_1", "`1a`", "`a-b`", "`ünï`", "`Order`", "orders"]
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a`b`", "`a`b", "`a", "a b.c"])

@@ -24,13 +24,12 @@ from mangrove.model.objects import (
     View,
     kind_of,
 )
+from mangrove.model.partitioning import Days, Identity, PartitionField, PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionField, PartitionScheme
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.transforms import Days, Identity
-from mangrove.model.types import Column, Int8, TimestampTz, Varchar
+from mangrove.model.types import Column, Int64, TimestampTz, Varchar
 
-SCHEMA = Schema((Column(1, "order_id", Int8(), nullable=False), Column(2, "ts", TimestampTz())))
+SCHEMA = Schema((Column(1, "order_id", Int64(), nullable=False), Column(2, "ts", TimestampTz())))
 OBJECTS: list[tuple[Kind, Object]] = [
     (Kind.LAKEHOUSE, LakehouseSettings()),
     (Kind.NAMESPACE, Namespace("n1", "sales", {"owner": "ana"})),

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.model.schema import NESTING_MAX, Schema, with_fresh_ids
+from mangrove.model.schema import NESTING_MAX, Schema, assign_fresh_ids
 from mangrove.model.types import (
     Char,
     Column,
     DataType,
     Decimal,
     Fixed,
-    Int4,
-    Int8,
+    Int32,
+    Int64,
     List,
     Map,
     Struct,
@@ -23,14 +23,14 @@ from mangrove.model.types import (
     list_of,
     map_of,
 )
-from mangrove.testing.column_strategies import columns
+from mangrove.testing.strategies import columns
 
 NESTED = Schema(
-    with_fresh_ids(
+    assign_fresh_ids(
         [
-            Column(0, "id", Int8(), nullable=False),
-            Column(0, "place", Struct((Column(0, "city", Varchar()), Column(0, "codes", list_of(Int4()))))),
-            Column(0, "counts", map_of(Varchar(), Int4())),
+            Column(0, "id", Int64(), nullable=False),
+            Column(0, "place", Struct((Column(0, "city", Varchar()), Column(0, "codes", list_of(Int32()))))),
+            Column(0, "counts", map_of(Varchar(), Int32())),
         ]
     )
 )
@@ -52,15 +52,15 @@ def test_a_level_is_numbered_before_what_lies_inside_it() -> None:
 
 @given(st.lists(columns(), min_size=1, max_size=4), st.integers(-1, 1000))
 def test_fresh_ids_are_consecutive_and_change_nothing_else(drawn: list[Column], after: int) -> None:
-    numbered = with_fresh_ids(drawn, after)
+    numbered = assign_fresh_ids(drawn, after)
     found = _ids(numbered)
     assert sorted(found) == list(range(after + 1, after + 1 + len(found)))
-    assert with_fresh_ids(numbered, 0) == with_fresh_ids(drawn, 0)
+    assert assign_fresh_ids(numbered, 0) == assign_fresh_ids(drawn, 0)
 
 
 def test_columns_are_found_by_names_in_any_case() -> None:
     assert NESTED.column("PLACE", "City").id == 4
-    assert NESTED.column("place", "codes", "element").type == Int4()
+    assert NESTED.column("place", "codes", "element").type == Int32()
     assert NESTED.path_of(8) == ("place", "codes", "element")
     assert NESTED.column_with_id(7).name == "value"
     assert NESTED.has_id(8)
@@ -87,12 +87,12 @@ def test_an_id_that_is_not_there_is_not_found() -> None:
 
 def test_one_id_for_two_columns_is_refused_inside_nested_types_too() -> None:
     with pytest.raises(InvalidInputError, match=r"'a' and 'b\.element' both have the id 1"):
-        Schema((Column(1, "a", Int4()), Column(2, "b", list_of(Int4(), id=1))))
+        Schema((Column(1, "a", Int32()), Column(2, "b", list_of(Int32(), id=1))))
 
 
 @pytest.mark.parametrize("names", [("a", "A"), ("ß", "SS")])
 def test_names_that_differ_only_in_case_are_refused(names: tuple[str, str]) -> None:
-    fields = (Column(1, names[0], Int4()), Column(2, names[1], Int4()))
+    fields = (Column(1, names[0], Int32()), Column(2, names[1], Int32()))
     with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
         Schema(fields)
     with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
@@ -100,36 +100,36 @@ def test_names_that_differ_only_in_case_are_refused(names: tuple[str, str]) -> N
 
 
 def test_the_last_column_id_never_lies_below_an_id_in_use() -> None:
-    assert Schema((Column(3, "a", Int4()),), last_column_id=7).last_column_id == 7
+    assert Schema((Column(3, "a", Int32()),), last_column_id=7).last_column_id == 7
     with pytest.raises(InvalidInputError, match="largest id ever given"):
-        Schema((Column(3, "a", Int4()),), last_column_id=2)
+        Schema((Column(3, "a", Int32()),), last_column_id=2)
 
 
 def test_types_lie_in_each_other_only_so_deep() -> None:
-    data_type: DataType = Int4()
+    data_type: DataType = Int32()
     for _ in range(NESTING_MAX - 1):
         data_type = list_of(data_type)
-    Schema(with_fresh_ids([Column(0, "a", data_type)]))
+    Schema(assign_fresh_ids([Column(0, "a", data_type)]))
     with pytest.raises(InvalidInputError, match="levels deep"):
-        Schema(with_fresh_ids([Column(0, "a", list_of(data_type))]))
+        Schema(assign_fresh_ids([Column(0, "a", list_of(data_type))]))
 
 
 def test_ids_that_have_run_out_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="column ids left"):
-        with_fresh_ids([Column(0, "a", Int4())], 2**31 - 1)
+        assign_fresh_ids([Column(0, "a", Int32())], 2**31 - 1)
 
 
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
         (Schema, {"columns": ()}),
-        (Schema, {"columns": (Column(1, "a", Int4()),), "schema_id": -1}),
-        (Column, {"id": -1, "name": "a", "type": Int4()}),
-        (Column, {"id": True, "name": "a", "type": Int4()}),
-        (Column, {"id": 1, "name": "", "type": Int4()}),
+        (Schema, {"columns": (Column(1, "a", Int32()),), "schema_id": -1}),
+        (Column, {"id": -1, "name": "a", "type": Int32()}),
+        (Column, {"id": True, "name": "a", "type": Int32()}),
+        (Column, {"id": 1, "name": "", "type": Int32()}),
         (Column, {"id": 1, "name": "a", "type": "int"}),
-        (Column, {"id": 1, "name": "\ud800", "type": Int4()}),
-        (Column, {"id": 1, "name": "a", "type": Int4(), "default": " "}),
+        (Column, {"id": 1, "name": "\ud800", "type": Int32()}),
+        (Column, {"id": 1, "name": "a", "type": Int32(), "default": " "}),
         (Decimal, {"precision": 39}),
         (Decimal, {"precision": 0}),
         (Decimal, {"precision": 4, "scale": 5}),
@@ -137,9 +137,9 @@ def test_ids_that_have_run_out_are_refused() -> None:
         (Varchar, {"length": 0}),
         (Fixed, {"length": -1}),
         (Struct, {"columns": ()}),
-        (Struct, {"columns": (Column(1, "a", Int4(), default="1"),)}),
-        (List, {"element": Column(1, "item", Int4())}),
-        (Map, {"key": Column(1, "key", Int4()), "value": Column(2, "value", Int4())}),
+        (Struct, {"columns": (Column(1, "a", Int32(), default="1"),)}),
+        (List, {"element": Column(1, "item", Int32())}),
+        (Map, {"key": Column(1, "key", Int32()), "value": Column(2, "value", Int32())}),
     ],
 )
 def test_a_column_or_type_that_cannot_be_meant_is_refused(make: type[Any], arguments: dict[str, Any]) -> None:

@@ -5,22 +5,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.model.schemes import (
+from mangrove.model.partitioning import (
+    Bucket,
+    Days,
     Direction,
+    Hours,
+    Identity,
+    Months,
     Nulls,
     PartitionField,
     PartitionScheme,
     SortField,
+    Transform,
+    Truncate,
+    Years,
+    format_partition_field,
+    format_sort_field,
     parse_partition_field,
     parse_partition_scheme,
     parse_sort_field,
     parse_sort_scheme,
-    partition_field_text,
-    sort_field_text,
 )
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.transforms import Bucket, Days, Hours, Identity, Months, Transform, Truncate, Years
-from mangrove.model.types import Date, Int4
+from mangrove.model.schema_text import parse_schema
+from mangrove.model.types import Date, Int32
 
 SCHEMA = parse_schema("id bigint, name string, ts timestamp, `we``ird, one` date, place struct<city: string>")
 
@@ -46,7 +53,7 @@ def test_a_partition_field_is_a_column_or_a_transform_of_one(
 ) -> None:
     field = parse_partition_field(text, SCHEMA)
     assert field == PartitionField(source_id, transform, name)
-    assert parse_partition_field(partition_field_text(field, SCHEMA), SCHEMA) == field
+    assert parse_partition_field(format_partition_field(field, SCHEMA), SCHEMA) == field
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_a_partition_field_of_a_column_that_is_not_there_is_not_found() -> None:
 def test_a_partition_scheme_says_the_types_of_its_values() -> None:
     scheme = parse_partition_scheme(["days(ts)", "bucket(4, id)"], SCHEMA, "7")
     assert scheme.id == "7"
-    assert scheme.result_types(SCHEMA) == (Date(), Int4())
+    assert scheme.result_types(SCHEMA) == (Date(), Int32())
 
 
 def test_two_partition_fields_of_one_name_are_refused() -> None:
@@ -86,7 +93,7 @@ def test_two_partition_fields_of_one_name_are_refused() -> None:
 )
 def test_a_sort_field_has_a_direction_and_a_place_for_nulls(text: str, field: SortField) -> None:
     assert parse_sort_field(text, SCHEMA) == field
-    assert parse_sort_field(sort_field_text(field, SCHEMA), SCHEMA) == field
+    assert parse_sort_field(format_sort_field(field, SCHEMA), SCHEMA) == field
 
 
 def test_a_sort_scheme_orders_by_each_field_in_turn() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import parse_column, parse_schema, parse_type, schema_text, type_text
+from mangrove.model.schema_text import format_schema, format_type, parse_column, parse_schema, parse_type
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -16,11 +16,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     List,
     Map,
     Time,
@@ -29,7 +29,7 @@ from mangrove.model.types import (
     TimeTz,
     Varchar,
 )
-from mangrove.testing.column_strategies import plain_types, schemas
+from mangrove.testing.strategies import plain_types, schemas
 
 
 def test_a_schema_reads_as_people_write_it() -> None:
@@ -38,7 +38,7 @@ def test_a_schema_reads_as_people_write_it() -> None:
         "tags array<string>, p struct<a: int not null, `b c`: map<string,int>>, `odd ``name` timestamp"
     )
     assert schema.names == ("order_id", "customer", "amount", "tags", "p", "odd `name")
-    assert schema.column("order_id") == Column(1, "order_id", Int8(), nullable=False)
+    assert schema.column("order_id") == Column(1, "order_id", Int64(), nullable=False)
     assert schema.column("customer") == Column(2, "customer", Varchar(), comment="it's 'who'", default="'x, y'")
     assert schema.column("amount").type == Decimal(10, 2)
     assert isinstance(schema.column("tags").type, List)
@@ -49,24 +49,24 @@ def test_a_schema_reads_as_people_write_it() -> None:
 
 @given(schemas(with_properties=False, are_numbered_from_1=True))
 def test_printed_text_parses_back_to_the_same_schema(schema: Schema) -> None:
-    assert parse_schema(schema_text(schema)) == schema
+    assert parse_schema(format_schema(schema)) == schema
 
 
 @given(plain_types())
 def test_the_text_of_a_plain_type_parses_back(data_type: DataType) -> None:
-    assert parse_type(type_text(data_type)) == data_type
+    assert parse_type(format_type(data_type)) == data_type
 
 
 @pytest.mark.parametrize(
     ("texts", "data_type"),
     [
         (["boolean", "BOOL"], Boolean()),
-        (["tinyint", "byte", "smallint", "short", "int2"], Int2()),
-        (["int", "integer", "INT4"], Int4()),
-        (["bigint", "long", "int8"], Int8()),
+        (["tinyint", "byte", "smallint", "short", "int2"], Int16()),
+        (["int", "integer", "INT4"], Int32()),
+        (["bigint", "long", "int8"], Int64()),
         (["decimal", "dec(10)", "numeric ( 10 , 0 )"], Decimal(10, 0)),
-        (["float", "real", "float4"], Float4()),
-        (["double", "float8"], Float8()),
+        (["float", "real", "float4"], Float32()),
+        (["double", "float8"], Float64()),
         (["char(3)", "character (3)"], Char(3)),
         (["varchar(3)"], Varchar(3)),
         (["string", "text", "varchar"], Varchar()),
@@ -87,7 +87,7 @@ def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None
     data_type = parse_type("array<map<int,array<string>>>")
     assert isinstance(data_type, List)
     assert data_type.element.id == 1
-    assert type_text(data_type) == "array<map<int, array<string>>>"
+    assert format_type(data_type) == "array<map<int, array<string>>>"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_default_ends_where_the_next_option_begins(text: str, default: str) ->
 
 def test_a_default_that_is_no_single_expression_is_not_printed() -> None:
     with pytest.raises(InvalidInputError, match="not one SQL expression"):
-        schema_text(Schema((Column(1, "a", Int4(), default="1, b int"),)))
+        format_schema(Schema((Column(1, "a", Int32(), default="1, b int"),)))
 
 
 def test_a_column_is_numbered_after_those_that_there_are() -> None:

@@ -8,30 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.types import Boolean, DataType, Int4, Timestamp, TimestampTz, list_of
+from mangrove.model.types import Boolean, DataType, Int32, Timestamp, TimestampTz, list_of
 from mangrove.model.values import (
     BOUND_LENGTH_MAX,
     Value,
-    canonical_value,
     date_of_days,
     days_of,
-    fits_type,
-    lower_bound,
+    is_value_of_type,
     micros_of_datetime,
     micros_of_time,
+    normalize_value,
     time_of_micros,
     timestamp_of_micros,
     timestamp_tz_of_micros,
-    upper_bound,
+    truncate_lower_bound,
+    truncate_upper_bound,
 )
-from mangrove.testing.column_strategies import plain_types, texts, values
+from mangrove.testing.strategies import plain_types, texts, values
 
 LONG = st.text(st.sampled_from("a\ud7ff\ue000\U0010ffff"), min_size=30, max_size=40) | texts(max_size=50)
 
 
 @given(LONG)
 def test_the_bounds_of_text_are_short_and_bound(text: str) -> None:
-    low, high = lower_bound(text), upper_bound(text)
+    low, high = truncate_lower_bound(text), truncate_upper_bound(text)
     assert isinstance(low, str)
     assert len(low) <= BOUND_LENGTH_MAX
     assert low.encode() <= text.encode()
@@ -45,7 +45,7 @@ def test_the_bounds_of_text_are_short_and_bound(text: str) -> None:
 
 @given(st.binary(max_size=50) | st.binary(min_size=33, max_size=40).map(lambda data: b"\xff" * 31 + data))
 def test_the_bounds_of_bytes_are_short_and_bound(data: bytes) -> None:
-    low, high = lower_bound(data), upper_bound(data)
+    low, high = truncate_lower_bound(data), truncate_upper_bound(data)
     assert isinstance(low, bytes)
     assert len(low) <= BOUND_LENGTH_MAX
     assert low <= data
@@ -55,36 +55,36 @@ def test_the_bounds_of_bytes_are_short_and_bound(data: bytes) -> None:
 
 
 def test_an_upper_bound_is_rounded_up_past_the_surrogates() -> None:
-    assert upper_bound("a" * 31 + "\ud7ff" + "x") == "a" * 31 + "\ue000"
-    assert upper_bound("a" * 31 + "\U0010ffff" + "x") == "a" * 30 + "b"
+    assert truncate_upper_bound("a" * 31 + "\ud7ff" + "x") == "a" * 31 + "\ue000"
+    assert truncate_upper_bound("a" * 31 + "\U0010ffff" + "x") == "a" * 30 + "b"
 
 
 def test_what_is_short_is_its_own_bound() -> None:
     for value in ("abc", b"abc", 7, Exact("1.5"), datetime.date(2026, 1, 1)):
-        assert lower_bound(value) == upper_bound(value) == value
+        assert truncate_lower_bound(value) == truncate_upper_bound(value) == value
 
 
 @given(plain_types().flatmap(lambda data_type: st.tuples(st.just(data_type), values(data_type))))
 def test_a_value_of_a_type_fits_it_in_its_one_form(drawn: tuple[DataType, Value]) -> None:
     data_type, value = drawn
-    assert fits_type(value, data_type)
-    assert canonical_value(canonical_value(value)) == canonical_value(value)
+    assert is_value_of_type(value, data_type)
+    assert normalize_value(normalize_value(value)) == normalize_value(value)
 
 
 def test_a_value_does_not_fit_another_type() -> None:
     moment = datetime.datetime(2026, 1, 1)
-    assert not fits_type(moment, TimestampTz())
-    assert not fits_type(moment.replace(tzinfo=datetime.UTC), Timestamp())
-    assert not fits_type(1, Boolean())
+    assert not is_value_of_type(moment, TimestampTz())
+    assert not is_value_of_type(moment.replace(tzinfo=datetime.UTC), Timestamp())
+    assert not is_value_of_type(1, Boolean())
     yes: Value = True
-    assert not fits_type(yes, Int4())
-    assert not fits_type(1, list_of(Int4()))
+    assert not is_value_of_type(yes, Int32())
+    assert not is_value_of_type(1, list_of(Int32()))
 
 
 def test_times_with_a_zone_become_utc() -> None:
     zone = datetime.timezone(datetime.timedelta(hours=-5))
-    assert canonical_value(datetime.time(22, tzinfo=zone)) == datetime.time(3, tzinfo=datetime.UTC)
-    assert str(canonical_value(datetime.datetime(2026, 1, 1, 22, tzinfo=zone))) == "2026-01-02 03:00:00+00:00"
+    assert normalize_value(datetime.time(22, tzinfo=zone)) == datetime.time(3, tzinfo=datetime.UTC)
+    assert str(normalize_value(datetime.datetime(2026, 1, 1, 22, tzinfo=zone))) == "2026-01-02 03:00:00+00:00"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_times_with_a_zone_become_utc() -> None:
 )
 def test_a_value_that_cannot_be_ordered_or_stored_is_refused(value: Value) -> None:
     with pytest.raises(InvalidInputError):
-        canonical_value(value)
+        normalize_value(value)
 
 
 @given(st.datetimes(), st.times(), st.dates())

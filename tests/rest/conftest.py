@@ -12,9 +12,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from starlette.testclient import TestClient
 
 import mangrove
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.server.access import Access
 from mangrove.server.app import build_app
 from mangrove.storage.counting import CountingStore
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Lakehouse:
 def counted(lake: Lakehouse) -> Lakehouse:
     """Return the same lakehouse as a server opens it: on a store that counts."""
     store = CountingStore(open_store(lake.uri))
-    return open_on(real_effects(store), storage_options=lake.storage_options)
+    return open_on_store(build_effects(store), storage_options=lake.storage_options)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def catalog(address: str, catalog_of: Callable[..., RestCatalog]) -> RestCatalog
     return catalog_of(address)
 
 
-def asking(lake: Lakehouse, access: Access | None = None) -> TestClient:
+def request_info(lake: Lakehouse, access: Access | None = None) -> TestClient:
     """Return a client that sends requests as they are written, without a socket."""
     app = build_app(lake, access or Access("127.0.0.1"))
     return TestClient(app, base_url="http://127.0.0.1/iceberg", follow_redirects=False, raise_server_exceptions=False)
@@ -99,5 +99,5 @@ def asking(lake: Lakehouse, access: Access | None = None) -> TestClient:
 
 @pytest.fixture
 def client(lake: Lakehouse) -> Iterator[TestClient]:
-    with asking(counted(lake)) as found:
+    with request_info(counted(lake)) as found:
         yield found

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from tests.iceberg.iceberg_client import Client
-from tests.rest.conftest import TOKEN, asking
+from tests.rest.conftest import TOKEN, request_info
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -43,7 +43,7 @@ def changed_lake() -> Lakehouse:
 
 @pytest.fixture(scope="module")
 def changing(changed_lake: Lakehouse) -> Iterator[TestClient]:
-    with asking(changed_lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
+    with request_info(changed_lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
         found.headers["Authorization"] = f"Bearer {TOKEN}"
         yield found
 
@@ -133,8 +133,8 @@ def test_any_files_are_taken_or_refused(changed_lake: Lakehouse, changing: TestC
     store = changed_lake.effects.store
     known = {entry.path for entry in store.list(f"data/{changed_lake.table('shop.t').id}/")}
     rows = client.rows([{"id": number, "part": "a"} for number in range(3)], ["a"])
-    hidden = client.numbers({rows.address: [1]}, ["a"])
-    request = client.request([rows, hidden, client.keys([{"id": 1}], ["id"], ["a"])])
+    deleted_rows = client.numbers({rows.address: [1]}, ["a"])
+    request = client.request([rows, deleted_rows, client.keys([{"id": 1}], ["id"], ["a"])])
     written = sorted(
         {entry.path for entry in store.list(f"data/{changed_lake.table('shop.t').id}/")} - known,
         key=lambda path: (path.endswith(".avro"), len(store.read(path))),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
-from tests.rest.conftest import TOKEN, asking
+from tests.rest.conftest import TOKEN, request_info
 from tests.rest.test_any_change import DONE, REFUSED, spoiled
 
 import mangrove
@@ -38,15 +38,15 @@ def named_lake() -> Lakehouse:
 
 @pytest.fixture(scope="module")
 def naming(named_lake: Lakehouse) -> Iterator[TestClient]:
-    with asking(named_lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
+    with request_info(named_lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
         found.headers["Authorization"] = f"Bearer {TOKEN}"
         yield found
 
 
 def creation(http: TestClient, name: str) -> dict[str, Any]:
     """Stage a table, and return the commit that makes it."""
-    asked = {"name": name, "schema": SCHEMA, "stage-create": True}
-    staged = http.post("/v1/namespaces/shop/tables", json=asked).json()["metadata"]
+    requested = {"name": name, "schema": SCHEMA, "stage-create": True}
+    staged = http.post("/v1/namespaces/shop/tables", json=requested).json()["metadata"]
     return {
         "identifier": {"namespace": ["shop"], "name": name},
         "requirements": [{"type": "assert-create"}],

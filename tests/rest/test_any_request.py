@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
-from tests.rest.conftest import asking, counted, filled
+from tests.rest.conftest import counted, filled, request_info
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.storage.counting import CountingStore
@@ -31,7 +31,7 @@ def any_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
 
 @pytest.fixture(scope="module")
 def any_client(any_lake: Lakehouse) -> Iterator[TestClient]:
-    with asking(counted(any_lake)) as found:
+    with request_info(counted(any_lake)) as found:
         yield found
 
 
@@ -74,7 +74,7 @@ def encodable(query: dict[str, str]) -> dict[str, str]:
 
 
 def test_many_clients_that_load_a_table_at_once_are_told_the_same(lake: Lakehouse) -> None:
-    with asking(counted(lake)) as client, ThreadPoolExecutor(8) as pool:
+    with request_info(counted(lake)) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: client.get("v1/namespaces/sales/tables/orders").json(), range(16)))
     assert all(answer == answers[0] for answer in answers)
 
@@ -83,7 +83,7 @@ def test_a_table_that_is_known_costs_one_read_besides_what_the_catalog_takes(tmp
     lake = counted(filled(tmp_path / "lake"))
     store = lake.effects.store
     assert isinstance(store, CountingStore)
-    with asking(lake) as client:
+    with request_info(lake) as client:
         client.get("v1/namespaces/sales/tables/orders")
         before = store.requests
         client.head("v1/namespaces/sales/tables/orders")

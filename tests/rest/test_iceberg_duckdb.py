@@ -14,8 +14,8 @@ import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
 from mangrove.server.access import Access
-from mangrove.testing.servers import seaweedfs
-from mangrove.web.pages.elsewhere import Elsewhere, snippets
+from mangrove.testing.servers import run_seaweedfs
+from mangrove.web.pages.connect import IcebergConnection, render_snippets
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,9 +36,9 @@ def duck_lake(tmp_path: Path) -> Lakehouse:
     return lake
 
 
-def attached(where: Elsewhere) -> str:
+def attached(where: IcebergConnection) -> str:
     """Return the statement that the explorer shows, with the token in its place."""
-    text = dict(snippets(where, TableLocator("sales", "orders")))["DuckDB"]
+    text = dict(render_snippets(where, TableLocator("sales", "orders")))["DuckDB"]
     return text.splitlines()[1].replace("…", TOKEN)
 
 
@@ -46,8 +46,8 @@ def attached(where: Elsewhere) -> str:
 def ask_duckdb(duck_lake: Lakehouse) -> Iterator[Asking]:
     access = Access("127.0.0.1", TOKEN, is_writable=True)
     with served(counted(duck_lake), access) as address, peer("iceberg_duckdb.py") as ask:
-        ask(attached(Elsewhere(address, duck_lake.uri, None, has_token=True)))
-        ask(attached(Elsewhere(address, duck_lake.uri, 4, has_token=True)).replace(" AS lake ", " AS past "))
+        ask(attached(IcebergConnection(address, duck_lake.uri, None, has_token=True)))
+        ask(attached(IcebergConnection(address, duck_lake.uri, 4, has_token=True)).replace(" AS lake ", " AS past "))
         yield ask
 
 
@@ -93,7 +93,7 @@ def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: 
 @pytest.mark.interop
 def test_duckdb_reads_and_writes_a_bucket_with_the_key_that_it_was_given(tmp_path: Path) -> None:
     access = Access("127.0.0.1", TOKEN, is_writable=True)
-    with seaweedfs(tmp_path) as bucket:
+    with run_seaweedfs(tmp_path) as bucket:
         lake = mangrove.create(f"{bucket.uri}lake", storage_options=bucket.options)
         lake.create_namespace("sales")
         orders = lake.create_table("sales.orders", "id bigint not null, customer string", keys=["id"])
@@ -105,7 +105,7 @@ def test_duckdb_reads_and_writes_a_bucket_with_the_key_that_it_was_given(tmp_pat
         where = f"REGION '{options['region']}', ENDPOINT '{host}', USE_SSL false, URL_STYLE 'path'"
         with served(lake, access) as address, peer("iceberg_duckdb.py") as ask:
             ask(f"CREATE SECRET (TYPE s3, {secret}, {where})")
-            ask(attached(Elsewhere(address, lake.uri, None, has_token=True)))
+            ask(attached(IcebergConnection(address, lake.uri, None, has_token=True)))
             assert ask("SELECT customer FROM lake.sales.orders WHERE id IN (2, 3) ORDER BY id") == [["ana"], ["bo"]]
             ask("CREATE TABLE lake.sales.made AS SELECT 1 AS one")
             ask("DELETE FROM lake.sales.orders WHERE id < 3")

@@ -13,7 +13,7 @@ from tests.rest.peer_process import Asking, Rows, has_module, peer
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
-from mangrove.web.pages.elsewhere import SPARK_PACKAGE
+from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [
     pytest.mark.slow,

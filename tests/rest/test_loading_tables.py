@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 from starlette.testclient import TestClient
-from tests.rest.conftest import asking, counted, filled, served
+from tests.rest.conftest import counted, filled, request_info, served
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.storage.opening import open_store
 from mangrove.testing.faulty_store import Faults, FaultyStore
 
@@ -144,7 +144,7 @@ def test_a_namespace_of_two_levels_is_not_there(client: TestClient) -> None:
 
 
 def test_a_damaged_file_of_metadata_is_an_error_of_the_server(lake: Lakehouse) -> None:
-    with asking(counted(lake)) as client:
+    with request_info(counted(lake)) as client:
         client.get("v1/namespaces/sales/tables/orders")
         (metadata,) = [path for path in stored(lake) if path.name.endswith(".metadata.json")]
         metadata.write_text("{}")
@@ -155,7 +155,7 @@ def test_a_damaged_file_of_metadata_is_an_error_of_the_server(lake: Lakehouse) -
 
 def test_a_bucket_that_takes_no_files_is_told_and_the_next_request_goes_on(lake: Lakehouse) -> None:
     faulty = FaultyStore(open_store(lake.uri), Faults(0))
-    with asking(open_on(real_effects(faulty))) as client:
+    with request_info(open_on_store(build_effects(faulty))) as client:
         faulty.fail_next("put", "before")
         answer = client.get("v1/namespaces/sales/tables/orders")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, 503)

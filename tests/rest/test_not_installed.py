@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from tests.rest.conftest import asking, counted, filled
+from tests.rest.conftest import counted, filled, request_info
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.app import has_iceberg
@@ -31,7 +31,7 @@ def bare(lake: Lakehouse, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """A client of a server on whose machine PyIceberg is not found."""
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     assert not has_iceberg()
-    return asking(counted(lake))
+    return request_info(counted(lake))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import urllib.request
 from typing import Any
 
 import pytest
-from tests.rest.conftest import TOKEN, asking, counted, served
+from tests.rest.conftest import TOKEN, counted, request_info, served
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
 from mangrove.server.access import Access
-from mangrove.web.pages.elsewhere import Elsewhere, snippets
+from mangrove.web.pages.connect import IcebergConnection, render_snippets
 
 SNIPPET = re.compile(r'<summary>([^<]*)</summary><pre class="snippet" tabindex="0">([^<]*)</pre>')
 
@@ -47,7 +47,7 @@ def test_what_the_page_of_a_past_version_says_reads_that_version(lake: Lakehouse
 
 def test_a_token_is_left_to_the_reader(lake: Lakehouse) -> None:
     bearer = {"Authorization": f"Bearer {TOKEN}"}
-    with asking(counted(lake), Access("127.0.0.1", TOKEN)) as client:
+    with request_info(counted(lake), Access("127.0.0.1", TOKEN)) as client:
         page = client.get("http://127.0.0.1/tables/sales.orders", headers=bearer).text
     texts = told(page)
     assert TOKEN not in page
@@ -55,8 +55,8 @@ def test_a_token_is_left_to_the_reader(lake: Lakehouse) -> None:
 
 
 def test_names_are_quoted_as_each_engine_wants_them() -> None:
-    where = Elsewhere("http://lake:8181/iceberg", "s3://bucket/lake/")
-    texts = dict(snippets(where, TableLocator("a.b", "o'`\"x")))
+    where = IcebergConnection("http://lake:8181/iceberg", "s3://bucket/lake/")
+    texts = dict(render_snippets(where, TableLocator("a.b", "o'`\"x")))
     assert """load_table(('a.b', 'o\\'`"x'))""" in texts["PyIceberg"]
     assert 'FROM lake."a.b"."o\'`""x";' in texts["DuckDB"]
     assert "ATTACH '' AS lake" in texts["DuckDB"]
@@ -66,7 +66,7 @@ def test_names_are_quoted_as_each_engine_wants_them() -> None:
 
 @pytest.mark.parametrize("name", ["sales.outside"])
 def test_a_table_whose_rows_lie_elsewhere_is_not_offered(lake: Lakehouse, name: str) -> None:
-    with asking(counted(lake)) as client:
+    with request_info(counted(lake)) as client:
         assert "Open elsewhere" not in client.get(f"http://127.0.0.1/tables/{name}").text
 
 
@@ -74,7 +74,7 @@ def test_a_lakehouse_in_memory_is_not_offered_to_other_processes() -> None:
     lake = mangrove.create("memory://nobody-else-sees-it")
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
-    with asking(lake) as client:
+    with request_info(lake) as client:
         assert "Open elsewhere" not in client.get("http://127.0.0.1/tables/sales.orders").text
 
 

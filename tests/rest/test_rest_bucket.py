@@ -9,14 +9,14 @@ from tests.rest.conftest import served
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.testing.servers import RealServer, seaweedfs
+from mangrove.testing.servers import RealServer, run_seaweedfs
 
 pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+    with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from tests.iceberg.iceberg_client import Client
-from tests.rest.conftest import TOKEN, asking
+from tests.rest.conftest import TOKEN, request_info
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -50,7 +50,7 @@ def own(own_lake: Lakehouse) -> Iterator[TestClient]:
 
 
 def writing(lake: Lakehouse) -> Iterator[TestClient]:
-    with asking(lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
+    with request_info(lake, Access("127.0.0.1", TOKEN, is_writable=True)) as found:
         found.headers["Authorization"] = f"Bearer {TOKEN}"
         yield found
 

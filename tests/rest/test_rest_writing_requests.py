@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.iceberg.iceberg_client import Client
-from tests.rest.conftest import TOKEN, asking
+from tests.rest.conftest import TOKEN, request_info
 
 import mangrove
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_on
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.model.schema import COLUMNS_MAX
 from mangrove.server.access import Access
 from mangrove.storage.opening import open_store
@@ -34,7 +34,7 @@ def shop(tmp_path: Path) -> Lakehouse:
 
 @pytest.fixture
 def http(shop: Lakehouse) -> Iterator[TestClient]:
-    with asking(shop, WRITABLE) as found:
+    with request_info(shop, WRITABLE) as found:
         found.headers.update(BEARER)
         yield found
 
@@ -86,11 +86,11 @@ def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakeho
 
 def test_where_it_is_not_certain_what_was_committed_the_client_is_told_so(shop: Lakehouse) -> None:
     store = FaultyStore(open_store(shop.uri), Faults(0))
-    faulty = open_on(real_effects(store))
+    faulty = open_on_store(build_effects(store))
     client = Client(shop, "shop.a")
     request = client.request([client.rows([{"id": 1}])])
     before = shop.version
-    with asking(faulty, WRITABLE) as http:
+    with request_info(faulty, WRITABLE) as http:
         store.fail_next("put", "before", ".metadata.json")
         answer = http.post("/v1/namespaces/shop/tables/a", json=request, headers=BEARER)
         assert (answer.status_code, answer.json()["error"]["type"]) == (500, "CommitStateUnknownException")
@@ -122,7 +122,7 @@ CHANGES = [
 @pytest.mark.parametrize(("method", "path"), CHANGES)
 def test_a_server_that_only_reads_changes_nothing(shop: Lakehouse, method: str, path: str) -> None:
     before = shop.version
-    with asking(shop, Access("127.0.0.1", TOKEN)) as http:
+    with request_info(shop, Access("127.0.0.1", TOKEN)) as http:
         answer = http.request(method, path, headers=BEARER, content=b"{}")
     assert (answer.status_code, answer.json()["error"]["type"]) == (403, "NotAuthorizedException")
     assert "--writable" in answer.json()["error"]["message"]
@@ -132,7 +132,7 @@ def test_a_server_that_only_reads_changes_nothing(shop: Lakehouse, method: str, 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
 def test_a_past_version_and_a_stranger_change_nothing(shop: Lakehouse, method: str, path: str) -> None:
     before = shop.version
-    with asking(shop, WRITABLE) as http:
+    with request_info(shop, WRITABLE) as http:
         past = http.request(method, path.replace("/v1/", "/v1/version-1/"), headers=BEARER, content=b"{}")
         stranger = http.request(method, path, content=b"{}")
     assert past.status_code == 403

@@ -11,7 +11,7 @@ from tests.rest.peer_process import has_module, peer
 
 import mangrove
 from mangrove.server.access import Access
-from mangrove.web.pages.elsewhere import SPARK_PACKAGE
+from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +35,7 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
         served(counted(lake), access) as address,
         peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
     ):
-        *_, hidden, shown, replaced, view = [
+        *_, deleted_rows, shown, replaced, view = [
             ask(statement)
             for statement in (
                 "use lake",
@@ -67,7 +67,7 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
             )
         ]
     made = sorted((row["id"], row["label"]) for row in lake.table("shop.made").to_arrow().to_pylist())
-    assert [[str(number), label] for number, label in made] == hidden
+    assert [[str(number), label] for number, label in made] == deleted_rows
     changed = {5: "changed", 6: "again", 7: "merged", 100: "new"}
     assert dict(made) == {
         number: changed.get(number, str(number)) for number in [*range(20), 100] if number not in (3, 4)

@@ -7,9 +7,9 @@ import sys
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from mangrove.spark.data_source import MangroveSource
+from mangrove.spark.data_source_writer import StreamTableWriter
 from mangrove.spark.session import local_session
-from mangrove.spark.sink import StreamTableWriter
-from mangrove.spark.source import MangroveSource
 
 GROUP = "MANGROVE_TEST_GROUP"
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.spark.job_group import GROUP_PROPERTY, cancel_job_group, enter_job_group, leave_job_group
-from mangrove.spark.statements import run_time_errors
+from mangrove.spark.statements import RUNTIME_ERRORS
 from mangrove.sql.notebook import NotebookSql
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_cross_join_of_a_command(lake: str) -> None:
 def test_a_job_that_a_cancelled_group_submits_later_is_cancelled_too(spark: SparkSession) -> None:
     enter_job_group(spark, "first")
     cancel_job_group(spark, "first")
-    with pytest.raises(run_time_errors, match="cancelled"):
+    with pytest.raises(RUNTIME_ERRORS, match="cancelled"):
         spark.range(10).repartition(2).count()
     leave_job_group(spark, "first")
     assert spark.range(10).repartition(2).count() == 10
@@ -143,6 +143,6 @@ def test_ctrl_c_in_a_notebook_cancels_also_the_jobs_that_the_cell_submits_later(
         notebook.magic("", "select count(*) from shop.t where id = :day")
     (group,) = groups
     enter_job_group(spark, group)
-    with pytest.raises(run_time_errors, match="cancelled"):
+    with pytest.raises(RUNTIME_ERRORS, match="cancelled"):
         spark.range(10).repartition(2).count()
     leave_job_group(spark, group)

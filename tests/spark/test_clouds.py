@@ -2,12 +2,12 @@
 
 import pytest
 
-from mangrove.spark.clouds import hadoop_root, hadoop_settings
+from mangrove.spark.hadoop import build_hadoop_settings, to_hadoop_uri
 
 
 def test_options_for_s3_are_told_to_hadoop_for_that_bucket_alone() -> None:
     options = {"endpoint": "http://127.0.0.1:8333", "access_key_id": "a", "secret_access_key": "s", "region": "r"}
-    assert hadoop_settings("s3://bucket/lake/", options) == {
+    assert build_hadoop_settings("s3://bucket/lake/", options) == {
         "fs.s3a.bucket.bucket.access.key": "a",
         "fs.s3a.bucket.bucket.secret.key": "s",
         "fs.s3a.bucket.bucket.endpoint.region": "r",
@@ -15,7 +15,7 @@ def test_options_for_s3_are_told_to_hadoop_for_that_bucket_alone() -> None:
         "fs.s3a.bucket.bucket.path.style.access": "true",
         "fs.s3a.bucket.bucket.connection.ssl.enabled": "false",
     }
-    anonymous = hadoop_settings("s3://bucket/", {"skip_signature": "true"})
+    anonymous = build_hadoop_settings("s3://bucket/", {"skip_signature": "true"})
     assert list(anonymous) == ["fs.s3a.bucket.bucket.aws.credentials.provider"]
 
 
@@ -38,10 +38,10 @@ def test_options_for_s3_are_told_to_hadoop_for_that_bucket_alone() -> None:
     ],
 )
 def test_options_for_other_clouds_are_told_to_hadoop(uri: str, options: dict[str, str], name: str, value: str) -> None:
-    assert hadoop_settings(uri, options)[name] == value
+    assert build_hadoop_settings(uri, options)[name] == value
 
 
 @pytest.mark.parametrize("uri", ["file:///lake/", "gs://b/", "az://c/"])
 def test_nothing_is_told_where_nothing_is_given(uri: str) -> None:
-    assert hadoop_settings(uri) == {}
-    assert hadoop_root(uri) == uri
+    assert build_hadoop_settings(uri) == {}
+    assert to_hadoop_uri(uri) == uri

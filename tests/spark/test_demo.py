@@ -38,10 +38,10 @@ def test_the_demo_keeps_every_promise_that_it_tells_and_leaves_a_sound_lakehouse
     before, after = chapters["Upsert, a mistake, and time travel"]["orders"]
     assert before > after
     assert chapters["Rollback"]["is_as_before"]
-    asked = chapters["Ask it in SQL"]
-    assert len(asked["cities"]) == 6
-    assert asked["then"] == before
-    assert asked["files_for_a_day"] < asked["files"]
+    requested = chapters["Ask it in SQL"]
+    assert len(requested["cities"]) == 6
+    assert requested["then"] == before
+    assert requested["files_for_a_day"] < requested["files"]
     assert chapters["Export"]["orders_here"] == chapters["Export"]["orders_there"]
     compaction = chapters["Compaction"]
     assert (compaction["files_before"], compaction["files_after"]) == (12, 1)

@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.predicate_parser import parse_predicate
 from mangrove.lakehouse.handles import LakeTable
-from mangrove.local.evaluating import evaluated
-from mangrove.local.targets import named_in
-from mangrove.model.arrow_form import schema_to_arrow
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.expression_text import parse_expression
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.row_counts import RowCounts
+from mangrove.local.evaluation import evaluate_expression
+from mangrove.local.row_changes import column_lookup_of
+from mangrove.model.arrow_schema import schema_to_arrow
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.write_plan import RowCounts
 from mangrove.testing.table_model import TableModel
 
 pytestmark = pytest.mark.interop
@@ -151,6 +151,6 @@ def test_expressions_mean_the_same_in_this_process_and_on_spark(spark: SparkSess
     frame = spark.createDataFrame(rows.replace_schema_metadata(None))
     found = frame.selectExpr(*(f"{text} as c{place}" for place, text in enumerate(EXPRESSIONS))).toArrow()
     for place, text in enumerate(EXPRESSIONS):
-        here = evaluated(parse_expression(text), rows, named_in(schema))
+        here = evaluate_expression(parse_expression(text), rows, column_lookup_of(schema))
         assert here.to_pylist() == found.column(place).to_pylist(), text
         assert str(here.type) == str(found.schema.field(place).type), text

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.spark.file_lists import ListedFile, log_text
+from mangrove.spark.file_lists import ListedFile, encode_file_log
 
 addresses = st.text(min_size=1) | st.sampled_from(
     ["file:/a b/ü.parquet", 's3a://b/"quoted"\\x', "file:/a\nb", "\u2028"]
@@ -16,7 +16,7 @@ addresses = st.text(min_size=1) | st.sampled_from(
 def test_the_log_of_a_file_list_says_every_address_size_and_number_on_a_line_of_its_own(
     files: list[ListedFile],
 ) -> None:
-    head, *lines = log_text(files).split("\n")
+    head, *lines = encode_file_log(files).split("\n")
 
     told = [json.loads(line) for line in lines]
     assert head == "v1"

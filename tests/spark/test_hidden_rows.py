@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove.spark.bit_arrays import words_of
-from mangrove.spark.hidden_rows import HiddenRows, hidden_by_keys
+from mangrove.spark.deletion_vectors import DeletedRowCache, find_rows_deleted_by_keys, pack_bits
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -30,15 +29,15 @@ def columns_of(keys: Sequence[tuple[Any, ...]], types: Sequence[Any]) -> list[An
 
 @given(_FILES, _FILES)
 def test_a_row_is_hidden_where_its_whole_key_comes_at_a_later_position(
-    hiding: list[tuple[list[tuple[Any, ...]], int]], compared: list[tuple[list[tuple[Any, ...]], int]]
+    delete_files: list[tuple[list[tuple[Any, ...]], int]], compared: list[tuple[list[tuple[Any, ...]], int]]
 ) -> None:
     types = (pa.int64(), pa.string())
-    found = hidden_by_keys(
-        [(columns_of(keys, types), position) for keys, position in hiding],
+    found = find_rows_deleted_by_keys(
+        [(columns_of(keys, types), position) for keys, position in delete_files],
         [(columns_of(keys, types), position) for keys, position in compared],
     )
     assert [flags.tolist() for flags in found] == [
-        [None not in key and any(key in newer and later > position for newer, later in hiding) for key in keys]
+        [None not in key and any(key in newer and later > position for newer, later in delete_files) for key in keys]
         for keys, position in compared
     ]
 
@@ -58,7 +57,7 @@ def test_a_row_is_hidden_where_its_whole_key_comes_at_a_later_position(
 )
 def test_keys_of_every_type_are_compared(kind: Any, values: list[Any]) -> None:
     both, one = ([pa.chunked_array([pa.array(part, kind)])] for part in (values, values[1:]))
-    assert [flags.tolist() for flags in hidden_by_keys([(one, 2)], [(both, 1), (both, 2)])] == [
+    assert [flags.tolist() for flags in find_rows_deleted_by_keys([(one, 2)], [(both, 1), (both, 2)])] == [
         [False, True],
         [False, False],
     ]
@@ -66,7 +65,7 @@ def test_keys_of_every_type_are_compared(kind: Any, values: list[Any]) -> None:
 
 @given(st.lists(st.booleans(), max_size=200))
 def test_words_hold_each_flag_in_its_place_and_no_other(flags: list[bool]) -> None:
-    bits = np.unpackbits(words_of(np.array(flags, np.bool_)).view(np.uint8), bitorder="little")
+    bits = np.unpackbits(pack_bits(np.array(flags, np.bool_)).view(np.uint8), bitorder="little")
     assert len(bits) % 64 == 0
     assert np.flatnonzero(bits).tolist() == [place for place, flag in enumerate(flags) if flag]
 
@@ -88,33 +87,33 @@ def test_rows_hidden_by_keys_and_by_numbers_are_in_the_same_bits_and_each_file_i
     table: Any, tmp_path: Path
 ) -> None:
     store = CountingStore(open_store(str(tmp_path)))
-    hidden = HiddenRows(store)
+    deleted_rows = DeletedRowCache(store)
     scans = plan_scan(table.state()).scans
     touched = [scan for scan in scans if not scan.is_whole]
-    found = [words.tolist() for words in hidden.bits(touched, table.state().schema)]
+    found = [words.tolist() for words in deleted_rows.bits(touched, table.state().schema)]
     assert found == [[0b10110], [0b10]]
     assert store.requests.reads == len(ScanPlan(tuple(touched)).files()) == 4
-    assert [words.tolist() for words in hidden.bits(touched[::-1], table.state().schema)] == found[::-1]
+    assert [words.tolist() for words in deleted_rows.bits(touched[::-1], table.state().schema)] == found[::-1]
     assert store.requests.reads == 4, "files never change, so what is known is not looked for again"
 
 
 def test_what_a_newer_upsert_hides_is_found_beside_what_was_known(table: Any, tmp_path: Path) -> None:
-    hidden = HiddenRows(open_store(str(tmp_path)))
+    deleted_rows = DeletedRowCache(open_store(str(tmp_path)))
     for keys, expected in (([], [[0b10110], [0b10]]), (["0", "1"], [[0b10111], [0b11]])):
         if keys:
             table.upsert([{"code": key} for key in keys])
         touched = [scan for scan in plan_scan(table.state()).scans if not scan.is_whole]
-        assert [words.tolist() for words in hidden.bits(touched, table.state().schema)][:2] == expected
+        assert [words.tolist() for words in deleted_rows.bits(touched, table.state().schema)][:2] == expected
 
 
 def test_what_was_found_first_is_forgotten_when_there_is_no_more_room(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mangrove.spark.hidden_rows._WORDS_MAX", 1)
+    monkeypatch.setattr("mangrove.spark.deletion_vectors._WORDS_MAX", 1)
     store = CountingStore(open_store(str(tmp_path)))
-    hidden = HiddenRows(store)
+    deleted_rows = DeletedRowCache(store)
     first, last = (scan for scan in plan_scan(table.state()).scans if not scan.is_whole)
     for scans, is_read in (([first, last], True), ([last], False), ([first], True), ([last], True)):
         before = store.requests.reads
-        hidden.bits(scans, table.state().schema)
+        deleted_rows.bits(scans, table.state().schema)
         assert (store.requests.reads > before) == is_read

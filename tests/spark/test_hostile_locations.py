@@ -14,24 +14,24 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from starlette.testclient import TestClient
 
 import mangrove
-from mangrove.cli.engines import LocalEngines
-from mangrove.effects import real_effects
+from mangrove.cli.command import LocalEngines
+from mangrove.effects import build_effects
 from mangrove.errors import FormatError, StorageError
-from mangrove.iceberg.showing import show
+from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.local.parquet import encoded
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.local.parquet import encode_parquet
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.schema_text import parse_schema
 from mangrove.server.access import Access
 from mangrove.server.app import build_app
+from mangrove.spark.data_source import MangroveSource
 from mangrove.spark.file_lists import FileLists, ListedFile
-from mangrove.spark.source import MangroveSource
-from mangrove.spark.types import spark_schema
+from mangrove.spark.types import to_spark_schema
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.storage.memory import MemoryStore
 
@@ -56,7 +56,7 @@ class Attack:
         self.secret = folder / "secret" / "s.parquet"
         self.secret.parent.mkdir()
         schema = schema_to_arrow(parse_schema(COLUMNS))
-        self.data = bytes(encoded(pa.Table.from_pylist(SECRET, schema=schema)))
+        self.data = bytes(encode_parquet(pa.Table.from_pylist(SECRET, schema=schema)))
         self.secret.write_bytes(self.data)
         self.root = folder / "lake"
         lake = mangrove.create(self.root, layout=layout)
@@ -217,7 +217,7 @@ def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
 def test_spark_takes_a_path_as_it_is_written(tmp_path: Path, is_believed: bool, spark: SparkSession) -> None:
     attack = Attack(tmp_path, "tree")
     lists = FileLists(spark, root_uri=f"{attack.root.as_uri()}/", _is_trusted=is_believed)
-    columns = spark_schema(parse_schema(COLUMNS))
+    columns = to_spark_schema(parse_schema(COLUMNS))
     odd = attack.root / "data" / "50%25 {a,b} [x]* ü?" / "a b.parquet"
     odd.parent.mkdir()
     odd.write_bytes(attack.data)
@@ -233,7 +233,7 @@ def test_spark_takes_a_path_as_it_is_written(tmp_path: Path, is_believed: bool, 
 def test_a_worker_opens_no_file_outside(tmp_path: Path, spark: SparkSession) -> None:
     attack = Attack(tmp_path, "tree")
     reader = WorkerReader(f"{attack.root.as_uri()}/", None)
-    columns = spark_schema(parse_schema(COLUMNS))
+    columns = to_spark_schema(parse_schema(COLUMNS))
     for escape in ATTACKS:
         with pytest.raises(PySparkException, match=REFUSED):
             reader.read(spark, [(escape(attack), len(attack.data), 0)], columns).collect()
@@ -291,13 +291,13 @@ class Noting(MemoryStore):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_request_leaves_the_prefix_of_a_bucket(layout: str, location: str) -> None:
     store = Noting()
-    lake = create_on(real_effects(store), layout=layout, engines=LocalEngines)
+    lake = create_on_store(build_effects(store), layout=layout, engines=LocalEngines)
     lake.create_namespace("s")
     lake.create_table("s.t", COLUMNS)
     with lake.transaction() as transaction:
         transaction.add_delta("s.t", (), naming(location, 100))
-    lake = open_on(real_effects(store), engines=LocalEngines)
-    for read in (lambda: lake.table("s.t").to_arrow(), lambda: show(store, lake.table("s.t").state(), 0)):
+    lake = open_on_store(build_effects(store), engines=LocalEngines)
+    for read in (lambda: lake.table("s.t").to_arrow(), lambda: publish_table(store, lake.table("s.t").state(), 0)):
         with pytest.raises(FormatError, match="segment"):
             read()
     assert any("segment" in problem.rule for problem in lake.check())

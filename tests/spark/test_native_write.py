@@ -148,12 +148,14 @@ def test_the_settings_of_a_session_come_back(spark: SparkSession, tmp_path: Path
 def test_rows_are_sorted_and_divided_into_files_of_bounded_size(spark: SparkSession, tmp_path: Path) -> None:
     from mangrove.spark.engine import SparkEngine
     from mangrove.storage.opening import open_store
-    from mangrove.testing.effects import repeatable_effects
+    from mangrove.testing.effects import build_deterministic_effects
 
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint", sort_by=["id desc"])
-    engine = SparkEngine(open_store(tmp_path), repeatable_effects(open_store(tmp_path)).new_id, file_size_bytes=80)
+    engine = SparkEngine(
+        open_store(tmp_path), build_deterministic_effects(open_store(tmp_path)).new_id, file_size_bytes=80
+    )
     write = engine.append(table.state(), spark.range(0, 25, 1, 1).selectExpr("(id * 7) % 25 as id"))
     (planned,) = write.deltas
     assert [file.row_count for file in planned.delta.manifest.entries] == [10, 10, 5]

@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.model.sql_text import parse_schema
-from mangrove.spark.nearness import near_source, near_values
-from mangrove.tables.merging import MergePlan
-from mangrove.tables.predicates import AllOf, Constant
+from mangrove.expressions.predicates import AllOf, ConstantPredicate
+from mangrove.model.schema_text import parse_schema
+from mangrove.spark.merge_pruning import build_source_range_predicate, build_values_predicate
+from mangrove.tables.merge import MergePlan
 from mangrove.tables.scan_plan import plan_scan
 
 pytestmark = pytest.mark.interop
 
-EVERYTHING = Constant(holds=True)
+EVERYTHING = ConstantPredicate(holds=True)
 
 
 @pytest.fixture
@@ -61,13 +61,16 @@ def test_how_many_files_are_read_for_how_many_keys(spark: SparkSession, table: A
     plan = MergePlan("t.id = s.id")
 
     def opened(source: Any) -> int:
-        return len(plan_scan(state, near_source(state, source, plan)).scans)
+        return len(plan_scan(state, build_source_range_predicate(state, source, plan)).scans)
 
     assert opened(spark.sql("select 5L as id union all select 45L")) == 2
     assert opened(spark.range(0)) == 0
     assert opened(spark.range(15, 200)) == 4, "of many keys the ends count"
     assert opened(spark.sql("select cast(null as bigint) as id")) == 0
-    assert len(plan_scan(state, near_source(state, spark.range(1), MergePlan("abs(t.id) = s.id"))).scans) == 5
+    assert (
+        len(plan_scan(state, build_source_range_predicate(state, spark.range(1), MergePlan("abs(t.id) = s.id"))).scans)
+        == 5
+    )
 
 
 def test_values_are_compared_only_where_equal_ones_are_the_same(spark: SparkSession) -> None:
@@ -77,8 +80,8 @@ def test_values_are_compared_only_where_equal_ones_are_the_same(spark: SparkSess
     )
 
     def near(ours: str, theirs: str) -> str:
-        found = near_values(rows, [(schema.column(ours), theirs)])
-        assert isinstance(found, AllOf | Constant)
+        found = build_values_predicate(rows, [(schema.column(ours), theirs)])
+        assert isinstance(found, AllOf | ConstantPredicate)
         return "all" if found == EVERYTHING else repr(found)
 
     assert "values=(1,)" in near("n", "n")

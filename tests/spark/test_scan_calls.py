@@ -54,6 +54,8 @@ def test_columns_that_are_asked_for_come_in_the_order_asked(spark: SparkSession,
     lake.create_namespace("s")
     table = lake.create_table("s.t", "a int, `b c` int, `d``e.f` int")
     table.append([{"a": 1, "b c": 2, "d`e.f": 3}])
-    for asked in (["d`e.f", "a"], ["b c"], ["a", "b c", "d`e.f"], ["d`e.f", "b c", "a"]):
-        assert table.to_spark(columns=asked).columns == asked
-        assert [row.asDict() for row in table.to_spark(columns=asked).collect()] == table.to_arrow(asked).to_pylist()
+    for requested in (["d`e.f", "a"], ["b c"], ["a", "b c", "d`e.f"], ["d`e.f", "b c", "a"]):
+        assert table.to_spark(columns=requested).columns == requested
+        assert [row.asDict() for row in table.to_spark(columns=requested).collect()] == table.to_arrow(
+            requested
+        ).to_pylist()

@@ -9,8 +9,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from mangrove.spark.log_settings import log_settings
-from mangrove.spark.session import local_session
+from mangrove.spark.session import build_log_settings, local_session
 
 pytestmark = pytest.mark.interop
 
@@ -79,10 +78,10 @@ def test_a_session_says_nothing_but_warnings(spark: SparkSession) -> None:
 
 
 def test_whoever_has_settings_of_spark_keeps_what_it_says(tmp_path: Path) -> None:
-    assert list(log_settings({}, tmp_path)) == ["spark.driver.extraJavaOptions"]
-    assert log_settings({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path) == {}
+    assert list(build_log_settings({}, tmp_path)) == ["spark.driver.extraJavaOptions"]
+    assert build_log_settings({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path) == {}
     (tmp_path / "conf").mkdir()
-    assert log_settings({}, tmp_path) == {}
+    assert build_log_settings({}, tmp_path) == {}
 
 
 def test_a_session_shows_no_web_page_and_listens_on_loopback(spark: SparkSession) -> None:

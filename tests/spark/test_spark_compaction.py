@@ -7,14 +7,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove.expressions.predicate_parser import bind_predicate
 from mangrove.maintenance.progress import Progress
-from mangrove.spark.clustering import split_points
+from mangrove.spark.compaction import compute_split_points
 from mangrove.spark.engine import SparkEngine
 from mangrove.tables.compaction import CompactionBounds
-from mangrove.tables.predicate_text import bound_predicate
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.testing.table_model import with_write
+from mangrove.testing.table_model import apply_write
 
 pytestmark = pytest.mark.interop
 
@@ -24,7 +24,7 @@ def engine_of(lake: Any, spark: SparkSession, file_size_bytes: int) -> SparkEngi
 
 
 def opened(state: TableState, where: str) -> int:
-    return len(plan_scan(state, bound_predicate(where, state.schema)).files())
+    return len(plan_scan(state, bind_predicate(where, state.schema)).files())
 
 
 def test_a_key_is_looked_up_in_at_most_two_files_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_key_is_looked_up_in_at_most_two_files_after_a_compaction(spark: Spark
     table.upsert(spark.range(0, 3000, 100).selectExpr("id", "2 as v"))
     engine = engine_of(lake, spark, 6000)
     assert opened(table.state(), "id = 1517") >= 3
-    state = with_write(table.state(), engine.compact(table.state()))
+    state = apply_write(table.state(), engine.compact(table.state()))
     assert len(plan_scan(state).scans) >= 4
     assert all(opened(state, f"id = {wanted}") <= 2 for wanted in range(0, 3000, 101))
     totals = engine.read(state).selectExpr("count(*)", "sum(v)", "count(distinct id)").collect()[0]
@@ -49,7 +49,7 @@ def test_a_z_order_prunes_by_each_of_its_columns(spark: SparkSession, tmp_path: 
     table.append(spark.range(4096).selectExpr("id div 64 as a", "format_string('%02d', id % 64) as b"))
     table.append(spark.sql("select cast(null as bigint) as a, '07' as b"))
     engine = engine_of(lake, spark, 4096 * 40 // 16)
-    state = with_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
+    state = apply_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
     total = len(plan_scan(state).scans)
     assert total >= 16
     for where in ("a = 17", "b = '17'"):
@@ -66,8 +66,8 @@ def test_bounded_work_and_late_writers_leave_every_row_once(spark: SparkSession,
     state = table.state()
     wanted = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
     compaction = engine.compact(state, CompactionBounds(files_max=3))
-    state = with_write(state, engine.upsert(state, spark.sql("select 0L as id, 9 as v")))
-    state = with_write(state, compaction)
+    state = apply_write(state, engine.upsert(state, spark.sql("select 0L as id, 9 as v")))
+    state = apply_write(state, compaction)
     assert len(plan_scan(state).scans) == 4
     found = engine.read(state).collect()
     assert {row.id: row.v for row in found} == {**wanted, 0: 9}
@@ -93,6 +93,6 @@ def test_a_lakehouse_compacts_on_spark_and_in_a_sort_order(spark: SparkSession, 
 
 
 def test_split_points_leave_nothing_below_the_first() -> None:
-    assert split_points([None, None], 4) == []
-    assert split_points([1.0, float("nan"), 2.0], 2) == [2.0]
-    assert split_points([3] * 10, 4) == []
+    assert compute_split_points([None, None], 4) == []
+    assert compute_split_points([1.0, float("nan"), 2.0], 2) == [2.0]
+    assert compute_split_points([3] * 10, 4) == []

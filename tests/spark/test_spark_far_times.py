@@ -9,7 +9,7 @@ import mangrove
 from mangrove import InvalidInputError, Lakehouse
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.sql.session import SqlSession
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.write_plan import RowCounts
 
 pytestmark = pytest.mark.interop
 

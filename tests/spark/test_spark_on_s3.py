@@ -7,20 +7,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.spark.clouds import can_reach
-from mangrove.testing.servers import RealServer, seaweedfs
+from mangrove.spark.hadoop import has_filesystem_classes
+from mangrove.testing.servers import RealServer, run_seaweedfs
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+    with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
 
 
 def test_rows_are_written_upserted_compacted_and_read_in_a_bucket(spark: SparkSession, server: RealServer) -> None:
-    assert not can_reach(spark, server.uri)
+    assert not has_filesystem_classes(spark, server.uri)
     lake = mangrove.create(f"{server.uri}{uuid.uuid4()}", storage_options=server.options)
     lake.create_namespace("s")
     schema = "id bigint not null, name string, ts timestamp, st struct<a: int>, l array<int>"

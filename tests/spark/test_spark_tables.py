@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from mangrove.errors import InvalidInputError
 from mangrove.local.engine import LocalEngine
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import UNPARTITIONED, parse_partition_scheme
-from mangrove.model.sql_text import parse_column, parse_schema
+from mangrove.model.partitioning import UNPARTITIONED, parse_partition_scheme
+from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.spark.engine import SparkEngine
-from mangrove.spark.types import spark_schema
+from mangrove.spark.types import to_spark_schema
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds
 from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import PlannedWrite
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.table_model import with_write
+from mangrove.tables.write_plan import PlannedWrite
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.table_model import apply_write
 
 pytestmark = pytest.mark.interop
 
@@ -68,27 +68,27 @@ class Bench:
         scheme = parse_partition_scheme(by, columns, "1" if one_log else "0")
         version = TableVersion(1, columns, keys=tuple(columns.column(key).id for key in keys), partition_scheme=scheme)
         store = open_store(folder)
-        new_id = repeatable_effects(store).new_id
+        new_id = build_deterministic_effects(store).new_id
         self.spark = spark
         self.local = LocalEngine(store, new_id)
         self.engine = SparkEngine(store, new_id, session=spark)
         self.state = TableState("s.t", "table-id", version, UNPARTITIONED if one_log else scheme)
 
     def commit(self, write: PlannedWrite) -> None:
-        self.state = with_write(self.state, write)
+        self.state = apply_write(self.state, write)
 
     def frame(self, rows: list[dict[str, Any]]) -> DataFrame:
-        plain = spark_schema(self.state.schema, with_ids=False)
+        plain = to_spark_schema(self.state.schema, with_ids=False)
         return self.spark.createDataFrame([tuple(row.get(name) for name in plain.names) for row in rows], plain)
 
 
-def local_rows(bench: Bench, **asked: Any) -> Counter[str]:
-    return Counter(map(str, bench.local.read(bench.state, **asked).to_pylist()))
+def local_rows(bench: Bench, **requested: Any) -> Counter[str]:
+    return Counter(map(str, bench.local.read(bench.state, **requested).to_pylist()))
 
 
-def spark_rows(bench: Bench, **asked: Any) -> Counter[str]:
-    wanted = bench.local.read(bench.state, **asked).schema
-    found = bench.engine.read(bench.state, **asked).toArrow()
+def spark_rows(bench: Bench, **requested: Any) -> Counter[str]:
+    wanted = bench.local.read(bench.state, **requested).schema
+    found = bench.engine.read(bench.state, **requested).toArrow()
     return Counter(map(str, found.select(wanted.names).cast(wanted).to_pylist()))
 
 
@@ -172,7 +172,7 @@ def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Pat
 def test_a_lakehouse_in_memory_is_refused() -> None:
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match="this process alone"):
-        SparkEngine(store, repeatable_effects(store).new_id)
+        SparkEngine(store, build_deterministic_effects(store).new_id)
 
 
 DESIGNS: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = [
@@ -233,5 +233,5 @@ def test_a_random_history_has_the_same_rows_in_both_engines(spark: SparkSession,
                 version = replace(bench.state.version, schema=schema, earlier_schemas=earlier)
                 bench.state = replace(bench.state, version=version)
         assert spark_rows(bench) == local_rows(bench)
-        asked = chance.choice(["id > 3", "day = '2026-01-01'", "name like 'a%' or id in (1, 2)", "name is null"])
-        assert spark_rows(bench, columns=["id"], where=asked) == local_rows(bench, columns=["id"], where=asked)
+        requested = chance.choice(["id > 3", "day = '2026-01-01'", "name like 'a%' or id in (1, 2)", "name is null"])
+        assert spark_rows(bench, columns=["id"], where=requested) == local_rows(bench, columns=["id"], where=requested)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import mangrove
 from mangrove import ConflictError, InvalidInputError, Lakehouse, NotFoundError
 from mangrove.sql.session import SqlSession
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.write_plan import RowCounts
 
 pytestmark = pytest.mark.interop
 
@@ -165,7 +165,7 @@ def test_partitions_are_overwritten_as_said_or_as_the_rows_say(session: SqlSessi
 
 
 def mangrove_counts(inserted: int, deleted: int) -> object:
-    from mangrove.tables.row_counts import RowCounts
+    from mangrove.tables.write_plan import RowCounts
 
     return RowCounts(inserted, 0, deleted)
 

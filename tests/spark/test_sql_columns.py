@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.clouds import can_reach
+from mangrove.spark.hadoop import has_filesystem_classes
 from mangrove.sql.session import SqlSession
 from mangrove.testing.s3_server import S3Server
 
@@ -30,7 +30,7 @@ def server() -> Iterator[S3Server]:
 def lake(spark: SparkSession, server: S3Server) -> Lakehouse:
     """One table with a column so wide that nobody can read it unnoticed, and two that are like any."""
     uri = f"s3://{server.bucket}/lake"
-    assert not can_reach(spark, uri)
+    assert not has_filesystem_classes(spark, uri)
     lake = mangrove.create(uri, storage_options=server.options)
     lake.create_namespace("s")
     chance = random.Random(7)

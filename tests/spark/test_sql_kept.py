@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove import Lakehouse, NotFoundError
-from mangrove.spark.session_names import SessionNames
+from mangrove.spark.statements import SessionNames
 from mangrove.sql.session import SqlSession
 
 pytestmark = pytest.mark.interop

@@ -20,9 +20,9 @@ from tests.spark.conftest import SHORT_LIVED
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.sink import StreamTableWriter, TableWriter, WrittenFiles
-from mangrove.spark.source import MangroveSource
-from mangrove.spark.surface import attach, register
+from mangrove.spark.data_source import MangroveSource
+from mangrove.spark.data_source_writer import StreamTableWriter, TableWriter, WrittenFiles
+from mangrove.spark.registration import attach, register
 
 ROWS = StructType([StructField("id", LongType()), StructField("name", StringType())])
 

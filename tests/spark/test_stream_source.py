@@ -15,9 +15,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
-from mangrove.spark.source import MangroveSource
-from mangrove.spark.surface import register
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.spark.data_source import MangroveSource
+from mangrove.spark.registration import register
 
 
 class Follower:

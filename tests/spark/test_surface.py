@@ -15,9 +15,9 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.source import MangroveSource
+from mangrove.spark.data_source import MangroveSource
+from mangrove.spark.registration import attach, register
 from mangrove.spark.source_options import parse_options
-from mangrove.spark.surface import attach, register
 
 COLUMNS = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"
 NOON = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)

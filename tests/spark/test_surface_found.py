@@ -11,8 +11,8 @@ from tests.spark.conftest import SHORT_LIVED
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.spark.java import java_home
-from mangrove.spark.source import MangroveSource
+from mangrove.spark.data_source import MangroveSource
+from mangrove.spark.session import find_java_home
 
 
 @pytest.mark.interop
@@ -24,7 +24,9 @@ def test_a_program_that_knows_only_spark_reads_writes_and_streams_a_table(tmp_pa
     table = lake.create_table("s.t", "id bigint, name string")
     lake.create_table("s.copied", "id bigint, name string")
     script = Path(__file__).parent / "plain_process.py"
-    environment = os.environ | SHORT_LIVED | {"JAVA_HOME": str(java_home(os.environ)), "PYSPARK_PYTHON": sys.executable}
+    environment = (
+        os.environ | SHORT_LIVED | {"JAVA_HOME": str(find_java_home(os.environ)), "PYSPARK_PYTHON": sys.executable}
+    )
     done = subprocess.run(
         [sys.executable, str(script), lake.uri, str(tmp_path)],
         capture_output=True,

@@ -9,8 +9,8 @@ import pytest
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.sql_text import schema_text
-from mangrove.tables.row_counts import RowCounts
+from mangrove.model.schema_text import format_schema
+from mangrove.tables.write_plan import RowCounts
 
 ENGINES = ["local", pytest.param("spark", marks=pytest.mark.interop)]
 
@@ -85,7 +85,7 @@ def test_a_check_is_added_only_where_it_holds(lake: Lakehouse) -> None:
     table.move_column("amount")
     table.move_column("amount", after="id")
     table.move_column("amount")
-    assert schema_text(table.state().schema) == "amount int comment 'in cents', id bigint default 7"
+    assert format_schema(table.state().schema) == "amount int comment 'in cents', id bigint default 7"
     table.append([{"amount": 5}])
     assert {"amount": 5, "id": 7} in rows_of(table)
 
@@ -129,5 +129,5 @@ def test_a_table_is_made_from_a_spark_frame(spark: Any, tmp_path: Path) -> None:
         "select id, cast(id as decimal(10,2)) amount, timestamp_ntz '2026-01-01 00:00:00' at from range(3)"
     )
     table = lake.create_table("s.t", as_=frame)
-    assert schema_text(table.state().schema) == "id bigint, amount decimal(10,2), at timestamp_ntz"
+    assert format_schema(table.state().schema) == "id bigint, amount decimal(10,2), at timestamp_ntz"
     assert table.to_spark().count() == 3

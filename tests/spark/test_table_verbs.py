@@ -11,7 +11,7 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.handles import LakeTable
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.write_plan import RowCounts
 
 ORDERS = "id bigint not null, customer string, amount decimal(10,2), day date"
 DAY = datetime.date(2026, 1, 1)

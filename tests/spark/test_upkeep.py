@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.maintenance.progress import Progress, unwatched
-from mangrove.spark.upkeep import SparkUpkeep
+from mangrove.maintenance.progress import Progress, ignore_progress
+from mangrove.spark.maintenance import SparkMaintenance
 from mangrove.storage.opening import open_store
 
 pytestmark = pytest.mark.interop
@@ -19,7 +19,7 @@ def test_files_are_copied_by_executors_and_the_last_one_last(spark: SparkSession
     for path, size in sizes.items():
         source.put(path, b"x" * size)
     seen: list[Progress] = []
-    SparkUpkeep(spark).copy_files(source, destination, sizes, seen.append, last="f0")
+    SparkMaintenance(spark).copy_files(source, destination, sizes, seen.append, last="f0")
     assert [destination.read(path) for path in sizes] == [b"x" * size for size in sizes.values()]
     assert [progress.files_done for progress in seen] == [0, 4, 5]
 
@@ -29,7 +29,7 @@ def test_a_file_that_changed_stops_the_copy_before_the_last_one(spark: SparkSess
     source.put("a", b"x")
     source.put("root", b"r")
     with pytest.raises(Exception, match="it changed while it was copied"):
-        SparkUpkeep(spark).copy_files(source, destination, {"a": 2, "root": 1}, lambda _: None, last="root")
+        SparkMaintenance(spark).copy_files(source, destination, {"a": 2, "root": 1}, lambda _: None, last="root")
     assert not destination.exists("root")
 
 
@@ -42,7 +42,7 @@ def test_rows_are_counted_by_executors_and_damage_is_told(spark: SparkSession, t
     sound, damaged = table.scan().files()
     path = tmp_path / damaged.location
     path.write_bytes(b"P" + path.read_bytes()[1:-4] + b"none")
-    counted = SparkUpkeep(spark).counted_rows(lake.effects.store, [sound, damaged], unwatched)
+    counted = SparkMaintenance(spark).row_counter(lake.effects.store, [sound, damaged], ignore_progress)
     assert counted[sound.location] == 10
     assert "cannot be read" in str(counted[damaged.location])
 

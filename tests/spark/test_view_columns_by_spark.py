@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from mangrove.model.sql_text import parse_schema, type_text
-from mangrove.sql.view_columns import told_columns
+from mangrove.model.schema_text import format_type, parse_schema
+from mangrove.sql.views import infer_view_columns
 
 pytestmark = pytest.mark.interop
 
@@ -53,9 +53,9 @@ def as_shown(text: str) -> str:
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_an_expression_has_the_type_that_spark_gives_it(typed: SparkSession, expression: str) -> None:
     query = f"select {expression} as x from typed_columns"
-    told = told_columns(query, lambda _: [(one.name, one.type) for one in parse_schema(TYPED).columns])
+    told = infer_view_columns(query, lambda _: [(one.name, one.type) for one in parse_schema(TYPED).columns])
     (field,) = typed.sql(query).schema.fields
     assert told is not None, "nothing is told"
-    assert [(name, as_shown(type_text(kind))) for name, kind in told] == [
+    assert [(name, as_shown(format_type(kind))) for name, kind in told] == [
         ("x", as_shown(field.dataType.simpleString()))
     ]

@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from mangrove.model.sql_text import parse_schema
-from mangrove.sql.scopes import Columns
+from mangrove.model.schema_text import parse_schema
+from mangrove.sql.pushdown.scopes import TypedColumns
 
 SCHEMA = parse_schema("a int, b bigint, s string, d date, m decimal(6,2), n timestamp_ntz")
 ARROW_COLUMNS: list[tuple[str, pa.DataType]] = [
@@ -24,7 +24,7 @@ ARROW_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("n", pa.timestamp("us")),
 ]
 ARROW = pa.schema(ARROW_COLUMNS)
-COLUMNS: Columns = [(column.name, column.type) for column in SCHEMA.columns]
+COLUMNS: TypedColumns = [(column.name, column.type) for column in SCHEMA.columns]
 KINDS = {"a": "number", "b": "number", "s": "text", "d": "day", "m": "number", "n": "time"}
 LITERALS = {
     "number": ["0", "1", "2", "-1", "1.5"],

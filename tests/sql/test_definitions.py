@@ -7,7 +7,7 @@ import pytest
 
 import mangrove
 from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse, NotFoundError
-from mangrove.model.types import Int8
+from mangrove.model.types import Int64
 from mangrove.sql.session import SqlSession
 
 
@@ -55,7 +55,7 @@ def test_columns_whose_names_hold_spaces_and_dots_are_altered_like_others(sessio
     schema = lake.table("s.t").schema
     assert schema is not None
     odd = schema.column("x.y z")
-    assert (odd.type, odd.comment, odd.default, odd.nullable) == (Int8(), "odd", "3", False)
+    assert (odd.type, odd.comment, odd.default, odd.nullable) == (Int64(), "odd", "3", False)
     assert schema.names == ("x.y z", "c d", "a")
     run(session, "alter table s.t drop column `c d`; alter table s.t cluster by none")
 

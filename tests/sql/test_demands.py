@@ -12,47 +12,50 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from tests.sql.random_queries import ARROW, COLUMNS, SCHEMA, VIEWS, Case, answer, cases, conditions, tables
 
-from mangrove.local.masks import is_true, meant_rows
-from mangrove.model.sql_text import parse_schema
-from mangrove.sql.constants import Constants
-from mangrove.sql.demands import Demand, Demands
-from mangrove.sql.mentions import mentions, parsed_query
-from mangrove.sql.pruning import certain_predicate
-from mangrove.sql.scopes import Columns
-from mangrove.sql.tokens import tokenize
-from mangrove.tables.predicate_sql import predicate_sql
-from mangrove.tables.predicates import Predicate
+from mangrove.expressions.predicates import Predicate, render_predicate_sql
+from mangrove.local.scan import build_predicate_mask, coalesce_to_false
+from mangrove.model.schema_text import parse_schema
+from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
+from mangrove.sql.parse.tokens import tokenize
+from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.file_pruning import build_table_predicate
+from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
+from mangrove.sql.pushdown.scopes import TypedColumns
 
 
 def predicates_in(
-    query: str, views: Mapping[str, str], above: Demand = (), time_zone: str = "UTC"
+    query: str, views: Mapping[str, str], above: PushedPredicate = (), time_zone: str = "UTC"
 ) -> dict[str, Predicate | None]:
     """Return for each table, by its name, what a query needs of it; all of `views` are looked into."""
     tokens = tokenize(query)
-    parsed = parsed_query(query, tokens)
-    demands = Demands(lambda table: columns_of(table, views), above if parsed.is_prunable else ())
+    parsed = parse_query_tables(query, tokens)
+    pushed_predicates = PredicatePushdown(lambda table: columns_of(table, views), above if parsed.is_prunable else ())
     found: dict[str, Predicate | None] = {}
-    for mention in mentions(parsed, tokens):
-        demand = demands.on_table(parsed.asked[mention.start]) if mention.start in parsed.asked else ()
-        if mention.parts[-1] in views:
-            found |= predicates_in(views[mention.parts[-1]], views, demand, time_zone)
+    for table_ref in find_table_refs(parsed, tokens):
+        pushed = (
+            pushed_predicates.on_table(parsed.requested[table_ref.start]) if table_ref.start in parsed.requested else ()
+        )
+        if table_ref.parts[-1] in views:
+            found |= predicates_in(views[table_ref.parts[-1]], views, pushed, time_zone)
         else:
-            found[mention.parts[-1]] = certain_predicate(demand, SCHEMA, Constants(lambda: time_zone))
+            found[table_ref.parts[-1]] = build_table_predicate(pushed, SCHEMA, ConstantResolver(lambda: time_zone))
     return found
 
 
-def columns_of(table: exp.Table, views: Mapping[str, str]) -> Columns | None:
+def columns_of(table: exp.Table, views: Mapping[str, str]) -> TypedColumns | None:
     if table.name not in views:
         return COLUMNS
     text = views[table.name]
-    return Demands(lambda inner: columns_of(inner, views)).scopes.columns(parsed_query(text, tokenize(text)).tree)
+    return PredicatePushdown(lambda inner: columns_of(inner, views)).scopes.columns(
+        parse_query_tables(text, tokenize(text)).tree
+    )
 
 
 def short_of(table: pa.Table, predicate: Predicate | None, kept: int) -> pa.Table:
     """Return the table without rows that do not fulfil the predicate, but for those whose bits are set."""
     if predicate is None:
         return table
-    meant = is_true(meant_rows(table, predicate, SCHEMA)).to_pylist()
+    meant = coalesce_to_false(build_predicate_mask(table, predicate, SCHEMA)).to_pylist()
     return table.filter(pa.array([one or bool(kept >> place & 1) for place, one in enumerate(meant)], pa.bool_()))
 
 
@@ -60,27 +63,27 @@ def short_of(table: pa.Table, predicate: Predicate | None, kept: int) -> pa.Tabl
 @given(cases(), st.lists(tables, min_size=3, max_size=3), st.sampled_from([0, 0, 0b101010, 0b010101]))
 def test_rows_that_nothing_asks_for_can_be_left_out(case: Case, found: list[list[dict[str, Any]]], kept: int) -> None:
     whole = {name: pa.Table.from_pylist(found[number % len(found)], ARROW) for number, name in enumerate(case.names)}
-    asked = predicates_in(case.query, case.views)
-    needed = {name: short_of(table, asked[name], kept) for name, table in whole.items() if name in asked}
-    texts = {name: predicate and predicate_sql(predicate, SCHEMA) for name, predicate in asked.items()}
+    requested = predicates_in(case.query, case.views)
+    needed = {name: short_of(table, requested[name], kept) for name, table in whole.items() if name in requested}
+    texts = {name: predicate and render_predicate_sql(predicate, SCHEMA) for name, predicate in requested.items()}
     assert answer(case, {**whole, **needed}) == answer(case, whole), f"{case} needs {texts}"
 
 
 @settings(max_examples=100)
 @given(conditions(), tables, st.sampled_from(["", " |> limit 1 |> where a = 1", " |> set a = 0 |> where a = 0"]))
 def test_the_first_conditions_of_pipes_are_asked_and_no_later_ones(
-    asked: list[str], found: list[dict[str, Any]], behind: str
+    requested: list[str], found: list[dict[str, Any]], behind: str
 ) -> None:
     whole = pa.Table.from_pylist(found, ARROW)
-    predicate = predicates_in(f"from t{''.join(f' |> where {one}' for one in asked)}{behind}", {})["t"]
-    case = Case(f"select * from t where {' and '.join(f'({one})' for one in asked)}", {}, ("t",))
+    predicate = predicates_in(f"from t{''.join(f' |> where {one}' for one in requested)}{behind}", {})["t"]
+    case = Case(f"select * from t where {' and '.join(f'({one})' for one in requested)}", {}, ("t",))
     assert answer(case, {"t": short_of(whole, predicate, 0)}) == answer(case, {"t": whole})
 
 
 def asked_of(table: str, query: str, time_zone: str = "UTC") -> str | None:
     """Return as text what a query needs of a table."""
     predicate = predicates_in(query, VIEWS, time_zone=time_zone)[table]
-    return None if predicate is None else predicate_sql(predicate, SCHEMA)
+    return None if predicate is None else render_predicate_sql(predicate, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +219,10 @@ def test_years_and_days_of_a_time_with_a_zone_count_only_where_the_session_is_in
     schema = parse_schema("z timestamp")
     for condition in ("year(z) = 2026", "cast(z as date) = '2026-01-01'", "date_trunc('day', z) = '2026-01-01'"):
         query = f"select * from t where {condition}"
-        table = next(iter(parsed_query(query, tokenize(query)).tables.values()))
-        demand = Demands(lambda _: [(one.name, one.type) for one in schema.columns]).on_table(table)
-        assert certain_predicate(demand, schema, Constants(lambda: "Etc/UTC")) is not None
-        assert certain_predicate(demand, schema, Constants(lambda: "Asia/Tokyo")) is None
+        table = next(iter(parse_query_tables(query, tokenize(query)).tables.values()))
+        pushed = PredicatePushdown(lambda _: [(one.name, one.type) for one in schema.columns]).on_table(table)
+        assert build_table_predicate(pushed, schema, ConstantResolver(lambda: "Etc/UTC")) is not None
+        assert build_table_predicate(pushed, schema, ConstantResolver(lambda: "Asia/Tokyo")) is None
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_parameters_count_as_the_values_that_come_with_them(
     condition: str, arguments: Any, expected: str | None
 ) -> None:
     query = f"select * from t where {condition}"
-    table = next(iter(parsed_query(query, tokenize(query)).tables.values()))
-    demand = Demands(lambda _: COLUMNS).on_table(table)
-    predicate = certain_predicate(demand, SCHEMA, Constants(lambda: "UTC", arguments))
-    assert (None if predicate is None else predicate_sql(predicate, SCHEMA)) == expected
+    table = next(iter(parse_query_tables(query, tokenize(query)).tables.values()))
+    pushed = PredicatePushdown(lambda _: COLUMNS).on_table(table)
+    predicate = build_table_predicate(pushed, SCHEMA, ConstantResolver(lambda: "UTC", arguments))
+    assert (None if predicate is None else render_predicate_sql(predicate, SCHEMA)) == expected

@@ -3,22 +3,27 @@
 import pytest
 
 from mangrove.errors import InvalidInputError
-from mangrove.sql.grammar import parse_statement
-from mangrove.sql.row_statements import Delete, Insert, Merge, MultiInsert, Query, Update
-from mangrove.sql.session_statements import ExecuteImmediate
-from mangrove.sql.statements import (
+from mangrove.sql.parse.grammar import parse_statement
+from mangrove.sql.parse.statements import (
     AddColumns,
     AlterColumn,
     AlterTable,
-    Begin,
-    Call,
-    Commit,
+    BeginStatement,
+    CallStatement,
+    CommitStatement,
     CreateTable,
+    Delete,
+    ExecuteImmediate,
     Explain,
-    Rollback,
-    Savepoint,
-    Show,
+    Insert,
+    Merge,
+    MultiInsert,
+    Query,
+    RollbackStatement,
+    SavepointStatement,
+    ShowStatement,
     TemporaryView,
+    Update,
 )
 
 
@@ -197,13 +202,13 @@ def test_a_from_that_belongs_to_a_value_is_no_clause_of_an_update() -> None:
 
 
 def test_transactions_are_told_from_blocks_of_spark() -> None:
-    assert parse_statement("begin") == Begin()
-    assert parse_statement("BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE") == Begin("serializable")
-    assert parse_statement("start transaction message 'why'") == Begin(None, "why")
-    assert parse_statement("commit message 'done'") == Commit("done")
-    assert parse_statement("rollback") == Rollback()
-    assert parse_statement("rollback to savepoint a") == Rollback("a")
-    assert parse_statement("savepoint a") == Savepoint("a")
+    assert parse_statement("begin") == BeginStatement()
+    assert parse_statement("BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE") == BeginStatement("serializable")
+    assert parse_statement("start transaction message 'why'") == BeginStatement(None, "why")
+    assert parse_statement("commit message 'done'") == CommitStatement("done")
+    assert parse_statement("rollback") == RollbackStatement()
+    assert parse_statement("rollback to savepoint a") == RollbackStatement("a")
+    assert parse_statement("savepoint a") == SavepointStatement("a")
     assert isinstance(parse_statement("begin select 1; end"), Query)
 
 
@@ -233,7 +238,7 @@ def test_columns_are_added_in_places_and_altered() -> None:
 
 def test_procedures_take_arguments_by_place_and_by_name() -> None:
     found = parse_statement("call export('s3://b/x', name => 'n', version => 4, dry => true, none => null)")
-    assert isinstance(found, Call)
+    assert isinstance(found, CallStatement)
     assert found.positional == ("s3://b/x",)
     assert found.named == {"name": "n", "version": 4, "dry": True, "none": None}
 
@@ -243,7 +248,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         assert isinstance(parse_statement(text), Query)
     assert isinstance(parse_statement("create temp view v as select 1"), TemporaryView)
     shown = parse_statement("show tables in s like 'a*'")
-    assert isinstance(shown, Show)
+    assert isinstance(shown, ShowStatement)
     assert shown.pattern == "a*"
 
 

@@ -1,11 +1,11 @@
 """What statements leave to the next is bounded, and forgotten in the order of use."""
 
-from mangrove.sql.kept import LastUsed
+from mangrove.sql.statement_cache import BoundedCache
 
 
 def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
     made: list[str] = []
-    kept: LastUsed[str] = LastUsed(2)
+    kept: BoundedCache[str] = BoundedCache(2)
 
     def use(key: str) -> str:
         def make() -> str:
@@ -19,5 +19,5 @@ def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
 
 
 def test_without_a_key_nothing_is_kept() -> None:
-    kept: LastUsed[int] = LastUsed(2)
+    kept: BoundedCache[int] = BoundedCache(2)
     assert [kept.got(None, lambda: 1), kept.got(None, lambda: 2)] == [1, 2]

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sql.random_queries import ARROW, SCHEMA, VIEWS, Case, answer, cases, tables
 
-from mangrove.sql.mentions import read_query
-from mangrove.sql.needed_columns import Names, NeededColumns, read_columns
+from mangrove.sql.parse.table_refs import analyze_query
+from mangrove.sql.pushdown.column_pruning import ColumnPruning, Names, select_read_columns
 
 
 def columns_in(query: str, views: Mapping[str, str], above: Names = None) -> dict[str, list[str]]:
     """Return for each table, by its name, the columns that a query reads; all of `views` are looked into."""
-    read = read_query(query)
-    needed = NeededColumns(read, lambda: above)
+    read = analyze_query(query)
+    needed = ColumnPruning(read, lambda: above)
     found: dict[str, set[str]] = {}
-    for mention in read.mentions:
-        name, names = mention.parts[-1], needed.of_table(read.parsed.tables[mention.start])
+    for table_ref in read.table_refs:
+        name, names = table_ref.parts[-1], needed.of_table(read.parsed.tables[table_ref.start])
         inside = columns_in(views[name], views, names) if name in views else {name: _read(names)}
         for one, columns in inside.items():
             found.setdefault(one, set()).update(columns)
@@ -27,7 +27,7 @@ def columns_in(query: str, views: Mapping[str, str], above: Names = None) -> dic
 
 
 def _read(names: Names) -> list[str]:
-    return list(read_columns(SCHEMA, names) or ARROW.names)
+    return list(select_read_columns(SCHEMA, names) or ARROW.names)
 
 
 @settings(max_examples=300)
@@ -103,6 +103,6 @@ def test_what_a_text_needs_of_a_table_is_what_it_names(query: str, expected: str
 
 
 def test_where_no_column_is_needed_a_narrow_one_is_read() -> None:
-    assert read_columns(SCHEMA, frozenset()) == ("a",)
-    assert read_columns(SCHEMA, frozenset({"a", "nothing"})) == ("a",)
-    assert read_columns(SCHEMA, frozenset(ARROW.names)) is None
+    assert select_read_columns(SCHEMA, frozenset()) == ("a",)
+    assert select_read_columns(SCHEMA, frozenset({"a", "nothing"})) == ("a",)
+    assert select_read_columns(SCHEMA, frozenset(ARROW.names)) is None

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mangrove.local.masks import is_true, meant_rows
-from mangrove.model.sql_text import parse_schema
-from mangrove.sql.constants import Constants
-from mangrove.sql.demands import Demands
-from mangrove.sql.mentions import mentions, parsed_query
-from mangrove.sql.pruning import certain_predicate
-from mangrove.sql.tokens import tokenize
-from mangrove.tables.predicates import Predicate
+from mangrove.expressions.predicates import Predicate
+from mangrove.local.scan import build_predicate_mask, coalesce_to_false
+from mangrove.model.schema_text import parse_schema
+from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
+from mangrove.sql.parse.tokens import tokenize
+from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.file_pruning import build_table_predicate
+from mangrove.sql.pushdown.predicates import PredicatePushdown
 
 SCHEMA = parse_schema("a int, b bigint, s string, d date, m decimal(6,2), f double, n timestamp_ntz, x boolean")
 COLUMNS: list[tuple[str, pa.DataType]] = [
@@ -45,7 +45,7 @@ rows = st.fixed_dictionaries(
         "x": st.none() | st.booleans(),
     }
 )
-UTC = Constants(lambda: "UTC")
+UTC = ConstantResolver(lambda: "UTC")
 NUMBERS = ["-2", "0", "1", "1.25", "0.5", "3.999", "(2)"]
 OPERATORS = ["=", "<>", "!=", "<", "<=", ">", ">="]
 LITERALS = {
@@ -100,14 +100,18 @@ def conditions(draw: st.DrawFn, prefix: str = "", depth: int = 2) -> str:
 def predicates(query: str) -> dict[str, Predicate | None]:
     """Return for each table, by its alias, what a query needs of it."""
     tokens = tokenize(query)
-    parsed = parsed_query(query, tokens)
-    tables = [parsed.tables[mention.start] for mention in mentions(parsed, tokens)]
-    demands = Demands(lambda _: [(column.name, column.type) for column in SCHEMA.columns])
-    return {table.alias_or_name: certain_predicate(demands.on_table(table), SCHEMA, UTC) for table in tables}
+    parsed = parse_query_tables(query, tokens)
+    tables = [parsed.tables[table_ref.start] for table_ref in find_table_refs(parsed, tokens)]
+    pushed_predicates = PredicatePushdown(lambda _: [(column.name, column.type) for column in SCHEMA.columns])
+    return {
+        table.alias_or_name: build_table_predicate(pushed_predicates.on_table(table), SCHEMA, UTC) for table in tables
+    }
 
 
 def needed(table: pa.Table, predicate: Predicate | None) -> pa.Table:
-    return table if predicate is None else table.filter(is_true(meant_rows(table, predicate, SCHEMA)))
+    return (
+        table if predicate is None else table.filter(coalesce_to_false(build_predicate_mask(table, predicate, SCHEMA)))
+    )
 
 
 CONNECTION = duckdb.connect(config={"threads": 1})
@@ -146,10 +150,10 @@ def test_leaving_rows_out_before_a_join_changes_no_answer(
     on = "" if join in ("cross join", ",") else f"on l.a = r.a and {of_left} and {of_right}"
     condition = where if sees_right or "r." not in where else of_left
     query = f"select l.* {', r.*' if sees_right else ''} from t l {join} u r {on} where {condition}"
-    asked = query.replace(join, spoken)
+    requested = query.replace(join, spoken)
     one, two = pa.Table.from_pylist(left, ARROW), pa.Table.from_pylist(right, ARROW)
     found = predicates(query)
-    assert answer(asked, t=needed(one, found["l"]), u=needed(two, found["r"])) == answer(asked, t=one, u=two)
+    assert answer(requested, t=needed(one, found["l"]), u=needed(two, found["r"])) == answer(requested, t=one, u=two)
 
 
 @pytest.mark.parametrize(
@@ -190,14 +194,14 @@ def test_plain_conditions_are_understood(condition: str) -> None:
 )
 def test_what_is_not_certain_leaves_every_row_in(query: str) -> None:
     tokens = tokenize(query)
-    parsed = parsed_query(query, tokens)
+    parsed = parse_query_tables(query, tokens)
     assert not parsed.is_prunable or predicates(query)["t"] is None
 
 
 def test_a_time_without_a_zone_counts_only_where_the_session_is_in_utc() -> None:
     query = "select * from t where z > '2026-01-01 00:00:00'"
     schema = parse_schema("z timestamp")
-    table = next(iter(parsed_query(query, tokenize(query)).tables.values()))
-    demand = Demands(lambda _: [(column.name, column.type) for column in schema.columns]).on_table(table)
-    assert certain_predicate(demand, schema, UTC) is not None
-    assert certain_predicate(demand, schema, Constants(lambda: "Europe/Madrid")) is None
+    table = next(iter(parse_query_tables(query, tokenize(query)).tables.values()))
+    pushed = PredicatePushdown(lambda _: [(column.name, column.type) for column in schema.columns]).on_table(table)
+    assert build_table_predicate(pushed, schema, UTC) is not None
+    assert build_table_predicate(pushed, schema, ConstantResolver(lambda: "Europe/Madrid")) is None

@@ -3,8 +3,7 @@
 import pytest
 
 from mangrove.errors import InvalidInputError
-from mangrove.sql.splitting import split_script
-from mangrove.sql.tokens import name_chain, text_value, tokenize
+from mangrove.sql.parse.tokens import parse_name_chain, parse_text_literal, split_script, tokenize
 
 
 def words(text: str) -> list[str]:
@@ -29,12 +28,12 @@ def test_what_is_never_closed_is_refused_at_its_place(text: str) -> None:
 
 
 def test_a_dotted_name_has_its_parts_without_backticks() -> None:
-    parts, place = name_chain(tokenize("`a.b`.`c``d` x"), 0)
+    parts, place = parse_name_chain(tokenize("`a.b`.`c``d` x"), 0)
     assert (parts, place) == (("a.b", "c`d"), 3)
 
 
 def test_a_text_means_what_spark_takes_it_for() -> None:
-    assert [text_value(token) for token in tokenize(r"'a\'b' r'a\b'")[:-1]] == ["a'b", r"a\b"]
+    assert [parse_text_literal(token) for token in tokenize(r"'a\'b' r'a\b'")[:-1]] == ["a'b", r"a\b"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mangrove.model.sql_text import parse_schema, type_text
-from mangrove.sql.scopes import Columns
-from mangrove.sql.view_columns import told_columns
+from mangrove.model.schema_text import format_type, parse_schema
+from mangrove.sql.pushdown.scopes import TypedColumns
+from mangrove.sql.views import infer_view_columns
 
 ORDERS = "Id bigint, customer string, amount decimal(10,2), pieces int, weight double, day date"
 TABLES = {
@@ -14,13 +14,13 @@ TABLES = {
 }
 
 
-def columns_of(parts: tuple[str, ...]) -> Columns | None:
+def columns_of(parts: tuple[str, ...]) -> TypedColumns | None:
     return [(one.name, one.type) for one in parse_schema(TABLES[parts]).columns] if parts in TABLES else None
 
 
 def told(query: str) -> str | None:
-    found = told_columns(query, columns_of)
-    return None if found is None else ", ".join(f"{name} {type_text(kind)}" for name, kind in found)
+    found = infer_view_columns(query, columns_of)
+    return None if found is None else ", ".join(f"{name} {format_type(kind)}" for name, kind in found)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove import InvalidInputError, NotFoundError
-from mangrove.sql.views_in_views import one_deeper, reading_view
+from mangrove.sql.views import annotate_view_errors, enter_view
 
 NAMES = st.sampled_from(["s.a", "s.b", "s.c", "s.d"])
 
@@ -17,7 +17,7 @@ def test_every_walk_through_views_that_read_each_other_ends_with_the_circle_it_i
     reads: dict[str, str], name: str
 ) -> None:
     def walk(above: tuple[str, ...], name: str) -> None:
-        walk(one_deeper(above, name), reads[name])
+        walk(enter_view(above, name), reads[name])
 
     with pytest.raises(InvalidInputError, match="reads itself") as refused:
         walk((), name)
@@ -29,13 +29,13 @@ def test_every_walk_through_views_that_read_each_other_ends_with_the_circle_it_i
 def test_views_that_stand_too_deep_in_each_other_are_not_called_a_circle() -> None:
     above: tuple[str, ...] = ()
     for number in range(50):
-        above = one_deeper(above, f"s.v{number}")
+        above = enter_view(above, f"s.v{number}")
     with pytest.raises(InvalidInputError, match=r"more than 50 views .* s\.v0 reads s\.v1 .*CREATE TABLE") as refused:
-        one_deeper(above, "s.last")
+        enter_view(above, "s.last")
     assert "itself" not in str(refused.value)
 
 
 def test_an_error_names_the_innermost_view_and_keeps_its_class_and_first_line() -> None:
     expected = r"^the view s\.inner cannot be read: no such table$"
-    with pytest.raises(NotFoundError, match=expected), reading_view("s.outer"), reading_view("s.inner"):
+    with pytest.raises(NotFoundError, match=expected), annotate_view_errors("s.outer"), annotate_view_errors("s.inner"):
         raise NotFoundError("no such table\nselect * from t\n              ^")

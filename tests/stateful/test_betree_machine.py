@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mangrove.betree.build import build, stored
-from mangrove.betree.compact import compact
-from mangrove.betree.edit import apply
+from mangrove.betree.build import build_tree, write_new_nodes
+from mangrove.betree.compact import compact_tree
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Entry, Message, Node, Shape
 from mangrove.betree.search import get, last, scan
-from mangrove.betree.verify import verify
+from mangrove.betree.verify import verify_tree
 
 SPACE = 400
 keys = st.integers(0, SPACE - 1).map(lambda number: f"{number:04d}")
@@ -38,7 +38,7 @@ class TreeMachine(RuleBasedStateMachine):
     def begin(self, order: int, root_buffer_max: int, buffer_max: int, count: int) -> None:
         self.shape = Shape(order, root_buffer_max, buffer_max)
         self.model = {f"{number:04d}": "built" for number in range(count)}
-        self.root = build((Entry(*item) for item in sorted(self.model.items())), self.shape, self.write)
+        self.root = build_tree((Entry(*item) for item in sorted(self.model.items())), self.shape, self.write)
 
     def write(self, node: Node) -> str:
         pointer = f"node-{len(self.nodes)}"
@@ -51,7 +51,7 @@ class TreeMachine(RuleBasedStateMachine):
     def commit(self, told: Sequence[tuple[str, str | None]]) -> None:
         self.commits += 1
         messages = [Message(key, value, f"t{self.commits}") for key, value in told]
-        self.root = stored(apply(self.root, messages, self.shape, self.read), self.write)
+        self.root = write_new_nodes(apply_messages(self.root, messages, self.shape, self.read), self.write)
         for key, value in told:
             if value is None:
                 self.model.pop(key, None)
@@ -79,8 +79,8 @@ class TreeMachine(RuleBasedStateMachine):
 
     @rule()
     def compact_it(self) -> None:
-        self.root = stored(compact(self.root, self.shape, self.read), self.write)
-        assert list(verify(self.root, self.shape, self.read, compacted=True)) == []
+        self.root = write_new_nodes(compact_tree(self.root, self.shape, self.read), self.write)
+        assert list(verify_tree(self.root, self.shape, self.read, compacted=True)) == []
 
     @rule()
     def keep_this_version(self) -> None:
@@ -100,7 +100,7 @@ class TreeMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_rule_holds(self) -> None:
-        assert list(verify(self.root, self.shape, self.read)) == []
+        assert list(verify_tree(self.root, self.shape, self.read)) == []
 
     def teardown(self) -> None:
         for root, model in [*self.past, (self.root, self.model)]:

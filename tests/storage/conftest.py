@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mangrove.errors import NotFoundError
-from mangrove.testing.servers import RealServer, azurite, radosgw, seaweedfs
+from mangrove.testing.servers import RealServer, run_azurite, run_radosgw, run_seaweedfs
 
 # Only rewritten asserts show what differed; the contract is imported by the test modules, after this.
 pytest.register_assert_rewrite("mangrove.testing.store_contract")
@@ -16,14 +16,14 @@ AZURITE_FOLDER = Path(__file__).parents[2] / ".build" / "azurite"
 
 @pytest.fixture(scope="session")
 def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+    with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def radosgw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     try:
-        with radosgw(tmp_path_factory.mktemp("radosgw")) as server:
+        with run_radosgw(tmp_path_factory.mktemp("radosgw")) as server:
             yield server
     except NotFoundError as error:
         pytest.skip(str(error))
@@ -32,7 +32,7 @@ def radosgw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSer
 @pytest.fixture(scope="session")
 def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     try:
-        with azurite(tmp_path_factory.mktemp("azurite"), AZURITE_FOLDER) as server:
+        with run_azurite(tmp_path_factory.mktemp("azurite"), AZURITE_FOLDER) as server:
             yield server
     except NotFoundError as error:
         pytest.skip(str(error))

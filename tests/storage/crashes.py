@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mangrove.storage.local import LocalStore
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 CALLS = ("open", "write", "fsync", "link", "rename", "unlink", "mkdir", "close")
 MOMENTS = 200
@@ -87,7 +87,7 @@ def kill_at(call_number: int, *, after: bool) -> None:
 
 
 def crash_at_calls(folder: Path, *, unnamed_files: bool) -> int:
-    store = LocalStore(parse_root(folder), unnamed_files=unnamed_files)
+    store = LocalStore(parse_root_uri(folder), unnamed_files=unnamed_files)
     store.put("replaced", OLD)
     for after in (False, True):
         for call_number in range(1, 1_000):
@@ -102,7 +102,7 @@ def crash_at_calls(folder: Path, *, unnamed_files: bool) -> int:
 
 
 def crash_at_moments(folder: Path, chance: random.Random) -> tuple[int, int]:
-    store = LocalStore(parse_root(folder))
+    store = LocalStore(parse_root_uri(folder))
     store.put("replaced", OLD)
     deaths = 0
     # The disk's speed changes while this runs, so the window follows it: four kills to one writer that gets through.

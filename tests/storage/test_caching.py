@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
-from mangrove.storage.asking import AskingStore
-from mangrove.storage.caching import BLOCK_BYTES, CachingStore
+from mangrove.storage.cache import BLOCK_BYTES, CachingStore, UncachedStore
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.disk_cache import DiskCache
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 from mangrove.testing.faulty_store import Faults, FaultyStore
 from mangrove.testing.store_contract import StoreContract
 
@@ -31,7 +30,7 @@ class TestCachingStoreOfMutablePaths(StoreContract):
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
-        return CachingStore(LocalStore(parse_root(tmp_path)), is_node, 1_000_000)
+        return CachingStore(LocalStore(parse_root_uri(tmp_path)), is_node, 1_000_000)
 
 
 class TestCachingStoreWithADisk(StoreContract):
@@ -107,20 +106,20 @@ def test_a_deleted_object_is_forgotten(tmp_path: Path) -> None:
     assert store.read("node-1") == b"1"
     store.delete_many(["node-1"])
     assert store.read_many(["node-1"]) == [None]
-    assert store.held_bytes == 0
+    assert store.cached_bytes == 0
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=40))
-def test_memory_stays_within_its_bound_and_answers_stay_right(asked: list[tuple[int, int]]) -> None:
+def test_memory_stays_within_its_bound_and_answers_stay_right(requested: list[tuple[int, int]]) -> None:
     inner = MemoryStore()
     store = CachingStore(inner, is_node, 100)
-    for number, size in asked:
+    for number, size in requested:
         path = f"node-{number}-{size}"
         assert store.read_many([path]) == [b"x" * size if inner.exists(path) else None]
         store.put(path, b"x" * size)
         assert store.read(path) == b"x" * size
-        assert store.held_bytes <= 100
+        assert store.cached_bytes <= 100
 
 
 def test_what_was_used_last_stays_longest() -> None:
@@ -139,7 +138,7 @@ def test_a_large_object_does_not_push_out_the_others() -> None:
     store.put("node-1", b"x" * 20)
     store.put("node-2", b"x" * 90)
     store.read_many(["node-1", "node-2"])
-    assert store.held_bytes == 20
+    assert store.cached_bytes == 20
 
 
 class GatedStore(MemoryStore):
@@ -320,7 +319,7 @@ def test_a_range_of_an_object_that_is_not_there_says_so_and_blocks_are_forgotten
 class TestAskingStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
-        return AskingStore(CachingStore(MemoryStore(), lambda _: True, 1_000, DiskCache(str(tmp_path), 1_000_000)))
+        return UncachedStore(CachingStore(MemoryStore(), lambda _: True, 1_000, DiskCache(str(tmp_path), 1_000_000)))
 
 
 def test_the_way_past_a_cache_sees_what_is_there_and_the_cache_learns_it(tmp_path: Path) -> None:
@@ -332,9 +331,9 @@ def test_the_way_past_a_cache_sees_what_is_there_and_the_cache_learns_it(tmp_pat
     inner.put("node-1", b"put right")
     inner.put("node-2", b"z" * BLOCK_BYTES * 2)
     assert [store.read("node-1"), store.read("node-2", 0, 1)] == [b"damaged", b"y"]
-    asking = AskingStore(store)
-    assert asking.read_many(["node-1"]) == [b"put right"]
-    assert asking.read("node-2", 0, 1) == b"z"
+    request_info = UncachedStore(store)
+    assert request_info.read_many(["node-1"]) == [b"put right"]
+    assert request_info.read("node-2", 0, 1) == b"z"
     assert [store.read("node-1"), store.read("node-2", 0, 1)] == [b"put right", b"z"]
 
 

@@ -7,15 +7,13 @@ import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.storage.aws_profile import profile_options
-from mangrove.storage.cloud import CloudStore
-from mangrove.storage.cloud_client import build_clients
-from mangrove.storage.cloud_errors import explained
+from mangrove.storage.cloud import CloudStore, build_storage_error
+from mangrove.storage.cloud_client import build_clients, load_profile_options
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 from mangrove.testing.s3_server import Fault, S3Server
-from mangrove.testing.store_contract import StoreContract, listed_paths
+from mangrove.testing.store_contract import StoreContract, list_paths
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ class TestCloudStoreInTheDialectOfGoogle(StoreContract):
 
 def cloud(server: S3Server, pauses: list[float] | None = None, **options: str) -> CloudStore:
     """Return a store that does not wait between attempts, and for an answer as long as a busy machine may need."""
-    root = parse_root("s3://bucket/lake")
+    root = parse_root_uri("s3://bucket/lake")
     waited = [] if pauses is None else pauses
     return CloudStore(root, build_clients(root, {**server.options, "timeout": "120s", **options}), waited.append)
 
@@ -132,7 +130,7 @@ def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) ->
     server.fail_next(Fault("HEAD", "refuse", status))
     assert store.size("a") == 1
     server.fail_next(Fault("LIST", "refuse", status))
-    assert listed_paths(store) == ["a"]
+    assert list_paths(store) == ["a"]
     server.fail_next(Fault("POST", "refuse", status))
     store.delete_many(["a"])
     assert server.objects == {}
@@ -158,7 +156,7 @@ def test_an_error_whose_body_is_truncated_is_not_believed_and_asked_again(
     server.fail_next(Fault("GET", "cut refusal", status, code))
     assert store.read("a", 1) == b"23"
     server.fail_next(*[Fault("LIST", "cut refusal", status, code)] * 2)
-    assert listed_paths(store) == ["a"]
+    assert list_paths(store) == ["a"]
     server.fail_next(*[Fault("LIST", "cut refusal", status, code)] * 2)
     assert [entry.path for entry in store.list(delimiter=True)] == ["a"]
     server.fail_next(*[Fault("POST", "cut refusal", status, code)] * 2)
@@ -193,7 +191,7 @@ def test_a_listing_with_a_truncated_page_is_continued_and_names_each_object_once
     server.objects |= {f"lake/{number:05}": b"" for number in range(2500)}
     store = cloud(server, unsorted_listing=unsorted)
     server.fail_next(Fault("LIST", "none"), *[Fault("LIST", "cut answer")] * 2)
-    assert listed_paths(store) == [f"{number:05}" for number in range(2500)]
+    assert list_paths(store) == [f"{number:05}" for number in range(2500)]
     assert server.faults_left == 0
 
 
@@ -286,7 +284,9 @@ def test_no_answer_from_the_server_is_explained() -> None:
 
 
 def test_an_error_shows_no_signature() -> None:
-    error = explained(ValueError("GET http://x/a?sig=SECRET&se=1 failed\nmore SECRET"), "read", "a", "az://c/")
+    error = build_storage_error(
+        ValueError("GET http://x/a?sig=SECRET&se=1 failed\nmore SECRET"), "read", "a", "az://c/"
+    )
     assert "SECRET" not in str(error)
     assert "http://x/a failed" in str(error)
 
@@ -301,15 +301,15 @@ def test_a_server_that_lists_out_of_order_is_noticed_or_put_in_order(server: S3S
     server.objects.update({"lake/a": b"", "lake/b": b""})
     server.lists_backwards = True
     with pytest.raises(StorageError, match="unsorted_listing=true"):
-        listed_paths(cloud(server, unsorted_listing="false"))
-    assert listed_paths(cloud(server, unsorted_listing="true")) == ["a", "b"]
+        list_paths(cloud(server, unsorted_listing="false"))
+    assert list_paths(cloud(server, unsorted_listing="true")) == ["a", "b"]
 
 
 def test_a_prefix_within_a_name_does_not_list_what_comes_before_it(server: S3Server) -> None:
     store = cloud(server, unsorted_listing="false")
     store.put_many({f"0101/{number:04d}": b"" for number in range(1_500)} | {"_1.ipc": b"", "_2.ipc": b""})
     server.requests.clear()
-    assert listed_paths(store, "_") == ["_1.ipc", "_2.ipc"]
+    assert list_paths(store, "_") == ["_1.ipc", "_2.ipc"]
     assert server.requests == {"LIST": 1}
 
 
@@ -356,7 +356,7 @@ def test_keys_and_endpoint_of_the_environment_are_used(server: S3Server, monkeyp
 def test_half_a_profile_gives_no_keys(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[default]\nregion = eu-west-1\nrole_arn = arn:x\naws_secret_access_key = x\n")
     environment = {"HOME": "/nowhere", "AWS_CONFIG_FILE": str(tmp_path / "config")}
-    assert profile_options(environment) == {"region": "eu-west-1"}
-    assert profile_options({"HOME": "/nowhere"}) == {}
+    assert load_profile_options(environment) == {"region": "eu-west-1"}
+    assert load_profile_options({"HOME": "/nowhere"}) == {}
     (tmp_path / "config").write_bytes(b"\xff not a profile")
-    assert profile_options(environment) == {}
+    assert load_profile_options(environment) == {}

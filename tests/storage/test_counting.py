@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from mangrove.errors import NotFoundError
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import Store
 from mangrove.testing.store_contract import StoreContract
@@ -27,7 +27,7 @@ def test_each_request_is_counted_by_its_kind() -> None:
     store.exists("b")
     assert [entry.path for entry in store.list()] == ["a", "b", "c", "d"]
     store.delete_many(["a", "b"])
-    assert store.requests == Requests(
+    assert store.requests == StoreRequests(
         reads=3, sizes=2, lists=1, puts=3, creates=2, deletes=1, bytes_read=3, bytes_written=7
     )
     assert store.requests.total == 12
@@ -37,7 +37,7 @@ def test_a_read_of_a_missing_object_is_counted_too() -> None:
     store = CountingStore(MemoryStore())
     with pytest.raises(NotFoundError):
         store.read("missing")
-    assert store.requests == Requests(reads=1)
+    assert store.requests == StoreRequests(reads=1)
 
 
 def test_a_difference_shows_what_came_between() -> None:
@@ -45,7 +45,7 @@ def test_a_difference_shows_what_came_between() -> None:
     store.put("a", b"1")
     before = store.requests
     store.read("a")
-    assert store.requests - before == Requests(reads=1, bytes_read=1)
+    assert store.requests - before == StoreRequests(reads=1, bytes_read=1)
     assert before + (store.requests - before) == store.requests
 
 
@@ -54,9 +54,9 @@ def test_long_listings_and_deletions_cost_a_request_per_thousand() -> None:
     inner.put_many({f"{number:05d}": b"" for number in range(2_001)})
     store = CountingStore(inner)
     paths = [entry.path for entry in store.list()]
-    assert store.requests == Requests(lists=3)
+    assert store.requests == StoreRequests(lists=3)
     store.delete_many(paths)
-    assert store.requests == Requests(lists=3, deletes=3)
+    assert store.requests == StoreRequests(lists=3, deletes=3)
     store.delete_many([])
     assert store.requests.deletes == 3
 
@@ -73,4 +73,4 @@ def test_no_count_is_lost_between_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.requests == Requests(sizes=4_000)
+    assert store.requests == StoreRequests(sizes=4_000)

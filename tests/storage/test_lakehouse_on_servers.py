@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, NamespaceLocator
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
-from mangrove.testing.contract_objects import namespace, put, table
+from mangrove.testing.metastore_contract import commit_objects, make_namespace, make_table
 from mangrove.testing.servers import RealServer
 
 pytestmark = pytest.mark.interop
@@ -20,19 +20,19 @@ pytestmark = pytest.mark.interop
 def test_writers_on_a_real_server_lose_nothing(name: str, request: pytest.FixtureRequest) -> None:
     server: RealServer = request.getfixturevalue(name)
     uri = f"{server.uri}lakehouse/"
-    metastore = create_tree(real_effects(open_store(uri, server.options)), LakehouseSettings(order=8), Changes("made"))
-    put(metastore, metastore.latest(), namespace("sales"))
+    metastore = create_tree(build_effects(open_store(uri, server.options)), LakehouseSettings(order=8), Changes("made"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
 
     def work(worker: int) -> None:
-        mine = open_tree(real_effects(open_store(uri, server.options)))
+        mine = open_tree(build_effects(open_store(uri, server.options)))
         for number in range(15):
-            put(mine, mine.latest(), table("sales", f"w{worker}-{number:02d}"))
+            commit_objects(mine, mine.latest(), make_table("sales", f"w{worker}-{number:02d}"))
 
     workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    newest = open_tree(real_effects(open_store(uri, server.options))).latest()
+    newest = open_tree(build_effects(open_store(uri, server.options))).latest()
     assert newest.version == 1 + 4 * 15
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("sales")))) == 4 * 15

@@ -15,15 +15,15 @@ from mangrove.errors import InvalidInputError, NotFoundError, StorageError
 from mangrove.storage.local import LocalStore
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.probe import probe_creates
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 from mangrove.testing.process_race import race_processes
-from mangrove.testing.store_contract import REFUSED_PATHS, StoreContract, listed_paths
+from mangrove.testing.store_contract import REFUSED_PATHS, StoreContract, list_paths
 
 CRASHES = Path(__file__).with_name("crashes.py")
 
 
 def local(folder: Path, *, unnamed_files: bool = True) -> LocalStore:
-    return LocalStore(parse_root(folder), unnamed_files=unnamed_files)
+    return LocalStore(parse_root_uri(folder), unnamed_files=unnamed_files)
 
 
 class TestLocalStore(StoreContract):
@@ -99,9 +99,9 @@ def test_a_put_at_a_link_replaces_the_link_and_leaves_its_target(walled: Path) -
 
 
 def test_links_are_not_listed(walled: Path) -> None:
-    assert listed_paths(local(walled)) == ["inside/kept"]
+    assert list_paths(local(walled)) == ["inside/kept"]
     with pytest.raises(StorageError, match="symbolic link"):
-        listed_paths(local(walled), "to-folder/")
+        list_paths(local(walled), "to-folder/")
 
 
 def test_a_folder_that_becomes_a_link_after_it_was_used_is_refused(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def read_something(store: LocalStore) -> None:
 
 
 def list_something(store: LocalStore) -> None:
-    assert listed_paths(store) == []
+    assert list_paths(store) == []
 
 
 def write_something(store: LocalStore) -> None:
@@ -174,7 +174,7 @@ def test_a_root_that_is_deleted_and_made_again_at_once_is_another_folder(tmp_pat
 
 def test_a_root_that_another_makes_after_it_was_looked_for_is_used(tmp_path: Path) -> None:
     store = local(tmp_path / "root")
-    assert listed_paths(store) == []
+    assert list_paths(store) == []
     local(tmp_path / "root").put("a", b"1")
     assert store.read("a") == b"1"
     store.put("b", b"2")
@@ -230,7 +230,7 @@ def test_a_pipe_or_socket_is_no_object(tmp_path: Path) -> None:
     assert not store.exists("pipe")
     with pytest.raises(NotFoundError):
         store.read("pipe")
-    assert listed_paths(store) == []
+    assert list_paths(store) == []
 
 
 def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
     left = tmp_path / "a" / ".mangrove-tmp-0011"
     left.write_bytes(b"half")
     os.utime(left, ns=(0, 5_000_000_000))
-    assert listed_paths(store) == ["a/b"]
+    assert list_paths(store) == ["a/b"]
     assert [*store.leftovers()] == [ObjectInfo("a/.mangrove-tmp-0011", 4, 5_000)]
     store.delete_leftovers(found.path for found in store.leftovers())
     assert tree(tmp_path) == {"a": None, "a/b": b"1"}
@@ -261,7 +261,7 @@ def test_files_that_no_path_can_name_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / "with\nnewline").write_bytes(b"")
     (tmp_path / "back\\slash").mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_bytes(b"")
-    assert listed_paths(store) == ["fine"]
+    assert list_paths(store) == ["fine"]
 
 
 def test_a_new_file_has_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_thirty_two_threads_leave_one_winner_per_key(tmp_path: Path, unnamed_fil
 
 @pytest.mark.slow
 def test_eight_processes_leave_one_winner_per_key(tmp_path: Path) -> None:
-    probed = race_processes(parse_root(tmp_path).text, {}, processes=8, keys=500)
+    probed = race_processes(parse_root_uri(tmp_path).text, {}, processes=8, keys=500)
     assert (probed.unfair, probed.misread) == ((), ())
     assert [*local(tmp_path).leftovers()] == []
 

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from mangrove.storage.memory import MemoryStore, memory_store
+from mangrove.storage.memory import MemoryStore, open_memory_store
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.probe import probe_creates
 from mangrove.testing.store_contract import StoreContract
@@ -15,9 +15,9 @@ class TestMemoryStore(StoreContract):
 
 
 def test_two_openings_of_one_name_see_the_same_objects() -> None:
-    memory_store("memory://shared-by-name/").put("a", b"1")
-    assert memory_store("memory://shared-by-name/").read("a") == b"1"
-    assert not memory_store("memory://another-name/").exists("a")
+    open_memory_store("memory://shared-by-name/").put("a", b"1")
+    assert open_memory_store("memory://shared-by-name/").read("a") == b"1"
+    assert not open_memory_store("memory://another-name/").exists("a")
 
 
 def test_times_come_from_the_given_clock() -> None:

@@ -4,7 +4,7 @@ from mangrove.errors import InvalidInputError, StorageError
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.probe import probe_creates
 from mangrove.testing.faulty_store import Faults, FaultyStore
-from mangrove.testing.store_contract import listed_paths
+from mangrove.testing.store_contract import list_paths
 
 
 class ForgivingStore(MemoryStore):
@@ -58,7 +58,7 @@ def test_a_probe_cleans_up_also_when_the_store_fails() -> None:
     store.fail_next("create", "before", containing="00003")
     with pytest.raises(StorageError, match="on purpose"):
         probe_creates(store, threads=4, keys=10)
-    assert listed_paths(inner) == []
+    assert list_paths(inner) == []
 
 
 def test_a_race_of_one_is_refused() -> None:

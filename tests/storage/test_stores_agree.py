@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mangrove.errors import NotFoundError
-from mangrove.storage.caching import CachingStore
+from mangrove.storage.cache import CachingStore
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 from mangrove.testing.s3_server import S3Server
 
 # No path here is a folder of another, which a disk cannot hold.
@@ -32,8 +32,8 @@ class StoresAgree(RuleBasedStateMachine):
         self.server.__enter__()
         trusting = {**self.server.options, "unsorted_listing": "false"}
         self.stores: list[Store] = [
-            LocalStore(parse_root(self.folder + "/first")),
-            LocalStore(parse_root(self.folder + "/second"), unnamed_files=False),
+            LocalStore(parse_root_uri(self.folder + "/first")),
+            LocalStore(parse_root_uri(self.folder + "/second"), unnamed_files=False),
             CachingStore(MemoryStore(), lambda _: False, 1_000),
             open_store("s3://bucket/one", self.server.options),
             open_store("s3://bucket/two", trusting),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
 from mangrove.storage.opening import open_store
-from mangrove.storage.uri import RootUri, in_full, parse_root
+from mangrove.storage.uri import RootUri, expand_location, parse_root_uri
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ from mangrove.storage.uri import RootUri, in_full, parse_root
     ],
 )
 def test_a_root_has_one_spelling_that_ends_in_one_slash(location: str, text: str) -> None:
-    assert parse_root(location).text == text
-    assert parse_root(text) == parse_root(location)
+    assert parse_root_uri(location).text == text
+    assert parse_root_uri(text) == parse_root_uri(location)
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,25 @@ def test_a_root_has_one_spelling_that_ends_in_one_slash(location: str, text: str
 )
 def test_a_root_that_a_path_evaluation_would_change_is_refused(location: str) -> None:
     with pytest.raises(InvalidInputError):
-        parse_root(location)
+        parse_root_uri(location)
 
 
 def test_a_password_in_a_root_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidInputError) as refusal:
-        parse_root("s3://user:secret@bucket/a")
+        parse_root_uri("s3://user:secret@bucket/a")
     assert "secret" not in str(refusal.value)
 
 
 def test_a_refused_folder_is_shown_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInputError, match=str(tmp_path / "lake")):
-        parse_root("./lake")
+        parse_root_uri("./lake")
 
 
 def test_a_relative_folder_is_taken_from_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse_root("some/lake").path == f"{tmp_path}/some/lake/"
-    assert parse_root(Path("some/lake")) == parse_root(tmp_path / "some" / "lake")
+    assert parse_root_uri("some/lake").path == f"{tmp_path}/some/lake/"
+    assert parse_root_uri(Path("some/lake")) == parse_root_uri(tmp_path / "some" / "lake")
 
 
 def test_a_folder_is_opened_as_a_shell_means_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +103,13 @@ def test_a_folder_is_opened_as_a_shell_means_it(tmp_path: Path, monkeypatch: pyt
 
 def test_a_user_who_is_not_known_is_named() -> None:
     with pytest.raises(InvalidInputError, match="nosuchuser"):
-        in_full("~nosuchuser/lake", "/data")
+        expand_location("~nosuchuser/lake", "/data")
 
 
 def test_the_parts_are_decoded() -> None:
-    root = parse_root("abfss://data@account.dfs.core.windows.net/a%20b/ü")
+    root = parse_root_uri("abfss://data@account.dfs.core.windows.net/a%20b/ü")
     assert (root.container, root.account, root.path) == ("data", "account", "a b/ü/")
-    assert parse_root("az://data/a").account is None
+    assert parse_root_uri("az://data/a").account is None
 
 
 SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=("Cc", "Cs")), min_size=1).filter(
@@ -120,13 +120,13 @@ SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=("Cc
 @given(st.lists(SEGMENTS, min_size=1, max_size=4), st.sampled_from(["s3", "gs", "az", "memory"]))
 def test_every_root_comes_back_from_its_text(segments: list[str], scheme: str) -> None:
     root = RootUri(scheme, "bucket", "/".join(segments) + "/")
-    assert parse_root(root.text) == root
+    assert parse_root_uri(root.text) == root
     folder = RootUri("file", "", "/" + "/".join(segments) + "/")
-    assert parse_root(folder.text) == folder
-    assert parse_root(folder.path) == folder
+    assert parse_root_uri(folder.text) == folder
+    assert parse_root_uri(folder.path) == folder
 
 
 @pytest.mark.parametrize("location", ["file://", "~/lake", "~", None, 5, b"x"])
 def test_what_names_no_folder_is_refused(location: object) -> None:
     with pytest.raises(InvalidInputError):
-        parse_root(location)  # type: ignore[arg-type]
+        parse_root_uri(location)  # type: ignore[arg-type]

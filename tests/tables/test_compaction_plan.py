@@ -9,22 +9,22 @@ import pytest
 from mangrove.errors import InvalidInputError
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.partitioning import parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
 from mangrove.tables.compaction import (
-    AUTO,
+    AUTO_COMPACTION,
     CLUSTER_BY,
     CompactionBounds,
-    auto_bounds,
-    clustering_columns,
-    is_due,
+    auto_compaction_bounds_of,
+    is_compaction_due,
     plan_compaction,
     plan_table_compaction,
+    resolve_clustering_columns,
 )
-from mangrove.tables.live_files import live_files
+from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import appended, deleted, planned, upserted
-from mangrove.testing.table_model import with_write
+from mangrove.tables.write_plan import build_append_delta, build_delete_delta, build_upsert_delta, plan_write
+from mangrove.testing.table_model import apply_write
 
 SCHEMA = parse_schema("id bigint not null, a int, b string, l array<int>")
 KEY = SCHEMA.column("id").id
@@ -50,12 +50,14 @@ def file(name: str, low: int, high: int, size: int = 10) -> DataFile:
 
 def grown(state: TableState, *deltas: object) -> TableState:
     for delta in deltas:
-        state = with_write(state, planned({(): delta}))  # type: ignore[dict-item]
+        state = apply_write(state, plan_write({(): delta}))  # type: ignore[dict-item]
     return state
 
 
 def test_large_files_stay_and_small_ones_are_merged() -> None:
-    state = grown(table(), appended([file("large", 0, 9, 90)]), appended([file("a", 0, 9), file("b", 0, 9)]))
+    state = grown(
+        table(), build_append_delta([file("large", 0, 9, 90)]), build_append_delta([file("a", 0, 9), file("b", 0, 9)])
+    )
     compaction = plan_compaction(state, state.logs[0], 100)
     assert compaction is not None
     assert [scan.file.location for scan in compaction.merged.scans] == ["a", "b"]
@@ -66,7 +68,7 @@ def test_large_files_stay_and_small_ones_are_merged() -> None:
 
 def test_large_files_that_share_a_range_of_keys_are_written_again() -> None:
     files = [file("a", 0, 10, 90), file("b", 9, 20, 90), file("c", 20, 30, 90)]
-    state = grown(table(), *(appended([one]) for one in files))
+    state = grown(table(), *(build_append_delta([one]) for one in files))
     compaction = plan_compaction(state, state.logs[0], 100)
     assert compaction is not None
     assert [scan.file.location for scan in compaction.merged.scans] == ["a", "b"]
@@ -77,17 +79,17 @@ def test_large_files_that_share_a_range_of_keys_are_written_again() -> None:
 
 
 def test_a_full_compaction_leaves_no_file() -> None:
-    state = grown(table(), appended([file("a", 0, 10, 90)]))
-    once = with_write(state, planned({(): plan_compaction(state, state.logs[0], 100, FULL).delta([])}))  # type: ignore[union-attr]
+    state = grown(table(), build_append_delta([file("a", 0, 10, 90)]))
+    once = apply_write(state, plan_write({(): plan_compaction(state, state.logs[0], 100, FULL).delta([])}))  # type: ignore[union-attr]
     assert plan_compaction(state, state.logs[0], 100, FULL).row_count == 10  # type: ignore[union-attr]
-    assert live_files(once.logs[0].deltas) == ()
+    assert list_live_files(once.logs[0].deltas) == ()
 
 
 FULL = CompactionBounds(is_full=True)
 
 
 def test_bounded_work_takes_the_oldest_files_and_at_least_two() -> None:
-    state = grown(table(), *(appended([file(f"f{number}", 0, 9)]) for number in range(5)))
+    state = grown(table(), *(build_append_delta([file(f"f{number}", 0, 9)]) for number in range(5)))
     for bounds, wanted in [
         (CompactionBounds(files_max=3), ["f0", "f1", "f2"]),
         (CompactionBounds(bytes_max=35), ["f0", "f1", "f2"]),
@@ -102,7 +104,7 @@ def test_bounded_work_takes_the_oldest_files_and_at_least_two() -> None:
 def test_bounds_are_for_all_logs_of_a_table_together_and_the_rest_is_counted() -> None:
     state = partitioned(3)
     for number in range(12):
-        state = with_write(state, planned({(number % 3,): appended([file(f"f{number}", 0, 9)])}))
+        state = apply_write(state, plan_write({(number % 3,): build_append_delta([file(f"f{number}", 0, 9)])}))
     plan = plan_table_compaction(state, 100, CompactionBounds(files_max=6))
     assert [(one.log_values, len(one.merged.scans)) for one in plan.of_logs] == [((0,), 4), ((1,), 2)]
     assert (plan.files, plan.size_bytes, plan.files_left, plan.bytes_left) == (6, 60, 6, 60)
@@ -114,7 +116,7 @@ def test_a_log_in_which_nothing_is_written_again_costs_no_bound() -> None:
     state = partitioned(2)
     for number in range(3):
         small, large = file(f"s{number}", 0, 9), file(f"l{number}", 9 * number, 9 * number + 8, 90)
-        state = with_write(state, planned({(0,): appended([small]), (1,): appended([large])}))
+        state = apply_write(state, plan_write({(0,): build_append_delta([small]), (1,): build_append_delta([large])}))
     plan = plan_table_compaction(state, 100, CompactionBounds(files_max=3))
     assert [(one.log_values, len(one.merged.scans)) for one in plan.of_logs] == [((0,), 3), ((1,), 0)]
     assert plan.files_left == 0
@@ -139,14 +141,14 @@ def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: in
         return replace(file(name, min(contents), max(contents)), row_count=len(contents), key_ids=())
 
     def visible() -> set[tuple[int, str]]:
-        alive = live_files(state.logs[0].deltas)
-        hiding = [(live.position, rows[live.file.location]) for live in alive if live.hides]
+        alive = list_live_files(state.logs[0].deltas)
+        delete_files = [(live.position, rows[live.file.location]) for live in alive if live.deletes_earlier_rows]
         return {
             (key, value)
             for live in alive
             if live.is_data
             for key, value in rows[live.file.location].items()
-            if not any(position > live.position and key in keys for position, keys in hiding)
+            if not any(position > live.position and key in keys for position, keys in delete_files)
         }
 
     for step in range(25):
@@ -154,11 +156,11 @@ def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: in
         match chance.choice(["append", "upsert", "delete", "compact", "compact"]):
             case "append":
                 fresh = {key + 100 * step: value for key, value in contents.items()}
-                state = grown(state, appended([new(fresh)]))
+                state = grown(state, build_append_delta([new(fresh)]))
             case "upsert":
-                state = grown(state, upserted([new(contents)], [KEY]))
+                state = grown(state, build_upsert_delta([new(contents)], [KEY]))
             case "delete":
-                state = grown(state, deleted([new(contents)], [KEY]))
+                state = grown(state, build_delete_delta([new(contents)], [KEY]))
             case "compact":
                 bounds = CompactionBounds(files_max=chance.choice([1, 2, 3, None]))
                 compaction = plan_compaction(state, state.logs[0], 100, bounds)
@@ -167,33 +169,33 @@ def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: in
                 before = visible()
                 merged: dict[int, str] = {}
                 for scan in compaction.merged.scans:
-                    hidden = {key for one in scan.hidden_by for key in rows[one.file.location]}
-                    merged |= {key: value for key, value in rows[scan.file.location].items() if key not in hidden}
+                    deleted_rows = {key for one in scan.equality_deletes for key in rows[one.file.location]}
+                    merged |= {key: value for key, value in rows[scan.file.location].items() if key not in deleted_rows}
                 added = [new(merged)] if merged else []
                 # A newer write that came while the compaction ran.
                 late = chance.random() < 0.5
                 if late:
                     late_file = new({chance.randrange(10): "late"})
-                    state = grown(state, upserted([late_file], [KEY]))
+                    state = grown(state, build_upsert_delta([late_file], [KEY]))
                     before = visible()
                 state = grown(state, compaction.delta(added))
                 assert visible() == before
 
 
 def test_rows_are_clustered_as_the_table_says_else_by_keys() -> None:
-    assert clustering_columns(table()) == (KEY,)
+    assert resolve_clustering_columns(table()) == (KEY,)
     named = replace(table(), properties={CLUSTER_BY: " b,a "})
-    assert clustering_columns(named) == (SCHEMA.column("b").id, SCHEMA.column("a").id)
+    assert resolve_clustering_columns(named) == (SCHEMA.column("b").id, SCHEMA.column("a").id)
     with pytest.raises(InvalidInputError, match="'l' has no order"):
-        clustering_columns(replace(table(), properties={CLUSTER_BY: "l"}))
+        resolve_clustering_columns(replace(table(), properties={CLUSTER_BY: "l"}))
 
 
 def test_a_table_compacts_by_itself_only_when_it_is_told_to_and_due() -> None:
-    state = grown(table(), *(appended([file(f"f{number}", 0, 9)]) for number in range(3)))
-    told = {AUTO: "true", "compaction.deltas-min": "3", "compaction.bytes-max": "1000"}
-    assert is_due(told, state.logs)
-    assert not is_due({}, state.logs)
-    assert not is_due({**told, "compaction.deltas-min": "4"}, state.logs)
-    assert auto_bounds(told) == CompactionBounds(bytes_max=1000)
+    state = grown(table(), *(build_append_delta([file(f"f{number}", 0, 9)]) for number in range(3)))
+    told = {AUTO_COMPACTION: "true", "compaction.deltas-min": "3", "compaction.bytes-max": "1000"}
+    assert is_compaction_due(told, state.logs)
+    assert not is_compaction_due({}, state.logs)
+    assert not is_compaction_due({**told, "compaction.deltas-min": "4"}, state.logs)
+    assert auto_compaction_bounds_of(told) == CompactionBounds(bytes_max=1000)
     with pytest.raises(InvalidInputError, match="deltas-min is 'many'"):
-        is_due({**told, "compaction.deltas-min": "many"}, state.logs)
+        is_compaction_due({**told, "compaction.deltas-min": "many"}, state.logs)

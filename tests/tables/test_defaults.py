@@ -4,8 +4,8 @@ import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.defaults import check_defaults
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.constraints import check_defaults
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 
 from mangrove.errors import MangroveError
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import UNSORTED, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.sql_text import parse_schema, schema_text
-from mangrove.tables.constraints import with_check, without_check
-from mangrove.tables.evolution import (
-    with_column_added,
-    with_column_dropped,
-    with_column_renamed,
-    with_column_widened,
+from mangrove.model.partitioning import UNSORTED, parse_partition_scheme, parse_sort_scheme
+from mangrove.model.schema_text import format_schema, parse_schema
+from mangrove.tables.constraints import add_check_constraint, drop_check_constraint
+from mangrove.tables.schema_evolution import (
+    add_column,
+    drop_column,
+    rename_column,
+    widen_column,
 )
 
 WIDER = parse_schema(
@@ -35,12 +35,12 @@ VERSION = TableVersion(
 
 def text_of(version: TableVersion) -> str:
     assert version.schema is not None
-    return schema_text(version.schema)
+    return format_schema(version.schema)
 
 
 def test_a_new_column_takes_an_id_that_no_column_ever_had() -> None:
-    dropped = with_column_dropped(with_column_added(VERSION, ["note"], "string"), ["note"])
-    again = with_column_added(dropped, ["note"], "struct<a: int>")
+    dropped = drop_column(add_column(VERSION, ["note"], "string"), ["note"])
+    again = add_column(dropped, ["note"], "struct<a: int>")
     assert dropped.schema is not None
     assert again.schema is not None
     assert dropped.schema.columns == SCHEMA.columns
@@ -50,20 +50,20 @@ def test_a_new_column_takes_an_id_that_no_column_ever_had() -> None:
 
 
 def test_columns_inside_structs_change_too() -> None:
-    version = with_column_added(VERSION, ["place", "zip"], "int")
-    version = with_column_renamed(version, ["place", "city"], "town")
-    version = with_column_widened(version, ["place", "zip"], "bigint")
+    version = add_column(VERSION, ["place", "zip"], "int")
+    version = rename_column(version, ["place", "city"], "town")
+    version = widen_column(version, ["place", "zip"], "bigint")
     assert "place struct<town: string, zip: bigint>" in text_of(version)
-    assert "place struct<town: string>" in text_of(with_column_dropped(version, ["place", "zip"]))
+    assert "place struct<town: string>" in text_of(drop_column(version, ["place", "zip"]))
 
 
 @pytest.mark.parametrize(
     ("name", "type_words"), [("id", "bigint"), ("name", "varchar(6)"), ("name", "string"), ("d", "decimal(38,2)")]
 )
 def test_a_type_may_grow(name: str, type_words: str) -> None:
-    version = with_column_widened(VERSION, [name], type_words)
+    version = widen_column(VERSION, [name], type_words)
     assert f"{name} {type_words}" in text_of(version)
-    assert with_column_widened(version, [name], type_words) == version
+    assert widen_column(version, [name], type_words) == version
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_type_may_grow(name: str, type_words: str) -> None:
 )
 def test_a_type_may_not_become_another(path: list[str], type_words: str) -> None:
     with pytest.raises(MangroveError, match="is not wider"):
-        with_column_widened(VERSION, path, type_words)
+        widen_column(VERSION, path, type_words)
 
 
 @pytest.mark.parametrize(
@@ -99,29 +99,29 @@ def test_a_type_may_not_become_another(path: list[str], type_words: str) -> None
 )
 def test_a_column_in_use_stays(path: list[str], reason: str) -> None:
     with pytest.raises(MangroveError, match=re.escape(reason)):
-        with_column_dropped(VERSION, path)
+        drop_column(VERSION, path)
 
 
 def test_what_would_break_rows_that_are_there_is_refused() -> None:
     with pytest.raises(MangroveError, match="leave that out"):
-        with_column_added(VERSION, ["note"], "string not null")
+        add_column(VERSION, ["note"], "string not null")
     with pytest.raises(MangroveError, match="does not tell them apart"):
-        with_column_added(VERSION, ["NAME"], "string")
+        add_column(VERSION, ["NAME"], "string")
     with pytest.raises(MangroveError, match="does not tell them apart"):
-        with_column_renamed(VERSION, ["name"], "ID")
+        rename_column(VERSION, ["name"], "ID")
     alone = TableVersion(1, parse_schema("a int"))
     with pytest.raises(MangroveError, match="only one"):
-        with_column_dropped(alone, ["a"])
+        drop_column(alone, ["a"])
 
 
 @pytest.mark.parametrize("path", [["d"], ["D"], ["place"], ["place", "city"]])
 def test_a_column_that_a_check_names_keeps_its_name_until_the_check_is_dropped(path: list[str]) -> None:
-    checked = replace(with_check(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
+    checked = replace(add_check_constraint(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
     with pytest.raises(MangroveError, match="is named by the check 'small', which is"):
-        with_column_renamed(checked, path, "other")
+        rename_column(checked, path, "other")
     with pytest.raises(MangroveError, match="= 'name': drop the check first"):
-        with_column_dropped(checked, path)
-    free = replace(without_check(checked, "small"), schema=WIDER)
-    assert with_column_renamed(free, path, "other") != free != with_column_dropped(free, path)
-    assert "title" in text_of(with_column_renamed(checked, ["name"], "title"))
-    assert with_column_renamed(checked, ["d"], "d") == checked
+        drop_column(checked, path)
+    free = replace(drop_check_constraint(checked, "small"), schema=WIDER)
+    assert rename_column(free, path, "other") != free != drop_column(free, path)
+    assert "title" in text_of(rename_column(checked, ["name"], "title"))
+    assert rename_column(checked, ["d"], "d") == checked

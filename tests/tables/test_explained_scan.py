@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
+from mangrove.expressions.predicate_parser import bind_predicate
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import TableVersion
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.predicate_text import bound_predicate
+from mangrove.model.schema_text import parse_schema
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import appended, planned, position_deleted, upserted
-from mangrove.testing.table_model import with_write
+from mangrove.tables.write_plan import build_append_delta, build_position_delete_delta, build_upsert_delta, plan_write
+from mangrove.testing.table_model import apply_write
 
 SCHEMA = parse_schema("id bigint not null, v int")
 KEY = SCHEMA.column("id").id
@@ -22,11 +22,11 @@ def file(name: str, low: int, high: int, rows: int = 10) -> DataFile:
 def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
     state = TableState("s.t", "t", TableVersion(1, SCHEMA, keys=(KEY,)), logs=(Log(),))
     for delta in (
-        appended([file("a", 0, 9), file("b", 10, 1009, 1000), file("empty", 0, 0, 0)]),
-        upserted([file("c", 5, 6, 2)], [KEY]),
+        build_append_delta([file("a", 0, 9), file("b", 10, 1009, 1000), file("empty", 0, 0, 0)]),
+        build_upsert_delta([file("c", 5, 6, 2)], [KEY]),
     ):
-        state = with_write(state, planned({(): delta}))
-    plan = plan_scan(state, bound_predicate("id < 10", SCHEMA))
+        state = apply_write(state, plan_write({(): delta}))
+    plan = plan_scan(state, bind_predicate("id < 10", SCHEMA))
     assert plan.explain().splitlines() == [
         "opens 2 of 4 files: 12 of 1,012 rows, 200 bytes",
         "compares the rows of 1 of them with 2 newer keys in 1 files",
@@ -37,7 +37,7 @@ def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
 
 def test_rows_that_go_by_their_numbers_are_told_of() -> None:
     state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(Log(),))
-    state = with_write(state, planned({(): appended([file("a", 0, 9)])}))
+    state = apply_write(state, plan_write({(): build_append_delta([file("a", 0, 9)])}))
     numbers = replace(file("p", 0, 0, 1), kind=FileKind.POSITION_DELETES, applies_to="a", statistics=())
-    state = with_write(state, planned({(): position_deleted([numbers])}))
+    state = apply_write(state, plan_write({(): build_position_delete_delta([numbers])}))
     assert "leaves out single rows of 1 of them" in plan_scan(state).explain()

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from mangrove.errors import InvalidInputError, MangroveError
-from mangrove.local.evaluating import evaluated
-from mangrove.local.targets import named_in
-from mangrove.model.arrow_form import schema_to_arrow
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.assigning import checked_assignments
-from mangrove.tables.expression_text import parse_expression
-from mangrove.tables.expressions import BeyondArrowError
+from mangrove.expressions.expr import RequiresSparkError
+from mangrove.expressions.expression_parser import parse_expression
+from mangrove.local.evaluation import evaluate_expression
+from mangrove.local.row_changes import column_lookup_of
+from mangrove.model.arrow_schema import schema_to_arrow
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.merge import resolve_assignments
 
 SCHEMA = parse_schema(
     "a int, b bigint, d decimal(10,2), w double, s string, ok boolean, day date, ts timestamp, p struct<x: int>"
@@ -34,7 +34,7 @@ ROW = {
 
 def value(text: str, rows: list[dict[str, Any]] | None = None) -> Any:
     table = pa.Table.from_pylist([ROW] if rows is None else rows, schema=schema_to_arrow(SCHEMA))
-    return evaluated(parse_expression(text), table, named_in(SCHEMA))
+    return evaluate_expression(parse_expression(text), table, column_lookup_of(SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_case_evaluates_a_branch_for_the_rows_that_take_it_alone() -> None:
 def test_what_can_never_be_meant_is_refused(text: str, words: str) -> None:
     with pytest.raises(MangroveError, match=words) as caught:
         value(text)
-    assert not isinstance(caught.value, BeyondArrowError)
+    assert not isinstance(caught.value, RequiresSparkError)
 
 
 @pytest.mark.parametrize(
     "text", ["date_add(day, 1)", "a in (select 1)", "cast(w as string)", "a +", "day + 1", "p.x[0]", "s = w", "ts - ts"]
 )
 def test_what_only_spark_may_know_is_left_to_it(text: str) -> None:
-    with pytest.raises(BeyondArrowError):
+    with pytest.raises(RequiresSparkError):
         value(text)
 
 
@@ -117,6 +117,6 @@ def test_a_field_of_a_struct_is_not_taken_for_a_misspelt_column() -> None:
     with pytest.raises(
         InvalidInputError, match=r"'st\.w' lies inside the struct 'st'.*upsert rows with the whole struct"
     ):
-        checked_assignments({"st.w": 5}, schema)
+        resolve_assignments({"st.w": 5}, schema)
     with pytest.raises(InvalidInputError, match=r"there is no column 'id\.w'"):
-        checked_assignments({"id.w": 5}, schema)
+        resolve_assignments({"id.w": 5}, schema)

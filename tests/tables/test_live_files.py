@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.live_files import LiveFile, live_files
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.scan_plan import LiveFile, list_live_files, plan_scan
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import appended, compacted, overwritten, position_deleted, rewritten
+from mangrove.tables.write_plan import (
+    build_append_delta,
+    build_compaction_delta,
+    build_overwrite_delta,
+    build_position_delete_delta,
+    build_rewrite_delta,
+)
 
 SCHEMA = parse_schema("id bigint")
 NAMES = "abcdef"
@@ -24,15 +29,19 @@ def file(name: str) -> DataFile:
 names = st.lists(st.sampled_from(NAMES), max_size=3)
 log_deltas = st.lists(
     st.one_of(
-        names.map(lambda listed: appended([file(name) for name in listed])),
-        names.map(lambda listed: overwritten([file(name) for name in listed])),
+        names.map(lambda listed: build_append_delta([file(name) for name in listed])),
+        names.map(lambda listed: build_overwrite_delta([file(name) for name in listed])),
         st.builds(
-            lambda gone, listed: rewritten([f"data/{name}" for name in gone], [file(name) for name in listed]),
+            lambda gone, listed: build_rewrite_delta(
+                [f"data/{name}" for name in gone], [file(name) for name in listed]
+            ),
             names.filter(bool),
             names,
         ),
         st.builds(
-            lambda listed, through: compacted([file(name) for name in listed], through), names, st.integers(1, 8)
+            lambda listed, through: build_compaction_delta([file(name) for name in listed], through),
+            names,
+            st.integers(1, 8),
         ),
     ),
     max_size=10,
@@ -50,13 +59,13 @@ def applied(deltas: list[Delta]) -> list[LiveFile]:
         elif delta.type is DeltaType.REPLACE:
             stands_at = delta.replaces_through or delta.position
             alive = [live for live in alive if live.position > stands_at]
-        alive += [LiveFile(entry, stands_at, hides=False) for entry in delta.manifest.entries]
+        alive += [LiveFile(entry, stands_at, deletes_earlier_rows=False) for entry in delta.manifest.entries]
     return sorted(alive, key=lambda live: live.position)
 
 
 @given(log_deltas)
 def test_the_files_that_count_are_those_that_are_left_when_the_deltas_are_applied(deltas: list[Delta]) -> None:
-    assert list(live_files(deltas)) == applied(deltas)
+    assert list(list_live_files(deltas)) == applied(deltas)
 
 
 class CountedLocation(str):
@@ -77,10 +86,10 @@ class CountedLocation(str):
 def looks_at_rewrites(count: int) -> int:
     """Return how often locations are looked at where each of `count` files is rewritten by a delta of its own."""
     files = [replace(file(str(number)), location=CountedLocation(f"data/{number}")) for number in range(count)]
-    deltas = [appended(files)]
-    deltas += [rewritten([f"data/{number}"], [file(f"new-{number}")]) for number in range(count)]
+    deltas = [build_append_delta(files)]
+    deltas += [build_rewrite_delta([f"data/{number}"], [file(f"new-{number}")]) for number in range(count)]
     CountedLocation.times = 0
-    found = live_files(replace(delta, position=place) for place, delta in enumerate(deltas, 1))
+    found = list_live_files(replace(delta, position=place) for place, delta in enumerate(deltas, 1))
     assert [live.file.location for live in found] == [f"data/new-{number}" for number in range(count)]
     return CountedLocation.times
 
@@ -104,7 +113,7 @@ def numbers_of(count: int, everywhere: tuple[int, ...] = ()) -> int:
         )
         for number in range(count)
     ]
-    deltas = (replace(appended(files), position=1), replace(position_deleted(gone), position=2))
+    deltas = (replace(build_append_delta(files), position=1), replace(build_position_delete_delta(gone), position=2))
     state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(Log((), deltas),))
     CountedLocation.times = 0
     plan = plan_scan(state)

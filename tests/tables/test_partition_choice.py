@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.model.schemes import PartitionScheme, parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.transforms import apply
+from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsIn, IsNull, Operator, Predicate
+from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme, transform_value
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
-from mangrove.tables.partition_choice import may_hold, named_values
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsIn, IsNull, Operator, Predicate
+from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 
 SCHEMA = parse_schema("n int, s varchar, d date, g double, t timestamp")
 N, S, D = (SCHEMA.column(name).id for name in "nsd")
@@ -33,7 +32,7 @@ rows = st.fixed_dictionaries({column: st.none() | values for column, values in V
 def leaves(column: int) -> st.SearchStrategy[Predicate]:
     values = VALUES[column]
     return st.one_of(
-        st.builds(Comparison, st.just(column), st.sampled_from(Operator), values),
+        st.builds(ColumnComparison, st.just(column), st.sampled_from(Operator), values),
         st.builds(IsIn, st.just(column), st.lists(values, min_size=1, max_size=4).map(tuple), st.booleans()),
         st.builds(IsNull, st.just(column), st.booleans()),
     )
@@ -61,7 +60,7 @@ def holds(predicate: Predicate, row: dict[int, Any]) -> bool:
             return (row[column] is None) != negated
         case IsIn(column, values, negated):
             return row[column] is not None and (row[column] in values) != negated
-        case Comparison(column, operator, value):
+        case ColumnComparison(column, operator, value):
             there = row[column]
             return (
                 there is not None
@@ -80,7 +79,7 @@ def holds(predicate: Predicate, row: dict[int, Any]) -> bool:
 
 def values_of(scheme: PartitionScheme, row: dict[int, Any]) -> tuple[Value | None, ...]:
     return tuple(
-        apply(field.transform, SCHEMA.column_with_id(field.source_id).type, row[field.source_id])
+        transform_value(field.transform, SCHEMA.column_with_id(field.source_id).type, row[field.source_id])
         for field in scheme.fields
     )
 
@@ -89,10 +88,10 @@ def values_of(scheme: PartitionScheme, row: dict[int, Any]) -> tuple[Value | Non
 def test_a_row_that_is_meant_lies_in_a_partition_that_is_named_and_may_hold_it(
     scheme: PartitionScheme, predicate: Predicate, there: list[dict[int, Any]]
 ) -> None:
-    named = named_values(scheme, SCHEMA, predicate)
+    named = enumerate_partition_values(scheme, SCHEMA, predicate)
     for row in there:
         if holds(predicate, row):
-            assert may_hold(scheme, values_of(scheme, row), SCHEMA, predicate)
+            assert can_partition_match(scheme, values_of(scheme, row), SCHEMA, predicate)
             assert named is None or values_of(scheme, row) in named
 
 
@@ -118,4 +117,4 @@ def test_partitions_are_named_where_each_field_is_asked_for_few_single_values(
     fields: list[str], where: str, named: list[tuple[Value, ...]] | None
 ) -> None:
     scheme = parse_partition_scheme(fields, SCHEMA)
-    assert named_values(scheme, SCHEMA, parse_predicate(where, SCHEMA)) == named
+    assert enumerate_partition_values(scheme, SCHEMA, parse_predicate(where, SCHEMA)) == named

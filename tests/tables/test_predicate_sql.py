@@ -8,12 +8,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mangrove.model.sql_text import parse_schema
+from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnComparison,
+    IsIn,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+    render_predicate_sql,
+)
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column
-from mangrove.tables.predicate_sql import predicate_sql
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsIn, IsNull, Operator, Predicate, StartsWith
-from mangrove.testing.column_strategies import texts
+from mangrove.testing.strategies import texts
 
 SCHEMA = parse_schema(
     "i bigint, s string, f double, d decimal(38,9), t timestamp, n timestamp_ntz, x date, b binary, o boolean, "
@@ -39,7 +48,7 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
 def leaves(column: Column) -> st.SearchStrategy[Predicate]:
     values = VALUES[column.name]
     found: st.SearchStrategy[Predicate] = st.one_of(
-        st.builds(Comparison, st.just(column.id), st.sampled_from(Operator), values),
+        st.builds(ColumnComparison, st.just(column.id), st.sampled_from(Operator), values),
         st.builds(IsIn, st.just(column.id), st.lists(values, min_size=1, max_size=2).map(tuple), st.booleans()),
         st.builds(IsNull, st.just(column.id), st.booleans()),
     )
@@ -57,20 +66,20 @@ PREDICATES = st.recursive(
 
 
 @given(PREDICATES)
-@example(Comparison(4, Operator.EQUAL, decimal.Decimal("99999999999999999999999999995.000000000")))
+@example(ColumnComparison(4, Operator.EQUAL, decimal.Decimal("99999999999999999999999999995.000000000")))
 def test_a_printed_predicate_parses_back(predicate: Predicate) -> None:
-    assert parse_predicate(predicate_sql(predicate, SCHEMA), SCHEMA) == predicate
+    assert parse_predicate(render_predicate_sql(predicate, SCHEMA), SCHEMA) == predicate
 
 
 @pytest.mark.parametrize(
     ("predicate", "text"),
     [
-        (Comparison(2, Operator.UNEQUAL, "it's"), r"s <> 'it\'s'"),
-        (Comparison(3, Operator.LESS, -math.inf), "f < '-infinity'"),
+        (ColumnComparison(2, Operator.UNEQUAL, "it's"), r"s <> 'it\'s'"),
+        (ColumnComparison(3, Operator.LESS, -math.inf), "f < '-infinity'"),
         (StartsWith(2, "a%_", negated=True), r"s not like 'a\\%\\_%'"),
         (IsNull(11, negated=True), "`odd ``name.`.`in side` is not null"),
-        (Comparison(6, Operator.EQUAL, datetime.datetime(2026, 1, 1)), "n = timestamp_ntz '2026-01-01 00:00:00'"),
+        (ColumnComparison(6, Operator.EQUAL, datetime.datetime(2026, 1, 1)), "n = timestamp_ntz '2026-01-01 00:00:00'"),
     ],
 )
 def test_a_predicate_is_printed_as_spark_writes_it(predicate: Predicate, text: str) -> None:
-    assert predicate_sql(predicate, SCHEMA) == text
+    assert render_predicate_sql(predicate, SCHEMA) == text

@@ -7,21 +7,21 @@ import re
 import pytest
 
 from mangrove.errors import InvalidInputError, MangroveError
-from mangrove.model.sql_text import parse_schema
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.predicates import (
+from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.predicates import (
     AllOf,
     AnyOf,
-    Comparison,
-    Constant,
+    ColumnComparison,
+    ConstantPredicate,
     IsIn,
     IsNull,
     Operator,
     Predicate,
     StartsWith,
-    column_ids,
-    negation,
+    collect_column_ids,
+    negate_predicate,
 )
+from mangrove.model.schema_text import parse_schema
 
 SCHEMA = parse_schema(
     "id bigint, name string, amount decimal(10,2), ts timestamp, day date, weight double, ok boolean, raw binary, "
@@ -39,55 +39,66 @@ def at(*parts: int) -> datetime.datetime:
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
-        ("id = 5", Comparison(1, EQUAL, 5)),
-        ("ID==-5", Comparison(1, EQUAL, -5)),
-        ("5 < id", Comparison(1, GREATER, 5)),
-        ("id >= 1e3", Comparison(1, GREATER_OR_EQUAL, 1000)),
-        ("id < 2.5", Comparison(1, LESS_OR_EQUAL, 2)),
-        ("id > -2.5", Comparison(1, GREATER_OR_EQUAL, -2)),
-        ("amount < 0.005", Comparison(3, LESS_OR_EQUAL, decimal.Decimal("0.00"))),
-        ("amount = 12", Comparison(3, EQUAL, decimal.Decimal(12))),
-        ("amount = 12." + "0" * 200, Comparison(3, EQUAL, decimal.Decimal(12))),
-        ("amount < 1." + "0" * 200 + "1", Comparison(3, LESS_OR_EQUAL, decimal.Decimal(1))),
-        ("amount > -1e-9999999", Comparison(3, GREATER_OR_EQUAL, decimal.Decimal(0))),
-        ("amount = 0e-9999999", Comparison(3, EQUAL, decimal.Decimal(0))),
-        ("id < 1e-9999999", Comparison(1, LESS_OR_EQUAL, 0)),
-        ("id = 0e9999999", Comparison(1, EQUAL, 0)),
-        ("weight > 2.5", Comparison(6, GREATER, 2.5)),
-        ("name <> 'it''s'", Comparison(2, Operator.UNEQUAL, "it's")),
-        ("not name != 'x'", Comparison(2, EQUAL, "x")),
-        ("ts >= '2026-01-01'", Comparison(4, GREATER_OR_EQUAL, at(2026, 1, 1))),
-        ("ts < timestamp '2026-01-01 02:00:00+02:00'", Comparison(4, LESS, at(2026, 1, 1))),
-        ("local = '2026-01-01T00:00:00.5'", Comparison(9, EQUAL, datetime.datetime(2026, 1, 1, 0, 0, 0, 500_000))),
-        ("day = date '2026-01-01'", Comparison(5, EQUAL, datetime.date(2026, 1, 1))),
-        ("clock < '12:30'", Comparison(12, LESS, datetime.time(12, 30))),
-        ("raw = x'0aFF'", Comparison(8, EQUAL, b"\x0a\xff")),
-        ("ok", Comparison(7, EQUAL, value=True)),
-        ("not ok", Comparison(7, Operator.UNEQUAL, value=True)),
-        ("ok = false", Comparison(7, EQUAL, value=False)),
-        ("true", Constant(holds=True)),
-        ("not true", Constant(holds=False)),
+        ("id = 5", ColumnComparison(1, EQUAL, 5)),
+        ("ID==-5", ColumnComparison(1, EQUAL, -5)),
+        ("5 < id", ColumnComparison(1, GREATER, 5)),
+        ("id >= 1e3", ColumnComparison(1, GREATER_OR_EQUAL, 1000)),
+        ("id < 2.5", ColumnComparison(1, LESS_OR_EQUAL, 2)),
+        ("id > -2.5", ColumnComparison(1, GREATER_OR_EQUAL, -2)),
+        ("amount < 0.005", ColumnComparison(3, LESS_OR_EQUAL, decimal.Decimal("0.00"))),
+        ("amount = 12", ColumnComparison(3, EQUAL, decimal.Decimal(12))),
+        ("amount = 12." + "0" * 200, ColumnComparison(3, EQUAL, decimal.Decimal(12))),
+        ("amount < 1." + "0" * 200 + "1", ColumnComparison(3, LESS_OR_EQUAL, decimal.Decimal(1))),
+        ("amount > -1e-9999999", ColumnComparison(3, GREATER_OR_EQUAL, decimal.Decimal(0))),
+        ("amount = 0e-9999999", ColumnComparison(3, EQUAL, decimal.Decimal(0))),
+        ("id < 1e-9999999", ColumnComparison(1, LESS_OR_EQUAL, 0)),
+        ("id = 0e9999999", ColumnComparison(1, EQUAL, 0)),
+        ("weight > 2.5", ColumnComparison(6, GREATER, 2.5)),
+        ("name <> 'it''s'", ColumnComparison(2, Operator.UNEQUAL, "it's")),
+        ("not name != 'x'", ColumnComparison(2, EQUAL, "x")),
+        ("ts >= '2026-01-01'", ColumnComparison(4, GREATER_OR_EQUAL, at(2026, 1, 1))),
+        ("ts < timestamp '2026-01-01 02:00:00+02:00'", ColumnComparison(4, LESS, at(2026, 1, 1))),
+        (
+            "local = '2026-01-01T00:00:00.5'",
+            ColumnComparison(9, EQUAL, datetime.datetime(2026, 1, 1, 0, 0, 0, 500_000)),
+        ),
+        ("day = date '2026-01-01'", ColumnComparison(5, EQUAL, datetime.date(2026, 1, 1))),
+        ("clock < '12:30'", ColumnComparison(12, LESS, datetime.time(12, 30))),
+        ("raw = x'0aFF'", ColumnComparison(8, EQUAL, b"\x0a\xff")),
+        ("ok", ColumnComparison(7, EQUAL, value=True)),
+        ("not ok", ColumnComparison(7, Operator.UNEQUAL, value=True)),
+        ("ok = false", ColumnComparison(7, EQUAL, value=False)),
+        ("true", ConstantPredicate(holds=True)),
+        ("not true", ConstantPredicate(holds=False)),
         ("place.city is not null", IsNull(13, negated=True)),
         ("place.`odd name` in (1, 2)", IsIn(14, (1, 2))),
         ("tags is null", IsNull(11)),
         ("id not in (1)", IsIn(1, (1,), negated=True)),
         ("name like 'a%'", StartsWith(2, "a")),
         ("name not like 'a\\\\%b%'", StartsWith(2, "a%b", negated=True)),
-        ("name like 'ab'", Comparison(2, EQUAL, "ab")),
-        ("id between 1 and 2", AllOf((Comparison(1, GREATER_OR_EQUAL, 1), Comparison(1, LESS_OR_EQUAL, 2)))),
-        ("id not between 1 and 2", AnyOf((Comparison(1, LESS, 1), Comparison(1, GREATER, 2)))),
+        ("name like 'ab'", ColumnComparison(2, EQUAL, "ab")),
+        (
+            "id between 1 and 2",
+            AllOf((ColumnComparison(1, GREATER_OR_EQUAL, 1), ColumnComparison(1, LESS_OR_EQUAL, 2))),
+        ),
+        ("id not between 1 and 2", AnyOf((ColumnComparison(1, LESS, 1), ColumnComparison(1, GREATER, 2)))),
         (
             "id = 1 or id = 2 and ok",
-            AnyOf((Comparison(1, EQUAL, 1), AllOf((Comparison(1, EQUAL, 2), Comparison(7, EQUAL, value=True))))),
+            AnyOf(
+                (
+                    ColumnComparison(1, EQUAL, 1),
+                    AllOf((ColumnComparison(1, EQUAL, 2), ColumnComparison(7, EQUAL, value=True))),
+                )
+            ),
         ),
         (
             "days(ts) = '2026-02-28'",
-            AllOf((Comparison(4, GREATER_OR_EQUAL, at(2026, 2, 28)), Comparison(4, LESS, at(2026, 3, 1)))),
+            AllOf((ColumnComparison(4, GREATER_OR_EQUAL, at(2026, 2, 28)), ColumnComparison(4, LESS, at(2026, 3, 1)))),
         ),
-        ("months(day) > '2025-12'", Comparison(5, GREATER_OR_EQUAL, datetime.date(2026, 1, 1))),
-        ("years(local) <= '2025'", Comparison(9, LESS, datetime.datetime(2026, 1, 1))),
-        ("hours(ts) < '2026-01-01 05'", Comparison(4, LESS, at(2026, 1, 1, 5))),
-        ("years(day) > '9999'", Comparison(5, GREATER, datetime.date(9999, 12, 31))),
+        ("months(day) > '2025-12'", ColumnComparison(5, GREATER_OR_EQUAL, datetime.date(2026, 1, 1))),
+        ("years(local) <= '2025'", ColumnComparison(9, LESS, datetime.datetime(2026, 1, 1))),
+        ("hours(ts) < '2026-01-01 05'", ColumnComparison(4, LESS, at(2026, 1, 1, 5))),
+        ("years(day) > '9999'", ColumnComparison(5, GREATER, datetime.date(9999, 12, 31))),
     ],
 )
 def test_text_means(text: str, meaning: Predicate) -> None:
@@ -132,9 +143,9 @@ def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, complaint: s
 def test_a_double_negation_is_the_predicate_itself() -> None:
     text = "id < 1 and (name like 'a%' or day is null or not (weight in (1, 2) and true)) and amount <> 3"
     predicate = parse_predicate(text, SCHEMA)
-    assert negation(negation(predicate)) == predicate
-    assert negation(predicate) == parse_predicate(f"not ({text})", SCHEMA)
-    assert column_ids(predicate) == {1, 2, 3, 5, 6}
+    assert negate_predicate(negate_predicate(predicate)) == predicate
+    assert negate_predicate(predicate) == parse_predicate(f"not ({text})", SCHEMA)
+    assert collect_column_ids(predicate) == {1, 2, 3, 5, 6}
 
 
 def test_a_list_of_values_is_never_empty() -> None:
@@ -147,4 +158,4 @@ def test_a_list_of_values_is_never_empty() -> None:
 )
 def test_a_number_with_an_exponent_is_a_number_wherever_it_stands(text: str) -> None:
     column = SCHEMA.column("weight").id
-    assert parse_predicate(text, SCHEMA) == Comparison(column, GREATER, 100.0)
+    assert parse_predicate(text, SCHEMA) == ColumnComparison(column, GREATER, 100.0)

@@ -9,16 +9,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnComparison,
+    IsIn,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+)
+from mangrove.model.partitioning import (
+    Bucket,
+    Days,
+    Hours,
+    Identity,
+    Months,
+    PartitionField,
+    Transform,
+    Truncate,
+    Years,
+    transform_value,
+)
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionField
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.transforms import Bucket, Days, Hours, Identity, Months, Transform, Truncate, Years, apply
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column
-from mangrove.model.values import lower_bound, upper_bound
-from mangrove.tables.predicate_text import parse_predicate
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, IsIn, IsNull, Operator, Predicate, StartsWith
-from mangrove.tables.pruning import ColumnFacts, PartitionFact, may_match, partition_may_match
-from mangrove.testing.table_model import truth
+from mangrove.model.values import truncate_lower_bound, truncate_upper_bound
+from mangrove.tables.pruning import ColumnPruningStats, PartitionFieldValue, can_match_partition_values, can_match_stats
+from mangrove.testing.table_model import evaluate_predicate
 
 SCHEMA = parse_schema("i bigint, s string, f double, d decimal(6,2), t timestamp, x date, b binary, o boolean")
 LONG = "ab" * 15
@@ -50,7 +69,7 @@ TRANSFORMS: list[tuple[str, Transform]] = [
 def leaves(column: Column) -> st.SearchStrategy[Predicate]:
     values = VALUES[column.name]
     found: st.SearchStrategy[Predicate] = st.one_of(
-        st.builds(Comparison, st.just(column.id), st.sampled_from(Operator), values),
+        st.builds(ColumnComparison, st.just(column.id), st.sampled_from(Operator), values),
         st.builds(IsIn, st.just(column.id), st.lists(values, min_size=1, max_size=2).map(tuple), st.booleans()),
         st.builds(IsNull, st.just(column.id), st.booleans()),
     )
@@ -77,13 +96,13 @@ def rows() -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(one_row, min_size=1, max_size=4)
 
 
-def facts_about(table: list[dict[str, Any]], column: Column) -> ColumnFacts:
+def facts_about(table: list[dict[str, Any]], column: Column) -> ColumnPruningStats:
     values = [row[column.name] for row in table]
     there = [value for value in values if value is not None]
     numbers = [value for value in there if value == value]
-    return ColumnFacts(
-        lower_bound(min(numbers)) if numbers else None,
-        upper_bound(max(numbers)) if numbers else None,
+    return ColumnPruningStats(
+        truncate_lower_bound(min(numbers)) if numbers else None,
+        truncate_upper_bound(max(numbers)) if numbers else None,
         may_be_null=None in values,
         may_be_value=bool(there),
         may_be_nan=len(numbers) < len(there),
@@ -91,14 +110,14 @@ def facts_about(table: list[dict[str, Any]], column: Column) -> ColumnFacts:
 
 
 def matches(predicate: Predicate, table: list[dict[str, Any]], schema: Schema = SCHEMA) -> bool:
-    return any(truth(predicate, row, schema) for row in table)
+    return any(evaluate_predicate(predicate, row, schema) for row in table)
 
 
 @given(rows(), predicates())
 def test_bounds_never_rule_out_a_row_that_is_there(table: list[dict[str, Any]], predicate: Predicate) -> None:
     facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
     if matches(predicate, table):
-        assert may_match(predicate, facts.__getitem__)
+        assert can_match_stats(predicate, facts.__getitem__)
 
 
 @given(st.data())
@@ -106,10 +125,12 @@ def test_a_partition_value_never_rules_out_a_row_that_is_there(data: st.DataObje
     name, transform = data.draw(st.sampled_from(TRANSFORMS))
     column = SCHEMA.column(name)
     value = data.draw(st.none() | VALUES[name])
-    fact = PartitionFact(PartitionField(column.id, transform, "p"), column.type, apply(transform, column.type, value))
+    partition_value = PartitionFieldValue(
+        PartitionField(column.id, transform, "p"), column.type, transform_value(transform, column.type, value)
+    )
     predicate = data.draw(leaves(column))
-    if truth(predicate, {name: value}, SCHEMA):
-        assert partition_may_match(predicate, [fact])
+    if evaluate_predicate(predicate, {name: value}, SCHEMA):
+        assert can_match_partition_values(predicate, [partition_value])
 
 
 @pytest.mark.parametrize(
@@ -132,17 +153,17 @@ def test_a_partition_value_never_rules_out_a_row_that_is_there(data: st.DataObje
 )
 def test_bounds_rule_out_what_lies_beyond_them(text: str) -> None:
     facts = {
-        1: ColumnFacts(1, 3, may_be_null=False, may_be_nan=False),
-        2: ColumnFacts("ba", "bz", may_be_null=False, may_be_nan=False),
-        6: ColumnFacts(may_be_value=False),
+        1: ColumnPruningStats(1, 3, may_be_null=False, may_be_nan=False),
+        2: ColumnPruningStats("ba", "bz", may_be_null=False, may_be_nan=False),
+        6: ColumnPruningStats(may_be_value=False),
     }
-    assert not may_match(parse_predicate(text, SCHEMA), facts.__getitem__)
+    assert not can_match_stats(parse_predicate(text, SCHEMA), facts.__getitem__)
 
 
 def test_nan_is_above_every_bound() -> None:
-    facts = ColumnFacts(1.0, 2.0, may_be_nan=True)
-    assert may_match(parse_predicate("f > 5", SCHEMA), lambda _: facts)
-    assert not may_match(parse_predicate("f < 0", SCHEMA), lambda _: facts)
+    facts = ColumnPruningStats(1.0, 2.0, may_be_nan=True)
+    assert can_match_stats(parse_predicate("f > 5", SCHEMA), lambda _: facts)
+    assert not can_match_stats(parse_predicate("f < 0", SCHEMA), lambda _: facts)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +180,7 @@ def test_nan_is_above_every_bound() -> None:
 )
 def test_a_partition_value_rules_out_other_partitions(name: str, transform: Transform, value: Any, text: str) -> None:
     column = SCHEMA.column(name)
-    fact = PartitionFact(PartitionField(column.id, transform, "p"), column.type, apply(transform, column.type, value))
-    assert not partition_may_match(parse_predicate(text, SCHEMA), [fact])
+    partition_value = PartitionFieldValue(
+        PartitionField(column.id, transform, "p"), column.type, transform_value(transform, column.type, value)
+    )
+    assert not can_match_partition_values(parse_predicate(text, SCHEMA), [partition_value])

@@ -6,15 +6,23 @@ from typing import Any
 import pytest
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicate_parser import parse_predicate
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schemes import PartitionScheme, parse_partition_scheme
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column, Varchar
-from mangrove.tables.predicate_text import parse_predicate
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import Log, TableState, keys_decide_partition
-from mangrove.tables.writing import appended, compacted, deleted, overwritten, position_deleted, rewritten, upserted
+from mangrove.tables.table_state import Log, TableState, is_partition_determined_by_keys
+from mangrove.tables.write_plan import (
+    build_append_delta,
+    build_compaction_delta,
+    build_delete_delta,
+    build_overwrite_delta,
+    build_position_delete_delta,
+    build_rewrite_delta,
+    build_upsert_delta,
+)
 
 SCHEMA = parse_schema("id bigint not null, name string, day date")
 
@@ -36,57 +44,74 @@ def names(plan: ScanPlan) -> list[str]:
     return [scan.file.location.removeprefix("data/") for scan in plan.scans]
 
 
-def hidden(plan: ScanPlan) -> dict[str, list[str]]:
+def deleted_rows(plan: ScanPlan) -> dict[str, list[str]]:
     return {
-        scan.file.location.removeprefix("data/"): [key.file.location.removeprefix("data/") for key in scan.hidden_by]
+        scan.file.location.removeprefix("data/"): [
+            key.file.location.removeprefix("data/") for key in scan.equality_deletes
+        ]
         for scan in plan.scans
     }
 
 
 def test_a_later_upsert_hides_rows_of_earlier_files_and_not_its_own() -> None:
-    log = log_of(appended([file("a")]), upserted([file("b"), file("c")], [1]), appended([file("d")]))
-    assert hidden(plan_scan(state_of(log))) == {"a": ["b", "c"], "b": [], "c": [], "d": []}
+    log = log_of(
+        build_append_delta([file("a")]),
+        build_upsert_delta([file("b"), file("c")], [1]),
+        build_append_delta([file("d")]),
+    )
+    assert deleted_rows(plan_scan(state_of(log))) == {"a": ["b", "c"], "b": [], "c": [], "d": []}
 
 
 def test_deleted_keys_hide_what_came_before_and_rows_that_stay_are_read() -> None:
-    log = log_of(appended([file("a")]), deleted([file("k")], [1], [file("s")]), appended([file("b")]))
+    log = log_of(
+        build_append_delta([file("a")]),
+        build_delete_delta([file("k")], [1], [file("s")]),
+        build_append_delta([file("b")]),
+    )
     plan = plan_scan(state_of(log))
-    assert hidden(plan) == {"a": ["k"], "s": [], "b": []}
+    assert deleted_rows(plan) == {"a": ["k"], "s": [], "b": []}
     assert [key_file.key_ids for key_file in plan.key_files] == [(1,)]
 
 
 def test_an_overwrite_leaves_nothing_of_what_stood_before() -> None:
-    log = log_of(appended([file("a")]), deleted([file("k")], [1]), overwritten([file("b")]), appended([file("c")]))
-    assert hidden(plan_scan(state_of(log))) == {"b": [], "c": []}
+    log = log_of(
+        build_append_delta([file("a")]),
+        build_delete_delta([file("k")], [1]),
+        build_overwrite_delta([file("b")]),
+        build_append_delta([file("c")]),
+    )
+    assert deleted_rows(plan_scan(state_of(log))) == {"b": [], "c": []}
 
 
 def test_what_was_added_while_a_compaction_ran_applies_to_its_rows() -> None:
     log = log_of(
-        appended([file("a")]),
-        upserted([file("b")], [1]),
-        upserted([file("meanwhile")], [1]),
-        compacted([file("merged")], 2),
-        appended([file("after")]),
+        build_append_delta([file("a")]),
+        build_upsert_delta([file("b")], [1]),
+        build_upsert_delta([file("meanwhile")], [1]),
+        build_compaction_delta([file("merged")], 2),
+        build_append_delta([file("after")]),
     )
-    assert hidden(plan_scan(state_of(log))) == {"merged": ["meanwhile"], "meanwhile": [], "after": []}
+    assert deleted_rows(plan_scan(state_of(log))) == {"merged": ["meanwhile"], "meanwhile": [], "after": []}
 
 
 def test_a_rewrite_takes_only_the_named_files_away() -> None:
-    log = log_of(appended([file("a"), file("b")]), rewritten(["data/a"], [file("c")]))
+    log = log_of(build_append_delta([file("a"), file("b")]), build_rewrite_delta(["data/a"], [file("c")]))
     assert names(plan_scan(state_of(log))) == ["b", "c"]
 
 
 def test_an_overwrite_with_nothing_leaves_nothing() -> None:
-    assert plan_scan(state_of(log_of(appended([file("a")]), overwritten([])))) == ScanPlan(())
+    assert plan_scan(state_of(log_of(build_append_delta([file("a")]), build_overwrite_delta([])))) == ScanPlan(())
 
 
 def test_keys_out_of_bounds_hide_nothing() -> None:
-    log = log_of(appended([file("low", 0, 9), file("high", 10, 19)]), upserted([file("u", 12, 30)], [1]))
-    assert hidden(plan_scan(state_of(log))) == {"low": [], "high": ["u"], "u": []}
+    log = log_of(
+        build_append_delta([file("low", 0, 9), file("high", 10, 19)]), build_upsert_delta([file("u", 12, 30)], [1])
+    )
+    assert deleted_rows(plan_scan(state_of(log))) == {"low": [], "high": ["u"], "u": []}
 
 
 def test_a_file_that_a_predicate_rules_out_is_skipped_with_its_reason() -> None:
-    log = log_of(appended([file("low", 0, 9), file("high", 10, 19), file("none", row_count=0)]))
+    log = log_of(build_append_delta([file("low", 0, 9), file("high", 10, 19), file("none", row_count=0)]))
     plan = plan_scan(state_of(log), parse_predicate("id > 9", SCHEMA))
     assert names(plan) == ["high"]
     assert [(skipped.file.location, skipped.reason) for skipped in plan.skipped] == [
@@ -99,19 +124,19 @@ def test_an_upsert_that_a_predicate_on_other_columns_rules_out_still_hides() -> 
     newer = replace(
         file("u"), statistics=(*file("u").statistics, ColumnStatistics(2, null_count=0, minimum="x", maximum="x"))
     )
-    log = log_of(appended([file("a")]), upserted([newer], [1]))
-    assert hidden(plan_scan(state_of(log), parse_predicate("name = 'a'", SCHEMA))) == {"a": ["u"]}
+    log = log_of(build_append_delta([file("a")]), build_upsert_delta([newer], [1]))
+    assert deleted_rows(plan_scan(state_of(log), parse_predicate("name = 'a'", SCHEMA))) == {"a": ["u"]}
 
 
 def test_keys_that_a_predicate_rules_out_are_not_opened() -> None:
-    log = log_of(appended([file("a", 0, 99)]), upserted([file("u", 50, 60)], [1]))
-    assert hidden(plan_scan(state_of(log), parse_predicate("id < 10", SCHEMA))) == {"a": []}
+    log = log_of(build_append_delta([file("a", 0, 99)]), build_upsert_delta([file("u", 50, 60)], [1]))
+    assert deleted_rows(plan_scan(state_of(log), parse_predicate("id < 10", SCHEMA))) == {"a": []}
 
 
 def test_a_column_that_came_after_a_file_is_null_in_it() -> None:
     later = replace(SCHEMA, columns=(*SCHEMA.columns, Column(9, "note", Varchar())), schema_id=1, last_column_id=9)
     version = TableVersion(1, later, earlier_schemas=(SCHEMA,), keys=(1,))
-    state = TableState("s.t", "table-id", version, logs=(log_of(appended([file("old")])),))
+    state = TableState("s.t", "table-id", version, logs=(log_of(build_append_delta([file("old")])),))
     assert names(plan_scan(state, parse_predicate("note = 'x'", later))) == []
     assert names(plan_scan(state, parse_predicate("note is null", later))) == ["old"]
 
@@ -120,14 +145,16 @@ def test_partitions_are_ruled_out_by_the_values_of_a_log_or_of_a_file() -> None:
     scheme = parse_partition_scheme(["name"], SCHEMA, "1")
     predicate = parse_predicate("name = 'x'", SCHEMA)
     version = TableVersion(1, SCHEMA, partition_scheme=scheme)
-    logs = tuple(Log((value,), log_of(appended([file(value or "null")])).deltas) for value in ("x", "y", None))
+    logs = tuple(
+        Log((value,), log_of(build_append_delta([file(value or "null")])).deltas) for value in ("x", "y", None)
+    )
     by_log = TableState("s.t", "table-id", version, scheme, logs)
     assert names(plan_scan(by_log, predicate)) == ["x"]
     files = [file(value, partition_values=(value,)) for value in ("x", "y")]
-    by_file = TableState("s.t", "table-id", version, logs=(log_of(appended(files)),))
+    by_file = TableState("s.t", "table-id", version, logs=(log_of(build_append_delta(files)),))
     assert names(plan_scan(by_file, predicate)) == ["x"]
     changed = replace(version, earlier_partition_schemes=(parse_partition_scheme(["id"], SCHEMA, "0"),))
-    in_doubt = TableState("s.t", "table-id", changed, logs=(log_of(appended(files)),))
+    in_doubt = TableState("s.t", "table-id", changed, logs=(log_of(build_append_delta(files)),))
     assert names(plan_scan(in_doubt, predicate)) == ["x", "y"]
 
 
@@ -135,16 +162,20 @@ def test_keys_of_one_log_hide_nothing_in_another() -> None:
     scheme = parse_partition_scheme(["name"], SCHEMA)
     version = TableVersion(1, SCHEMA, keys=(1, 2), partition_scheme=scheme)
     logs = (
-        Log(("x",), log_of(appended([file("a")])).deltas),
-        Log(("y",), log_of(appended([file("b")]), upserted([file("u")], [1, 2])).deltas),
+        Log(("x",), log_of(build_append_delta([file("a")])).deltas),
+        Log(("y",), log_of(build_append_delta([file("b")]), build_upsert_delta([file("u")], [1, 2])).deltas),
     )
-    assert hidden(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
+    assert deleted_rows(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
 
 
 def test_rows_are_hidden_by_number_in_the_file_that_is_meant_and_by_all_where_none_is_named() -> None:
     of_one = DataFile("data/p", 1, 1, kind=FileKind.POSITION_DELETES, applies_to="data/a")
     of_any = DataFile("data/q", 1, 1, kind=FileKind.POSITION_DELETES)
-    deltas = (appended([file("a")]), appended([file("b")]), position_deleted([of_one, of_any], [file("c")]))
+    deltas = (
+        build_append_delta([file("a")]),
+        build_append_delta([file("b")]),
+        build_position_delete_delta([of_one, of_any], [file("c")]),
+    )
     plan = plan_scan(TableState("s.t", "id", TableVersion(1, SCHEMA), logs=(log_of(*deltas),)))
     assert {scan.file.location: scan.position_deletes for scan in plan.scans} == {
         "data/a": (of_one, of_any),
@@ -163,8 +194,8 @@ def test_a_log_is_in_order(positions: list[int | None]) -> None:
 
 @pytest.mark.parametrize(("keys", "decide"), [((1,), False), ((3,), True), ((1, 3), True)])
 def test_keys_decide_the_partition_only_if_they_hold_its_columns(keys: tuple[int, ...], decide: bool) -> None:
-    assert keys_decide_partition(keys, parse_partition_scheme(["months(day)"], SCHEMA)) is decide
-    assert keys_decide_partition(keys, PartitionScheme())
+    assert is_partition_determined_by_keys(keys, parse_partition_scheme(["months(day)"], SCHEMA)) is decide
+    assert is_partition_determined_by_keys(keys, PartitionScheme())
 
 
 def test_a_table_whose_keys_cannot_find_rows_says_why() -> None:

@@ -9,13 +9,29 @@ from hypothesis import strategies as st
 from mangrove.errors import FormatError
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.sql_text import parse_schema
+from mangrove.model.schema_text import parse_schema
+from mangrove.tables.change_feed import (
+    BatchLimit,
+    StreamOffset,
+    StreamStep,
+    StreamUnit,
+    advance_offset,
+    compute_fingerprint,
+    find_changed_versions,
+    is_append_compatible,
+    offset_from_json,
+    plan_initial_step,
+    plan_step_between,
+    select_batch_units,
+)
 from mangrove.tables.scan_plan import FileScan
-from mangrove.tables.stream_fit import still_fits
-from mangrove.tables.stream_offsets import BatchLimit, StreamOffset, advanced, offset_from_json, units_between
-from mangrove.tables.stream_steps import Step, Unit, changed_versions, fingerprint, first_step, step_between
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import appended, compacted, overwritten, upserted
+from mangrove.tables.write_plan import (
+    build_append_delta,
+    build_compaction_delta,
+    build_overwrite_delta,
+    build_upsert_delta,
+)
 
 VERSION = TableVersion(1, parse_schema("id bigint not null, name string"), keys=(1,))
 
@@ -32,23 +48,23 @@ def state(*deltas: tuple[int, Delta]) -> TableState:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Step]:
+def histories(draw: st.DrawFn) -> list[StreamStep]:
     """Return a first step and some versions after it, each with files, a change or nothing."""
     steps = []
     version = 10
     for place in range(draw(st.integers(1, 6))):
         units = [
-            Unit(draw(st.integers(1, 5)), draw(st.integers(1, 50)), FileScan(file(f"{version}-{number}"), 1, ()))
+            StreamUnit(draw(st.integers(1, 5)), draw(st.integers(1, 50)), FileScan(file(f"{version}-{number}"), 1, ()))
             for number in range(draw(st.integers(0, 4)))
         ]
         if place and draw(st.booleans()) and draw(st.booleans()):
-            units = [Unit(1, 1)]
-        steps.append(Step(version, tuple(units), is_first=place == 0))
+            units = [StreamUnit(1, 1)]
+        steps.append(StreamStep(version, tuple(units), is_first=place == 0))
         version += draw(st.integers(1, 3))
     return steps
 
 
-def after(steps: list[Step], start: StreamOffset) -> list[Step]:
+def after(steps: list[StreamStep], start: StreamOffset) -> list[StreamStep]:
     """Return the steps that the history gives after an offset."""
     return [step for step in steps if step.version > start.version or (step.is_first and start.is_first)]
 
@@ -62,19 +78,21 @@ limits = st.one_of(
 
 
 @given(histories(), st.lists(limits, min_size=1, max_size=4))
-def test_batches_of_any_size_give_every_unit_once_and_in_order(steps: list[Step], allowed: list[BatchLimit]) -> None:
+def test_batches_of_any_size_give_every_unit_once_and_in_order(
+    steps: list[StreamStep], allowed: list[BatchLimit]
+) -> None:
     wanted = [unit for step in steps for unit in step.units]
     offset = StreamOffset("t", steps[0].version, is_first=True)
-    taken: list[Unit] = []
+    taken: list[StreamUnit] = []
     for turn in range(len(wanted) + 1):
         limit = allowed[turn % len(allowed)]
-        end = offset_from_json(json.loads(json.dumps(advanced(offset, after(steps, offset), limit).to_json())))
+        end = offset_from_json(json.loads(json.dumps(advance_offset(offset, after(steps, offset), limit).to_json())))
         if end == offset:
             break
         upto = [step for step in after(steps, offset) if step.version <= end.version + 1]
-        batch = [unit for _, units in units_between(offset, end, upto) for unit in units]
+        batch = [unit for _, units in select_batch_units(offset, end, upto) for unit in units]
         assert batch
-        total = Unit(sum(unit.row_count for unit in batch), sum(unit.size_bytes for unit in batch))
+        total = StreamUnit(sum(unit.row_count for unit in batch), sum(unit.size_bytes for unit in batch))
         assert len(batch) == 1 or limit.holds(total, len(batch))
         taken += batch
         offset = end
@@ -89,41 +107,45 @@ def test_versions_that_differ_are_found_without_looking_at_all_of_a_quiet_time(k
 
     def logs_of(version: int) -> tuple[Log, ...]:
         looked.add(version)
-        return state(*((at, appended([file(str(at))])) for at in range(1, counts[version] + 1))).logs
+        return state(*((at, build_append_delta([file(str(at))])) for at in range(1, counts[version] + 1))).logs
 
-    found = list(changed_versions(0, len(kinds) - 1, logs_of))
+    found = list(find_changed_versions(0, len(kinds) - 1, logs_of))
     assert found == [place for place in range(1, len(kinds)) if kinds[place]]
     if not found:
         assert len(looked) <= 2
 
 
 def test_appended_files_are_new_and_compacted_ones_are_not() -> None:
-    before = state((1, appended([file("a")])), (2, appended([file("b")])))
-    grown = state((1, appended([file("a")])), (2, appended([file("b")])), (3, appended([file("c"), file("d")])))
-    step = step_between(before, grown, 7)
+    before = state((1, build_append_delta([file("a")])), (2, build_append_delta([file("b")])))
+    grown = state(
+        (1, build_append_delta([file("a")])),
+        (2, build_append_delta([file("b")])),
+        (3, build_append_delta([file("c"), file("d")])),
+    )
+    step = plan_step_between(before, grown, 7)
     assert [unit.scan.file.location for unit in step.units if unit.scan] == ["data/t/c.parquet", "data/t/d.parquet"]
-    small = state((3, appended([file("c"), file("d")])), (4, compacted([file("ab", 2)], 2)))
-    assert step_between(grown, small, 8).units == ()
-    assert fingerprint(grown) != fingerprint(small)
-    assert len(first_step(small, 8).units) == 3
+    small = state((3, build_append_delta([file("c"), file("d")])), (4, build_compaction_delta([file("ab", 2)], 2)))
+    assert plan_step_between(grown, small, 8).units == ()
+    assert compute_fingerprint(grown) != compute_fingerprint(small)
+    assert len(plan_initial_step(small, 8).units) == 3
 
 
 @pytest.mark.parametrize(
     "later",
     [
-        state((1, appended([file("a")])), (2, upserted([file("b")], (1,)))),
-        state((1, appended([file("a")])), (2, Delta(DeltaType.DELETE, Manifest((file("k"),))))),
-        state((2, overwritten([file("z")]))),
+        state((1, build_append_delta([file("a")])), (2, build_upsert_delta([file("b")], (1,)))),
+        state((1, build_append_delta([file("a")])), (2, Delta(DeltaType.DELETE, Manifest((file("k"),))))),
+        state((2, build_overwrite_delta([file("z")]))),
         state(),
         # Rolled back, and something else was appended since.
-        state((1, appended([file("other")]))),
+        state((1, build_append_delta([file("other")]))),
         # Compacted together with rows that nobody has seen.
-        state((2, compacted([file("more", 5)], 2))),
+        state((2, build_compaction_delta([file("more", 5)], 2))),
         TableState("s.t", "table-id", VERSION),
     ],
 )
 def test_whatever_else_a_version_does_is_a_change_that_is_given_as_a_whole(later: TableState) -> None:
-    step = step_between(state((1, appended([file("a")]))), later, 5)
+    step = plan_step_between(state((1, build_append_delta([file("a")]))), later, 5)
     assert step.is_change
     assert len(step.units) == 1
 
@@ -133,10 +155,10 @@ def test_files_fit_as_long_as_keys_and_partitions_stay() -> None:
     strict = TableVersion(1, parse_schema("id bigint not null, name string not null"), keys=(1,))
     other = TableVersion(1, parse_schema("id bigint not null, name string"), keys=(2,))
     was = TableState("s.t", "table-id", VERSION)
-    assert still_fits(was, TableState("s.renamed", "table-id", wider))
+    assert is_append_compatible(was, TableState("s.renamed", "table-id", wider))
     for version in (strict, other):
-        assert not still_fits(was, TableState("s.t", "table-id", version))
-    assert not still_fits(was, TableState("s.t", "another-id", VERSION))
+        assert not is_append_compatible(was, TableState("s.t", "table-id", version))
+    assert not is_append_compatible(was, TableState("s.t", "another-id", VERSION))
 
 
 @pytest.mark.parametrize("given_offset", [{}, {"version": "x"}, {"table": "t", "version": 1, "files": None}])

@@ -9,17 +9,22 @@ from hypothesis import strategies as st
 from mangrove.errors import InvalidInputError
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
-from mangrove.model.schemes import parse_partition_scheme
-from mangrove.model.sql_text import parse_schema, parse_type
+from mangrove.model.partitioning import parse_partition_scheme
+from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import DataType
-from mangrove.tables.conversion import accepts, check_columns
+from mangrove.tables.conversion import can_write_type, check_columns
 from mangrove.tables.table_state import TableState
-from mangrove.tables.writing import STATISTICS_COLUMNS_MAX, placed, row_slices, statistics_columns
+from mangrove.tables.write_plan import (
+    STATISTICS_COLUMNS_MAX,
+    group_files_by_log,
+    select_statistics_columns,
+    split_row_ranges,
+)
 
 
 @given(st.integers(0, 1000), st.integers(0, 10_000), st.integers(1, 3000))
 def test_files_together_hold_every_row_once(row_count: int, size_bytes: int, file_size_bytes: int) -> None:
-    slices = row_slices(row_count, size_bytes, file_size_bytes)
+    slices = split_row_ranges(row_count, size_bytes, file_size_bytes)
     assert [row for start, count in slices for row in range(start, start + count)] == list(range(row_count))
     assert all(count for _, count in slices)
     assert len(slices) <= -(-size_bytes // file_size_bytes) or len(slices) <= 1
@@ -28,11 +33,11 @@ def test_files_together_hold_every_row_once(row_count: int, size_bytes: int, fil
 def test_bounds_are_kept_for_keys_first_and_for_nothing_inside_lists() -> None:
     wide = ", ".join(f"c{place} int" for place in range(100))
     schema = parse_schema(f"{wide}, k int, place struct<city: string>, tags array<struct<name: string>>")
-    paths = [path for path, _ in statistics_columns(schema, [schema.column("k").id])]
+    paths = [path for path, _ in select_statistics_columns(schema, [schema.column("k").id])]
     assert len(paths) == STATISTICS_COLUMNS_MAX
     assert paths[0] == ("k",)
     small = parse_schema("k int, place struct<city: string>, tags array<struct<name: string>>, m map<string, int>")
-    assert [path for path, _ in statistics_columns(small, [])] == [("k",), ("place", "city")]
+    assert [path for path, _ in select_statistics_columns(small, [])] == [("k",), ("place", "city")]
 
 
 def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> None:
@@ -40,12 +45,12 @@ def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> 
     scheme = parse_partition_scheme(["a"], schema)
     version = TableVersion(1, schema, partition_scheme=scheme)
     files = [(("x",), DataFile("data/1", 1, 1)), (("y",), DataFile("data/2", 1, 1))]
-    by_partition = placed(TableState("s.t", "id", version, scheme), files)
+    by_partition = group_files_by_log(TableState("s.t", "id", version, scheme), files)
     assert {values: [file.partition_values for file in there] for values, there in by_partition.items()} == {
         ("x",): [None],
         ("y",): [None],
     }
-    in_one_log = placed(TableState("s.t", "id", version), files)
+    in_one_log = group_files_by_log(TableState("s.t", "id", version), files)
     assert {values: [file.partition_values for file in there] for values, there in in_one_log.items()} == {
         (): [("x",), ("y",)]
     }
@@ -78,7 +83,7 @@ def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> 
     ],
 )
 def test_a_column_accepts_what_can_be_meant_for_it(column: str, given_type: str, is_accepted: bool) -> None:
-    assert accepts(parse_type(column), parse_type(given_type)) is is_accepted
+    assert can_write_type(parse_type(column), parse_type(given_type)) is is_accepted
 
 
 def test_a_refusal_names_every_column_at_fault() -> None:

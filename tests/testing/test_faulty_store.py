@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import Store
-from mangrove.testing.faulty_store import Crashed, FaultKind, Faults, FaultyStore
-from mangrove.testing.store_contract import StoreContract, listed_paths
+from mangrove.testing.faulty_store import FaultKind, Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.store_contract import StoreContract, list_paths
 
 
 class TestFaultyStoreWithoutFaults(StoreContract):
@@ -24,7 +24,7 @@ def outcomes(faults: Faults) -> list[str]:
             seen.append("done")
         except StorageError:
             seen.append("failed")
-        except Crashed:
+        except SimulatedCrash:
             seen.append("crashed")
     return seen
 
@@ -46,13 +46,13 @@ def test_an_error_before_has_no_effect_and_one_after_has_it() -> None:
         before.put("a", b"1")
     with pytest.raises(StorageError):
         before.create("b", b"1")
-    assert listed_paths(inner) == []
+    assert list_paths(inner) == []
     after = FaultyStore(inner, Faults(seed=1, after=1.0))
     with pytest.raises(StorageError, match="not known"):
         after.put("a", b"1")
     with pytest.raises(StorageError):
         after.create("b", b"1")
-    assert listed_paths(inner) == ["a", "b"]
+    assert list_paths(inner) == ["a", "b"]
 
 
 def test_every_operation_can_fail() -> None:
@@ -86,11 +86,11 @@ def test_a_crash_leaves_any_part_of_many_puts_and_ends_the_store() -> None:
         inner = MemoryStore()
         store = FaultyStore(inner, Faults(seed))
         store.fail_next("put", "crash")
-        with pytest.raises(Crashed):
+        with pytest.raises(SimulatedCrash):
             store.put_many({"a": b"whole", "b": b"whole"})
-        left.add(tuple(listed_paths(inner)))
-        assert {inner.read(path) for path in listed_paths(inner)} <= {b"whole"}
-        with pytest.raises(Crashed):
+        left.add(tuple(list_paths(inner)))
+        assert {inner.read(path) for path in list_paths(inner)} <= {b"whole"}
+        with pytest.raises(SimulatedCrash):
             store.read("a")
     assert left == {(), ("a",), ("b",), ("a", "b")}
 

@@ -6,28 +6,30 @@ import pytest
 
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.testing.simulation.__main__ import main
-from mangrove.testing.simulation.bank import Bank, Broken, Create, Deposit, Drop, Transfer, applied
-from mangrove.testing.simulation.running import WEATHERS, Simulation, run
+from mangrove.testing.simulation.bank import Bank, Create, Deposit, Drop, InvariantViolation, Transfer, apply_operation
+from mangrove.testing.simulation.running import FAULT_PROFILES, Simulation, run_simulation
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("seed", range(len(WEATHERS)), ids=[weather.name for weather in WEATHERS])
+@pytest.mark.parametrize(
+    "seed", range(len(FAULT_PROFILES)), ids=[fault_profile.name for fault_profile in FAULT_PROFILES]
+)
 def test_every_version_is_what_its_transactions_made_of_the_one_before(seed: int, layout: str) -> None:
-    ran = run(Simulation(seed, layout, deeds=5))
+    ran = run_simulation(Simulation(seed, layout, deeds=5))
     assert ran.outcomes["committed"] > 0
 
 
 def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
     storm = Simulation(4, "tree", deeds=4)
-    assert storm.weather.name == "storm"
-    assert run(storm) == run(storm)
-    assert run(storm).turns != run(Simulation(9, "tree", deeds=4)).turns
+    assert storm.fault_profile.name == "storm"
+    assert run_simulation(storm) == run_simulation(storm)
+    assert run_simulation(storm).turns != run_simulation(Simulation(9, "tree", deeds=4)).turns
 
 
 def told_by(simulation: Simulation) -> str:
     try:
-        run(simulation)
-    except Broken as broken:
+        run_simulation(simulation)
+    except InvariantViolation as broken:
         return str(broken)
     return ""
 
@@ -43,7 +45,7 @@ def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(simulation: Simulation) -> None:
-        raise Broken("version 7 holds too much")
+        raise InvariantViolation("version 7 holds too much")
 
     monkeypatch.setattr("mangrove.testing.simulation.__main__.run", broken)
     assert main(["--seeds", "1", "--first", "17", "--layout", "tree"]) == 1
@@ -71,5 +73,5 @@ def test_a_deed_that_cannot_have_been_committed_is_refused_by_the_model(
     deed: Transfer | Deposit | Create | Drop, met: dict[str, str], read: dict[str, dict[int, int]], told: str
 ) -> None:
     bank = Bank({"bank.giro": "1"}, {"1": {}})
-    with pytest.raises(Broken, match=told):
-        applied(deed, bank, met, read, None)
+    with pytest.raises(InvariantViolation, match=told):
+        apply_operation(deed, bank, met, read, None)

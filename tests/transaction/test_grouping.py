@@ -8,15 +8,21 @@ import pytest
 
 from mangrove.errors import ConflictError, MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.metastore import Isolation
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.transaction.grouping import GroupedCommits, Request, merged_changes, together, unmerged
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.transaction.group_commit import (
+    GroupCommitRequest,
+    GroupCommitter,
+    merge_changes,
+    select_group,
+    split_commit_result,
+)
 
 
 class Gate(MemoryStore):
@@ -43,7 +49,7 @@ class Threads:
     def __init__(self) -> None:
         self.gate = Gate()
         self.store = CountingStore(self.gate)
-        self.lake = create_on(repeatable_effects(self.store))
+        self.lake = create_on_store(build_deterministic_effects(self.store))
         self.lake.create_namespace("n")
         self.lake.create_table("n.rows", "id int")
         self.lake.create_table("n.other", "id int")
@@ -99,7 +105,7 @@ def test_those_who_come_while_one_commits_become_one_version(threads: Threads) -
         transaction.add_delta("n.rows", (), delta(name))
     threads.commit_behind(first, others)
     assert threads.outcomes == {"first": 4} | dict.fromkeys(others, 5)
-    fresh = open_on(repeatable_effects(threads.store, first_id=10**6))
+    fresh = open_on_store(build_deterministic_effects(threads.store, first_id=10**6))
     assert [table.name for table in fresh.tables("n")] == ["first", "other", "rows", "t0", "t1", "t2", "t3", "t4"]
     assert files(fresh) == list(others)
     newest = next(fresh.history())
@@ -245,7 +251,7 @@ def test_a_lone_commit_is_not_changed_by_grouping(threads: Threads) -> None:
 
 
 def test_only_what_stands_on_one_version_goes_together() -> None:
-    lake = create_on(repeatable_effects(MemoryStore()))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     older = lake.transaction()
     older.create_table("n.older", "id int")
@@ -253,11 +259,11 @@ def test_only_what_stands_on_one_version_goes_together() -> None:
     newer = lake.transaction()
     newer.create_table("n.newer", "id int")
     requests = [_request(older), _request(newer)]
-    assert together(requests) == ([requests[0]], [requests[1]])
+    assert select_group(requests) == ([requests[0]], [requests[1]])
 
 
 def test_a_partition_that_two_members_make_alike_is_made_once_but_not_behind_the_back_of_who_listed_it() -> None:
-    lake = create_on(repeatable_effects(MemoryStore()))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     lake.create_table("n.rows", "id int")
     one, two, reader = lake.transaction(), lake.transaction(), lake.transaction("serializable")
@@ -265,21 +271,21 @@ def test_a_partition_that_two_members_make_alike_is_made_once_but_not_behind_the
     for transaction in (one, two, reader):
         transaction.add_delta("n.rows", (), delta(transaction.id))
     requests = [_request(transaction) for transaction in (one, two, reader)]
-    members, others = together(requests)
+    members, others = select_group(requests)
     assert (members, others) == (requests[:2], requests[2:])
-    merged = merged_changes(members, "merged")
+    merged = merge_changes(members, "merged")
     assert sorted(way.kind.word for way in merged.puts) == ["delta", "delta", "partition"]
     committed = lake.metastore.commit(members[0].base, merged, Isolation.SNAPSHOT)
-    assert [len(outcome.changes.puts) for outcome in unmerged(members, committed)] == [2, 2]
+    assert [len(outcome.changes.puts) for outcome in split_commit_result(members, committed)] == [2, 2]
 
 
-def _request(transaction: LakeTransaction) -> Request:
+def _request(transaction: LakeTransaction) -> GroupCommitRequest:
     workspace = transaction.reading()
-    return Request(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
+    return GroupCommitRequest(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
 
 
 def test_threads_that_commit_at_once_lose_nothing() -> None:
-    lake = create_on(repeatable_effects(MemoryStore()))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     lake.create_table("n.rows", "id int")
 
@@ -298,4 +304,4 @@ def test_threads_that_commit_at_once_lose_nothing() -> None:
     assert len(set(files(lake))) == 120
     transactions = [record.id for line in lake.history() for record in line.transactions]
     assert len(transactions) == len(set(transactions)) == 123
-    assert isinstance(lake._commits, GroupedCommits)
+    assert isinstance(lake._commits, GroupCommitter)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mangrove.errors import ConflictError
-from mangrove.lakehouse.opening import create_on
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.metastore import Isolation
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 WRITERS = st.integers(0, 1)
 NAMES = st.sampled_from(["a1", "a2", "b1"])
@@ -33,7 +33,7 @@ class Writers(RuleBasedStateMachine):
 
     @initialize()
     def begin_all(self) -> None:
-        self.lake = create_on(repeatable_effects(MemoryStore()), layout=self.layout)
+        self.lake = create_on_store(build_deterministic_effects(MemoryStore()), layout=self.layout)
         self.lake.create_namespace("n")
         self.model: dict[str, str] = {}
         self.writes = 0

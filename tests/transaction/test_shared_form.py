@@ -23,8 +23,8 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
-from mangrove.model.sql_text import parse_schema
-from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
+from mangrove.model.schema_text import parse_schema
+from mangrove.transaction.shared import SharedWork, decode_work, encode_work
 
 PARTITION = PartitionLocator("home", "table", 1, "stream", "partition")
 PUTS: dict[Locator, Object] = {

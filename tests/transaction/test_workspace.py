@@ -9,16 +9,23 @@ from hypothesis import strategies as st
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.lakehouse.layouts import create_laid_out, open_laid_out
+from mangrove.lakehouse.layouts import create_layout, open_layout
 from mangrove.metastore import Changes, Isolation, Metastore, Scan, Snapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Namespace, Table, View
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.transaction.namespaces import create_namespace, drop_namespace, rename_namespace
-from mangrove.transaction.tables import NewTable, create_table, drop_table, rename_table
-from mangrove.transaction.views import create_view
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.transaction.catalog import (
+    NewTable,
+    create_namespace,
+    create_table,
+    create_view,
+    drop_namespace,
+    drop_table,
+    rename_namespace,
+    rename_table,
+)
 from mangrove.transaction.workspace import Workspace
 
 Model = dict[str, dict[str, str]]
@@ -44,7 +51,7 @@ statements = st.one_of(
 
 
 def made(effects: Effects, layout: str = "tree") -> Metastore:
-    return create_laid_out(effects, layout, LakehouseSettings(order=4), Changes("made")).metastore
+    return create_layout(effects, layout, LakehouseSettings(order=4), Changes("made")).metastore
 
 
 def seen(reading: Snapshot | Workspace) -> Model:
@@ -116,7 +123,7 @@ def matches(found: Model, expected: Model) -> bool:
 def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
     layout: str, transactions: list[list[tuple[str, ...]]]
 ) -> None:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     metastore = made(effects, layout)
     model: Model = {}
     for number, transaction in enumerate(transactions):
@@ -139,12 +146,12 @@ def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
             raise
         metastore.commit(workspace.snapshot, changes, Isolation.SERIALIZABLE)
         model = staged
-        assert seen(open_laid_out(effects).metastore.latest()) == model
+        assert seen(open_layout(effects).metastore.latest()) == model
 
 
 @pytest.fixture
 def workspace() -> Workspace:
-    metastore = made(repeatable_effects(MemoryStore()))
+    metastore = made(build_deterministic_effects(MemoryStore()))
     before = Workspace(metastore.latest())
     create_namespace(before, NamespaceLocator("sales"), Namespace("sales-id", "sales"))
     create_table(before, TableLocator("sales", "orders"), NewTable(Table("orders-id", "sales-id", "orders")))
@@ -202,7 +209,7 @@ def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None
 def test_what_came_after_a_savepoint_is_as_if_it_had_never_been_once_that_is_restored(
     before: list[tuple[str, ...]], after: list[tuple[str, ...]]
 ) -> None:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     workspace = Workspace(made(effects).latest())
 
     def attempt(statement: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.manifests import Author, ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.settings import LakehouseSettings
@@ -15,7 +15,7 @@ from mangrove.server.access import Access
 from mangrove.server.app import build_app
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 HOSTILE = "<script>alert('x')</script>".replace("/", "\\")
 """As hostile as a name may be: names hold no slash and no space."""
@@ -58,8 +58,8 @@ def filled(lake: Lakehouse) -> Lakehouse:
 
 @pytest.fixture
 def lake() -> Lakehouse:
-    effects = repeatable_effects(CountingStore(MemoryStore()))
-    return filled(create_on(effects, settings=LakehouseSettings("Shop", order=4)))
+    effects = build_deterministic_effects(CountingStore(MemoryStore()))
+    return filled(create_on_store(effects, settings=LakehouseSettings("Shop", order=4)))
 
 
 def visitor(lake: Lakehouse, access: Access | None = None) -> TestClient:

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.server.access import COOKIE, TOKEN_LENGTH_MIN, Access, Asking, Verdict, judge, session_of, without_token
+from mangrove.server.access import (
+    COOKIE,
+    TOKEN_LENGTH_MIN,
+    Access,
+    RequestInfo,
+    Verdict,
+    authorize,
+    derive_session_cookie,
+    strip_token,
+)
 
 GUARDED = Access("0.0.0.0", "right-token-1234")
 OPEN = Access("127.0.0.1")
@@ -41,45 +50,48 @@ def test_the_token_is_not_shown_where_the_access_is_printed() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8181", "localhost:8181", "[::1]:8181"])
 def test_this_machine_is_answered_under_its_own_names(host: str) -> None:
-    assert judge(OPEN, Asking("/", host=host)) is Verdict.ANSWER
+    assert authorize(OPEN, RequestInfo("/", host=host)) is Verdict.ALLOW
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8181", "127.0.0.1.evil.example", "localhost.evil", None]
 )
 def test_a_name_of_elsewhere_that_points_here_is_not_answered(host: str | None) -> None:
-    assert judge(OPEN, Asking("/", host=host)) is Verdict.WRONG_NAME
+    assert authorize(OPEN, RequestInfo("/", host=host)) is Verdict.BAD_HOST
 
 
 def test_the_token_is_taken_from_a_header_an_address_or_the_cookie() -> None:
-    assert judge(GUARDED, Asking("/", authorization="Bearer right-token-1234")) is Verdict.ANSWER
-    assert judge(GUARDED, Asking("/", authorization="bearer right-token-1234")) is Verdict.ANSWER
-    assert judge(GUARDED, Asking("/", query="a=1&token=right-token-1234")) is Verdict.LOG_IN
-    assert judge(GUARDED, Asking("/", cookies={COOKIE: session_of("right-token-1234")})) is Verdict.ANSWER
+    assert authorize(GUARDED, RequestInfo("/", authorization="Bearer right-token-1234")) is Verdict.ALLOW
+    assert authorize(GUARDED, RequestInfo("/", authorization="bearer right-token-1234")) is Verdict.ALLOW
+    assert authorize(GUARDED, RequestInfo("/", query="a=1&token=right-token-1234")) is Verdict.LOG_IN
+    assert (
+        authorize(GUARDED, RequestInfo("/", cookies={COOKIE: derive_session_cookie("right-token-1234")}))
+        is Verdict.ALLOW
+    )
 
 
 def test_the_cookie_does_not_hold_the_token() -> None:
-    assert "right-token-1234" not in session_of("right-token-1234")
-    assert judge(GUARDED, Asking("/", cookies={COOKIE: "right-token-1234"})) is Verdict.STRANGER
+    assert "right-token-1234" not in derive_session_cookie("right-token-1234")
+    assert authorize(GUARDED, RequestInfo("/", cookies={COOKIE: "right-token-1234"})) is Verdict.UNAUTHENTICATED
 
 
 @given(st.text())
 def test_any_other_token_is_a_strangers(token: str) -> None:
-    asking = Asking("/", authorization=f"Bearer {token}", cookies={COOKIE: token})
-    wanted = Verdict.ANSWER if token.strip() == "right-token-1234" else Verdict.STRANGER
-    assert judge(GUARDED, asking) is wanted
+    request_info = RequestInfo("/", authorization=f"Bearer {token}", cookies={COOKIE: token})
+    wanted = Verdict.ALLOW if token.strip() == "right-token-1234" else Verdict.UNAUTHENTICATED
+    assert authorize(GUARDED, request_info) is wanted
 
 
 def test_only_health_and_the_stylesheet_are_open_to_strangers() -> None:
     for path in ("/healthz", "/readyz", "/static/explorer.css"):
-        assert judge(GUARDED, Asking(path)) is Verdict.ANSWER
+        assert authorize(GUARDED, RequestInfo(path)) is Verdict.ALLOW
     for path in ("/", "/metrics", "/api/", "/healthz/x", "/staticx"):
-        assert judge(GUARDED, Asking(path)) is Verdict.STRANGER
+        assert authorize(GUARDED, RequestInfo(path)) is Verdict.UNAUTHENTICATED
 
 
 @given(st.text(), st.text())
 def test_the_way_on_from_a_login_stays_on_this_server(path: str, query: str) -> None:
-    address = without_token(path, query)
+    address = strip_token(path, query)
     assert address.startswith("/")
     assert address[1:2] not in ("/", "\\")
     assert "token=" not in address.partition("?")[2].replace("%", "").split("&")[0] or "token=" not in query

@@ -8,13 +8,13 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.conftest import delta, visitor
 
+from mangrove.inspect.overview import count_objects
+from mangrove.inspect.page import VersionComparer
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.web.facts.pinned import Comparing
-from mangrove.web.facts.tally import tally
+from mangrove.testing.effects import build_deterministic_effects
 
 TABLES = 400
 DAYS = 120
@@ -23,7 +23,7 @@ DAYS = 120
 @pytest.fixture(scope="module")
 def large() -> Lakehouse:
     """A lakehouse with many tables, a table of many partitions, and one of many deltas."""
-    lake = create_on(repeatable_effects(MemoryStore()), settings=LakehouseSettings(order=4))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()), settings=LakehouseSettings(order=4))
     lake.create_namespace("many")
     with lake.transaction() as transaction:
         for number in range(TABLES):
@@ -101,10 +101,10 @@ def test_a_difference_shows_the_first_changes_and_says_that_there_are_more(large
 
 
 def test_counting_stops_at_its_bound_and_says_so(large: Lakehouse) -> None:
-    assert isinstance(large.metastore, Comparing)
-    whole = tally(large.metastore, large.metastore.latest())
+    assert isinstance(large.metastore, VersionComparer)
+    whole = count_objects(large.metastore, large.metastore.latest())
     assert (whole.tables, whole.deltas, whole.is_complete) == (TABLES + 1, 2 * DAYS, True)
-    part = tally(large.metastore, large.metastore.latest(), counted_max=50)
+    part = count_objects(large.metastore, large.metastore.latest(), counted_max=50)
     assert (part.tables, part.deltas, part.is_complete) == (50, 50, False)
 
 

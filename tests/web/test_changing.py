@@ -10,10 +10,10 @@ from tests.web.conftest import filled, visitor
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
-from mangrove.server.access import Access, Asking, Verdict, judge, session_of
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.server.access import Access, RequestInfo, Verdict, authorize, derive_session_cookie
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 
 TOKEN = "right-token-1234"
 WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
@@ -53,7 +53,7 @@ def test_the_button_of_the_preview_rolls_back_and_leads_to_the_new_version(lake:
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 def test_a_program_rolls_back_with_the_token_in_a_header(layout: str) -> None:
-    lake = filled(create_on(repeatable_effects(MemoryStore()), layout=layout))
+    lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), layout=layout))
     newest, earlier = lake.version, lake.version - 2
     with visitor(lake, WRITABLE) as client:
         answer = client.post(f"/api/history/{earlier}/rollback", headers=BEARER)
@@ -105,7 +105,7 @@ def test_a_form_from_elsewhere_changes_nothing_though_the_cookie_comes_along(
     assert lake.version == 8
 
 
-@pytest.mark.parametrize("proof", [None, "", "wrong", "ü", session_of(TOKEN), TOKEN])
+@pytest.mark.parametrize("proof", [None, "", "wrong", "ü", derive_session_cookie(TOKEN), TOKEN])
 def test_a_form_that_we_did_not_make_changes_nothing(lake: Lakehouse, writer: TestClient, proof: str | None) -> None:
     address, fields = form_of(writer)
     given = {name: value for name, value in fields.items() if name != "proof"}
@@ -157,5 +157,5 @@ def test_a_writable_server_needs_a_token_on_this_machine_too() -> None:
 
 
 def test_a_page_that_is_only_read_may_be_asked_for_from_elsewhere() -> None:
-    asking = Asking("/", cookies={"mangrove_session": session_of(TOKEN)}, site="cross-site")
-    assert judge(WRITABLE, asking) is Verdict.ANSWER
+    request_info = RequestInfo("/", cookies={"mangrove_session": derive_session_cookie(TOKEN)}, site="cross-site")
+    assert authorize(WRITABLE, request_info) is Verdict.ALLOW

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from tests.web.conftest import HOSTILE, HOSTILE_TEXT, visitor
 
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.locators import NamespaceLocator, TableLocator
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.column_strategies import names
-from mangrove.testing.effects import repeatable_effects
-from mangrove.web.html import document, element, render
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.strategies import names
+from mangrove.web.html import element, render, render_document
 from mangrove.web.links import Links
 
 
@@ -55,7 +55,7 @@ def follow(client: TestClient, page: str, name: str) -> str:
 
 @pytest.mark.parametrize("name", [HOSTILE, "..", ".", "a.b", "`", "``.`", "?version=1", "#", "&amp;", "名前", "a;b"])
 def test_a_hostile_name_is_text_on_every_page_and_its_links_work(name: str) -> None:
-    lake = create_on(repeatable_effects(MemoryStore()))
+    lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace(NamespaceLocator(name), description=HOSTILE_TEXT, properties={HOSTILE_TEXT: HOSTILE_TEXT})
     column = f"`{HOSTILE_TEXT.replace('`', '')}` string comment 'x'"
     lake.create_table(TableLocator(name, name), column, description=HOSTILE_TEXT, properties={"k": HOSTILE_TEXT})
@@ -123,4 +123,4 @@ def test_a_link_that_leaves_the_explorer_cannot_be_made(address: str) -> None:
 
 
 def test_half_a_character_does_not_break_a_page() -> None:
-    assert b"?" in document(element("p", "\ud800"))
+    assert b"?" in render_document(element("p", "\ud800"))

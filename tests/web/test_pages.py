@@ -8,11 +8,11 @@ from starlette.testclient import TestClient
 from tests.web.conftest import delta, filled, visitor
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.locators import TableLocator
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
+from mangrove.testing.effects import build_deterministic_effects
 from mangrove.transaction.deltas import partition_id_of
 
 ORDERS = TableLocator("sales", "orders")
@@ -67,7 +67,7 @@ def test_the_overview_counts_what_there_is_and_shows_the_last_commits(client: Te
 
 def test_the_overview_shows_shared_transactions_and_exports() -> None:
     settings = LakehouseSettings(exported_snapshots={"year-end": "memory://elsewhere/#version=4"})
-    lake = filled(create_on(repeatable_effects(MemoryStore()), settings=settings))
+    lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), settings=settings))
     lake.begin_shared("load-2026", ttl="6h")
     with visitor(lake) as client:
         page = get(client, "/")
@@ -182,7 +182,7 @@ def test_the_tree_shows_each_node_and_what_it_holds(client: TestClient) -> None:
 
 
 def test_the_tree_page_says_so_where_there_is_no_tree() -> None:
-    lake = create_on(repeatable_effects(MemoryStore()), layout="deltacat")
+    lake = create_on_store(build_deterministic_effects(MemoryStore()), layout="deltacat")
     with visitor(lake) as client:
         assert "has no tree to draw" in get(client, "/tree")
 
@@ -201,7 +201,7 @@ def test_files_are_told_apart_by_kind_and_growth_is_plotted(lake: Lakehouse, cli
 @pytest.mark.parametrize("way", ["number", "time", "export"])
 def test_every_page_can_be_seen_as_of_a_version_a_time_or_an_export(way: str) -> None:
     settings = LakehouseSettings("Shop", exported_snapshots={"year-end": "memory://elsewhere/#version=4"})
-    lake = filled(create_on(repeatable_effects(MemoryStore()), settings=settings))
+    lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), settings=settings))
     moment = f"{lake.at(4).created_at:%Y-%m-%dT%H:%M:%S.%fZ}"
     version = {"number": "4", "time": moment, "export": "year-end"}[way]
     with visitor(lake) as client:
@@ -244,7 +244,7 @@ def test_a_new_commit_is_seen_at_once(lake: Lakehouse, client: TestClient) -> No
 
 
 def test_pages_of_the_other_layout_can_be_seen_too() -> None:
-    lake = filled(create_on(repeatable_effects(MemoryStore()), layout="deltacat"))
+    lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), layout="deltacat"))
     with visitor(lake) as client:
         for address in pages(lake):
             assert client.get(address.partition("?")[0]).status_code == 200, address

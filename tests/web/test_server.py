@@ -8,16 +8,15 @@ from starlette.testclient import TestClient
 from tests.web.conftest import filled, visitor
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
-from mangrove.server.access import COOKIE, Access
-from mangrove.server.guarding import SECURITY_HEADERS
+from mangrove.server.access import COOKIE, SECURITY_HEADERS, Access
 from mangrove.server.health import READY_FOR_MILLIS
-from mangrove.server.metrics import page_of
+from mangrove.server.metrics import classify_path
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 TOKEN = "right-token-1234"
 
@@ -143,12 +142,12 @@ def test_pages_write_nothing_to_storage(lake: Lakehouse, client: TestClient) -> 
 def test_a_damaged_lakehouse_shows_what_is_wrong_and_the_server_goes_on() -> None:
     store = MemoryStore()
     files_of_their_own = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
-    lake = filled(create_on(repeatable_effects(store), settings=files_of_their_own))
+    lake = filled(create_on_store(build_deterministic_effects(store), settings=files_of_their_own))
     spoiled = [one.path for one in store.list() if isinstance(one, ObjectInfo) and "table-" in one.path]
     assert spoiled
     for path in spoiled:
         store.put(path, b"\xff\xff damaged")
-    with visitor(open_on(repeatable_effects(store))) as client:
+    with visitor(open_on_store(build_deterministic_effects(store))) as client:
         answer = client.get("/tables/sales.orders")
         assert answer.status_code == 500
         assert "The lakehouse is damaged" in answer.text
@@ -168,7 +167,7 @@ def test_health_needs_no_storage(lake: Lakehouse, client: TestClient) -> None:
 
 def test_readiness_is_whether_the_newest_version_can_be_read() -> None:
     store, clock = MemoryStore(), Clock()
-    lake = filled(create_on(repeatable_effects(store, clock)))
+    lake = filled(create_on_store(build_deterministic_effects(store, clock)))
     with visitor(lake) as client:
         assert client.get("/readyz").text == "ok\n"
         store.delete_many([one.path for one in store.list() if isinstance(one, ObjectInfo)])
@@ -204,5 +203,5 @@ def test_metrics_count_answers_storage_requests_and_the_newest_version(lake: Lak
 
 
 def test_an_address_that_nobody_foresaw_makes_no_new_series() -> None:
-    assert {page_of(f"/{number}") for number in range(100)} == {"other"}
-    assert page_of('/"} 1\nfake 2') == "other"
+    assert {classify_path(f"/{number}") for number in range(100)} == {"other"}
+    assert classify_path('/"} 1\nfake 2') == "other"

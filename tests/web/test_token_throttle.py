@@ -5,12 +5,12 @@ from starlette.testclient import TestClient
 from tests.web.conftest import filled
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on
-from mangrove.server.access import COOKIE, Access, session_of
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.server.access import COOKIE, Access, derive_session_cookie
 from mangrove.server.app import build_app
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
 TOKEN = "right-token-1234"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
@@ -24,7 +24,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def lake(clock: Clock) -> Lakehouse:
-    return filled(create_on(repeatable_effects(MemoryStore(), clock)))
+    return filled(create_on_store(build_deterministic_effects(MemoryStore(), clock)))
 
 
 class Peers:
@@ -44,7 +44,7 @@ def guess(client: TestClient, number: int, way: str) -> int:
     if way == "address":
         return client.get(f"/?token={wrong}").status_code
     if way == "cookie":
-        return client.get("/", headers={"Cookie": f"{COOKIE}={session_of(wrong)}"}).status_code
+        return client.get("/", headers={"Cookie": f"{COOKIE}={derive_session_cookie(wrong)}"}).status_code
     form = {"grant_type": "client_credentials", "client_secret": wrong}
     return client.post(OAUTH, data=form).status_code
 

@@ -1,1 +1,1 @@
-"""The B-epsilon tree as pure functions on immutable nodes."""
+"""A B-epsilon tree implemented as pure functions on immutable nodes."""

@@ -1,4 +1,4 @@
-"""Building a whole tree from sorted entries, and handing new nodes over to be written."""
+"""Bulk loading of a tree from sorted entries, and writing of its new nodes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -7,23 +7,25 @@ from typing import TypeAlias
 
 from mangrove.betree.node import Entry, Node, Shape
 
-__all__ = ["WriteNode", "build", "stored"]
+__all__ = ["WriteNode", "build_tree", "write_new_nodes"]
 
 WriteNode: TypeAlias = Callable[[Node], str]
 """Takes a node whose children are all pointers, and returns the pointer that will lead to it."""
 
 
-def stored(root: Node, write: WriteNode) -> Node:
+def write_new_nodes(root: Node, write: WriteNode) -> Node:
     """Return `root` with a pointer in place of every node below it that is not yet written, children first."""
     if all(isinstance(child, str) for child in root.children):
         return root
     return replace(
         root,
-        children=tuple(child if isinstance(child, str) else write(stored(child, write)) for child in root.children),
+        children=tuple(
+            child if isinstance(child, str) else write(write_new_nodes(child, write)) for child in root.children
+        ),
     )
 
 
-def build(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: float = 0.9) -> Node:
+def build_tree(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: float = 0.9) -> Node:
     """Return the root of a tree of the entries, which come in strictly ascending order.
 
     Every node but the root is handed to `write` as soon as it is full, so the

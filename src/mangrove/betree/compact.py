@@ -1,4 +1,4 @@
-"""Compaction: every message goes to the row that it is about, and small nodes join their neighbours.
+"""Tree compaction, which flushes all buffered messages and merges small nodes.
 
 Afterwards no buffer holds anything, no deleted key is left anywhere, and every
 node but the root is at least half full. Subtrees that are so already are kept
@@ -9,36 +9,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mangrove.betree.join import joined
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, check_place, load
-from mangrove.betree.rows import Run, with_messages
+from mangrove.betree.edit import SiblingNodes, apply_to_leaf, join_nodes
+from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, check_key_bounds, load_node
 from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
 
-__all__ = ["compact"]
+__all__ = ["compact_tree"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredNode:
     """A node with the pointer that may go on standing for it."""
 
     child: Child
     node: Node
 
 
-def compact(root: Node, shape: Shape, read: ReadNodes) -> Node:
+def compact_tree(root: Node, shape: Shape, read: ReadNodes) -> Node:
     """Return a root that holds the same entries in whole nodes without messages."""
-    kept, pivots = _pushed(_Kept(root, root), _Place(), shape, read)
+    kept, pivots = _push_down(_StoredNode(root, root), _NodeBounds(), shape, read)
     while len(kept) > 1:
-        kept, pivots = _chunked(_parent(kept, pivots), shape)
+        kept, pivots = _split_into_chunks(_parent(kept, pivots), shape)
     top = kept[0].node
     while not top.keys and top.children:
-        top = load(top.children[0], read)
+        top = load_node(top.children[0], read)
     return top
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _NodeBounds:
     """Between which keys a node lies, what is said of them above it, and how many nodes may still lie below."""
 
     low: str | None = None
@@ -47,35 +46,37 @@ class _Place:
     depth: int = DEPTH_MAX
 
 
-def _pushed(here: _Kept, place: _Place, shape: Shape, read: ReadNodes) -> tuple[list[_Kept], list[Entry]]:
+def _push_down(
+    here: _StoredNode, place: _NodeBounds, shape: Shape, read: ReadNodes
+) -> tuple[list[_StoredNode], list[Entry]]:
     """Return the nodes that hold what `here` held after the messages from above, and the pivots between them."""
     if place.depth == 0:
         raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: its pointers form a cycle or are damaged")
     node = here.node
-    check_place(here.child, node, place.low, place.high)
+    check_key_bounds(here.child, node, place.low, place.high)
     if node.is_leaf:
         if not place.newer and not node.buffer and len(node.keys) <= shape.keys_max:
             return [here], []
-        return _chunked(with_messages(node, (*node.buffer, *place.newer.values())), shape)
+        return _split_into_chunks(apply_to_leaf(node, (*node.buffer, *place.newer.values())), shape)
     pending = {**node.newest, **place.newer}
-    children = _loaded(node.children, read)
-    kept: list[_Kept] = []
+    children = _load_children(node.children, read)
+    kept: list[_StoredNode] = []
     between: list[Entry | None] = []
     for child, below, pivot in zip(children, _below(node, place, pending), _pivots(node, pending), strict=True):
-        nodes, pivots = _pushed(child, below, shape, read)
+        nodes, pivots = _push_down(child, below, shape, read)
         kept += nodes
         between += [*pivots, pivot]
     # The last child has no pivot behind it.
-    kept, pivots = _joined_where_small(kept, between[:-1], shape, read)
+    kept, pivots = _join_small_nodes(kept, between[:-1], shape, read)
     if not pending and [id(new.child) for new in kept] == [id(old.child) for old in children]:
         return [here], []
-    return _chunked(_parent(kept, pivots), shape)
+    return _split_into_chunks(_parent(kept, pivots), shape)
 
 
-def _below(node: Node, place: _Place, pending: Mapping[str, Message]) -> Iterator[_Place]:
+def _below(node: Node, place: _NodeBounds, pending: Mapping[str, Message]) -> Iterator[_NodeBounds]:
     """Yield the place of each child."""
     for low, high in pairwise([place.low, *node.keys, place.high]):
-        yield _Place(low, high, _strictly_between(pending, low, high) if pending else {}, place.depth - 1)
+        yield _NodeBounds(low, high, _strictly_between(pending, low, high) if pending else {}, place.depth - 1)
 
 
 def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None]:
@@ -86,9 +87,9 @@ def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None
     yield None
 
 
-def _joined_where_small(
-    kept: list[_Kept], between: list[Entry | None], shape: Shape, read: ReadNodes
-) -> tuple[list[_Kept], list[Entry]]:
+def _join_small_nodes(
+    kept: list[_StoredNode], between: list[Entry | None], shape: Shape, read: ReadNodes
+) -> tuple[list[_StoredNode], list[Entry]]:
     """Return the nodes with every gap closed and every small node joined to a neighbour."""
     result, pivots = [kept[0]], list[Entry]()
     for pivot, right in zip(between, kept[1:], strict=True):
@@ -97,27 +98,27 @@ def _joined_where_small(
             result.append(right)
             pivots.append(pivot)
             continue
-        run = joined(left.node, pivot, right.node, shape, read)
-        result[-1:] = [_Kept(node, node) for node in run.nodes]
+        run = join_nodes(left.node, pivot, right.node, shape, read)
+        result[-1:] = [_StoredNode(node, node) for node in run.nodes]
         pivots += run.pivots
     return result, pivots
 
 
-def _parent(kept: list[_Kept], pivots: list[Entry]) -> Node:
+def _parent(kept: list[_StoredNode], pivots: list[Entry]) -> Node:
     return Node(
         tuple(pivot.key for pivot in pivots), tuple(pivot.value for pivot in pivots), tuple(item.child for item in kept)
     )
 
 
-def _chunked(node: Node, shape: Shape) -> tuple[list[_Kept], list[Entry]]:
-    run = Run.of(node).chunked(shape)
-    return [_Kept(piece, piece) for piece in run.nodes], list(run.pivots)
+def _split_into_chunks(node: Node, shape: Shape) -> tuple[list[_StoredNode], list[Entry]]:
+    run = SiblingNodes.of(node).split_into_chunks(shape)
+    return [_StoredNode(piece, piece) for piece in run.nodes], list(run.pivots)
 
 
-def _loaded(children: tuple[Child, ...], read: ReadNodes) -> list[_Kept]:
+def _load_children(children: tuple[Child, ...], read: ReadNodes) -> list[_StoredNode]:
     """Return all the children, the stored ones read with one request for many."""
     stored = iter(read([child for child in children if isinstance(child, str)]))
-    return [_Kept(child, child if isinstance(child, Node) else next(stored)) for child in children]
+    return [_StoredNode(child, child if isinstance(child, Node) else next(stored)) for child in children]
 
 
 def _strictly_between(pending: Mapping[str, Message], low: str | None, high: str | None) -> dict[str, Message]:

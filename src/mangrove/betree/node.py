@@ -1,4 +1,4 @@
-"""A node of the tree: a sorted table of keys with their values and children, and a buffer of messages."""
+"""Tree nodes with sorted keys, values, child pointers and a message buffer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from mangrove.errors import FormatError
 
-__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "check_place", "load", "newest_of"]
+__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "check_key_bounds", "load_node", "newest_by_key"]
 
 
 class Entry(NamedTuple):
@@ -62,7 +62,7 @@ class Node:
         if self._newest is None:
             # Kept, because a cached node is searched many times; two threads that
             # both come first write the same thing.
-            object.__setattr__(self, "_newest", newest_of(self.buffer))
+            object.__setattr__(self, "_newest", newest_by_key(self.buffer))
         assert self._newest is not None
         return self._newest
 
@@ -118,12 +118,12 @@ class Shape:
         return (self.order + 1) // 2 - 1
 
 
-def load(child: Child, read: ReadNodes) -> Node:
+def load_node(child: Child, read: ReadNodes) -> Node:
     """Return the node that `child` is or points to."""
     return child if isinstance(child, Node) else read([child])[0]
 
 
-def check_place(child: Child, node: Node, low: str | None, high: str | None) -> None:
+def check_key_bounds(child: Child, node: Node, low: str | None, high: str | None) -> None:
     """Refuse a node, to which `child` points, whose keys do not all lie between `low` and `high`, both excluded.
 
     A pointer that leads to a wrong place would hide keys or show others'; and a
@@ -138,6 +138,6 @@ def check_place(child: Child, node: Node, low: str | None, high: str | None) -> 
         )
 
 
-def newest_of(messages: Iterable[Message]) -> dict[str, Message]:
+def newest_by_key(messages: Iterable[Message]) -> dict[str, Message]:
     """Return the last message of each key."""
     return {message.key: message for message in messages}

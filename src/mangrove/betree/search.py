@@ -1,13 +1,56 @@
-"""Finding keys, or all keys of ranges in order, through the write buffers."""
+"""Point lookups and range scans through the message buffers."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_place, load
+from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_key_bounds, load_node
 from mangrove.errors import FormatError
 
-__all__ = ["DEPTH_MAX", "Span", "get", "get_many", "height", "last", "scan", "scan_all"]
+__all__ = [
+    "DEPTH_MAX",
+    "KeyRangeSet",
+    "Span",
+    "get",
+    "get_many",
+    "last",
+    "measure_height",
+    "merge_ranges",
+    "scan",
+    "scan_all",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRangeSet:
+    """Ranges from `firsts[i]` on and before `ends[i]`, in order and apart."""
+
+    firsts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+    def contains(self, key: str) -> bool:
+        """Return whether a key lies in one of the ranges."""
+        place = bisect_right(self.firsts, key)
+        return place > 0 and key < self.ends[place - 1]
+
+
+def merge_ranges(ranges: Iterable[tuple[str, str]]) -> KeyRangeSet:
+    """Return the ranges in order, without empty ones, joined where they meet or overlap.
+
+    >>> merge_ranges([("p", "q"), ("a", "c"), ("b", "d"), ("d", "e")])
+    Spans(firsts=('a', 'p'), ends=('e', 'q'))
+    """
+    firsts: list[str] = []
+    ends: list[str] = []
+    for first, end in sorted(pair for pair in ranges if pair[0] < pair[1]):
+        if ends and first <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            firsts.append(first)
+            ends.append(end)
+    return KeyRangeSet(tuple(firsts), tuple(ends))
+
 
 DEPTH_MAX = 32
 """Deeper than any honest tree: 2**32 keys at the smallest order. Ends the walk through a cycle."""
@@ -39,8 +82,8 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
         low = node.keys[index - 1] if index else low
         high = node.keys[index] if index < len(node.keys) else high
         child = node.children[index]
-        node = load(child, read)
-        check_place(child, node, low, high)
+        node = load_node(child, read)
+        check_key_bounds(child, node, low, high)
     raise _too_deep()
 
 
@@ -53,13 +96,13 @@ def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]
     return dict(scan_all(root, [(key, key + "\0") for key in wanted], read))
 
 
-def height(root: Node, read: ReadNodes) -> int:
+def measure_height(root: Node, read: ReadNodes) -> int:
     """Return how many nodes lie on the way from the root to a leaf, both counted."""
     node = root
     for levels in range(1, DEPTH_MAX + 1):
         if node.is_leaf:
             return levels
-        node = load(node.children[0], read)
+        node = load_node(node.children[0], read)
     raise _too_deep()
 
 
@@ -83,7 +126,7 @@ def scan_all(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Ent
 
 def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
     """Return the entry with the greatest key in `start <= key < end`, or None."""
-    return _last(root, _Range(None, None), start, end, {}, read, DEPTH_MAX)
+    return _find_last_in(root, _Range(None, None), start, end, {}, read, DEPTH_MAX)
 
 
 class _Range(NamedTuple):
@@ -101,9 +144,9 @@ class _Range(NamedTuple):
 class _ReadAhead:
     """Reads the siblings that a scan is about to need, in one request for several."""
 
-    def __init__(self, read: ReadNodes, wanted_min: int) -> None:
+    def __init__(self, read: ReadNodes, needed_min: int) -> None:
         self._read = read
-        self._used = _AHEAD_OF_USED * (wanted_min - 1)
+        self._used = _AHEAD_OF_USED * (needed_min - 1)
 
     def siblings(self, children: Sequence[Child]) -> Iterator[Node]:
         position = 0
@@ -127,8 +170,10 @@ def _walk(
     waiting = sorted(pending)
     if node.is_leaf:
         for span in spans:
-            first, beyond = _within(node.keys, span)
-            yield from _merged(node.keys[first:beyond], node.values[first:beyond], _between(waiting, span), pending)
+            first, beyond = _slice_bounds(node.keys, span)
+            yield from _merge_entries(
+                node.keys[first:beyond], node.values[first:beyond], _keys_in_span(waiting, span), pending
+            )
         return
     steps = _steps(node.keys, spans)
     children = ahead.siblings([node.children[index] for index, wanted in steps if wanted])
@@ -137,8 +182,8 @@ def _walk(
             yield from _pivot(node, index, pending)
             continue
         child, below = next(children), place.of_child(node, index)
-        check_place(node.children[index], child, *below)
-        held = {key: pending[key] for span in wanted for key in _between(waiting, span)}
+        check_key_bounds(node.children[index], child, *below)
+        held = {key: pending[key] for span in wanted for key in _keys_in_span(waiting, span)}
         yield from _walk(child, below, wanted, held, ahead, depth - 1)
 
 
@@ -150,7 +195,7 @@ def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list
     """
     steps: list[tuple[int, list[Span]]] = []
     for start, end in spans:
-        first, beyond = _within(pivots, (start, end))
+        first, beyond = _slice_bounds(pivots, (start, end))
         for index in range(first, beyond + 1):
             low = start if index == first else pivots[index - 1] + "\0"
             high = pivots[index] if index < beyond else end
@@ -164,15 +209,15 @@ def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list
     return steps
 
 
-def _within(keys: Sequence[str], span: Span) -> tuple[int, int]:
+def _slice_bounds(keys: Sequence[str], span: Span) -> tuple[int, int]:
     """Return where the keys of a range begin and end among others, which are in order."""
     start, end = span
     first = bisect_left(keys, start)
     return first, len(keys) if end is None else bisect_left(keys, end, first)
 
 
-def _between(keys: Sequence[str], span: Span) -> Sequence[str]:
-    first, beyond = _within(keys, span)
+def _keys_in_span(keys: Sequence[str], span: Span) -> Sequence[str]:
+    first, beyond = _slice_bounds(keys, span)
     return keys[first:beyond]
 
 
@@ -186,40 +231,40 @@ def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[E
 def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) -> dict[str, Message]:
     """Return the messages that count in the ranges: this node's, under those from above."""
     keys, newest = node.newest_keys, node.newest
-    pending = {key: newest[key] for span in spans for key in _between(keys, span)}
+    pending = {key: newest[key] for span in spans for key in _keys_in_span(keys, span)}
     pending.update(newer)
     return pending
 
 
-def _merged(
+def _merge_entries(
     keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
 ) -> Iterator[Entry]:
     position = 0
     for key, value in zip(keys, values, strict=True):
         while position < len(waiting) and waiting[position] < key:
-            yield from _told(pending[waiting[position]])
+            yield from _message_entries(pending[waiting[position]])
             position += 1
         if position < len(waiting) and waiting[position] == key:
-            yield from _told(pending[key])
+            yield from _message_entries(pending[key])
             position += 1
         else:
             yield Entry(key, value)
     for key in waiting[position:]:
-        yield from _told(pending[key])
+        yield from _message_entries(pending[key])
 
 
-def _told(message: Message) -> Iterator[Entry]:
+def _message_entries(message: Message) -> Iterator[Entry]:
     if message.value is not None:
         yield Entry(message.key, message.value)
 
 
-def _last(
+def _find_last_in(
     node: Node, place: _Range, start: str, end: str, newer: Mapping[str, Message], read: ReadNodes, depth: int
 ) -> Entry | None:
     if depth == 0:
         raise _too_deep()
     pending = _pending(node, [(start, end)], newer)
-    first, beyond = _within(node.keys, (start, end))
+    first, beyond = _slice_bounds(node.keys, (start, end))
     if node.is_leaf:
         stored = next((place for place in range(beyond - 1, first - 1, -1) if node.keys[place] not in pending), None)
         found = [Entry(message.key, message.value) for message in pending.values() if message.value is not None]
@@ -230,9 +275,9 @@ def _last(
     for index in range(beyond, first - 1, -1):
         low = node.keys[index - 1] if index > first else start
         held = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
-        child, below = load(node.children[index], read), place.of_child(node, index)
-        check_place(node.children[index], child, *below)
-        greatest = _last(child, below, low, high, held, read, depth - 1)
+        child, below = load_node(node.children[index], read), place.of_child(node, index)
+        check_key_bounds(node.children[index], child, *below)
+        greatest = _find_last_in(child, below, low, high, held, read, depth - 1)
         if greatest is not None:
             return greatest
         if index > first:

@@ -1,4 +1,4 @@
-"""Checking every rule of the tree and its buffers, node by node."""
+"""Verification of the tree invariants, node by node."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from mangrove.betree.node import Child, Node, ReadNodes, Shape
 from mangrove.betree.search import DEPTH_MAX
 
-__all__ = ["Problem", "verify"]
+__all__ = ["NodeProblem", "verify_tree"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class NodeProblem:
     """A rule that a node breaks; `pointer` is empty for the root."""
 
     pointer: str
@@ -18,7 +18,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _NodePlace:
     """Where a node stands: what lies between `low` and `high`, both excluded, `depth` nodes below the root."""
 
     pointer: str
@@ -30,7 +30,7 @@ class _Place:
         return (self.low is None or key > self.low) and (self.high is None or key < self.high)
 
 
-def verify(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = False) -> Iterator[Problem]:
+def verify_tree(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = False) -> Iterator[NodeProblem]:
     """Yield each rule that the tree breaks; nothing when it is sound.
 
     A compacted tree must also have empty buffers and nodes that are half full.
@@ -38,57 +38,59 @@ def verify(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = False
     """
     leaf_depths: set[int] = set()
     met: set[str] = set()
-    waiting: list[tuple[Child, _Place]] = [(root, _Place("", None, None, 0))]
+    waiting: list[tuple[Child, _NodePlace]] = [(root, _NodePlace("", None, None, 0))]
     while waiting:
         child, place = waiting.pop()
         if isinstance(child, str):
             if child in met:
-                yield Problem(child, "a node has exactly one parent, but two pointers lead here")
+                yield NodeProblem(child, "a node has exactly one parent, but two pointers lead here")
                 continue
             met.add(child)
         node = child if isinstance(child, Node) else read([child])[0]
-        yield from _broken_here(node, place, shape)
+        yield from _node_problems(node, place, shape)
         if compacted:
-            yield from _not_compacted(node, place, shape)
+            yield from _compaction_problems(node, place, shape)
         if node.is_leaf:
             leaf_depths.add(place.depth)
             if len(leaf_depths) == 2:
                 leaf_depths.discard(place.depth)
-                yield Problem(
+                yield NodeProblem(
                     place.pointer, f"all leaves are equally deep, but this one is {place.depth} below the root"
                 )
         elif place.depth >= DEPTH_MAX:
-            yield Problem(place.pointer, f"a tree is at most {DEPTH_MAX} nodes deep")
+            yield NodeProblem(place.pointer, f"a tree is at most {DEPTH_MAX} nodes deep")
         else:
             waiting.extend(_below(node, place))
 
 
-def _below(node: Node, place: _Place) -> Iterator[tuple[Child, _Place]]:
+def _below(node: Node, place: _NodePlace) -> Iterator[tuple[Child, _NodePlace]]:
     bounds = (place.low, *node.keys, place.high)
     for index, child in enumerate(node.children):
         pointer = child if isinstance(child, str) else ""
-        yield child, _Place(pointer, bounds[index], bounds[index + 1], place.depth + 1)
+        yield child, _NodePlace(pointer, bounds[index], bounds[index + 1], place.depth + 1)
 
 
-def _broken_here(node: Node, place: _Place, shape: Shape) -> Iterator[Problem]:
+def _node_problems(node: Node, place: _NodePlace, shape: Shape) -> Iterator[NodeProblem]:
     if len(node.keys) > shape.keys_max:
-        yield Problem(place.pointer, f"a node has at most {shape.keys_max} keys, but this one has {len(node.keys)}")
+        yield NodeProblem(place.pointer, f"a node has at most {shape.keys_max} keys, but this one has {len(node.keys)}")
     for key in node.keys:
         if not place.holds(key):
-            yield Problem(place.pointer, f"key {key!r} lies outside ({place.low!r}, {place.high!r}), the node's range")
+            yield NodeProblem(
+                place.pointer, f"key {key!r} lies outside ({place.low!r}, {place.high!r}), the node's range"
+            )
     for key in node.newest:
         if not place.holds(key):
-            yield Problem(
+            yield NodeProblem(
                 place.pointer, f"message {key!r} lies outside ({place.low!r}, {place.high!r}), the node's range"
             )
 
 
-def _not_compacted(node: Node, place: _Place, shape: Shape) -> Iterator[Problem]:
+def _compaction_problems(node: Node, place: _NodePlace, shape: Shape) -> Iterator[NodeProblem]:
     if node.buffer:
-        yield Problem(place.pointer, f"a compacted node has no messages, but this one has {len(node.buffer)}")
+        yield NodeProblem(place.pointer, f"a compacted node has no messages, but this one has {len(node.buffer)}")
     if place.depth and len(node.keys) < shape.keys_min:
-        yield Problem(
+        yield NodeProblem(
             place.pointer, f"a compacted node has at least {shape.keys_min} keys, but this one has {len(node.keys)}"
         )
     if node.children and not node.keys:
-        yield Problem(place.pointer, "a compacted node with children has keys")
+        yield NodeProblem(place.pointer, "a compacted node with children has keys")

@@ -10,17 +10,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mangrove.cli.bench_measures import Measured, measures
-from mangrove.cli.catalog_views import list_table
-from mangrove.cli.command import lake_command
-from mangrove.cli.engines import LocalEngines
-from mangrove.cli.session import Session
-from mangrove.effects import settle
-from mangrove.lakehouse.opening import create_on, open_on
-from mangrove.maintenance.progress import Progress, said_bytes
-from mangrove.model.json_form import Json
+from mangrove.cli.catalog import build_list_table
+from mangrove.cli.command import LocalEngines, lake_command
+from mangrove.cli.context import CommandContext
+from mangrove.effects import wait_for_pending
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.maintenance.progress import Progress, format_bytes
+from mangrove.model.json_codec import Json
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 __all__ = ["bench_command"]
 
@@ -33,7 +32,7 @@ _SETTLE_SECONDS_MAX = 10.0
 @click.option(
     "--rows", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="How many rows are written."
 )
-def bench_command(session: Session, place: str, rows: int) -> None:
+def bench_command(session: CommandContext, place: str, rows: int) -> None:
     """Measure what a lakehouse costs on a disk or bucket: times and requests.
 
     It works in a new folder below PLACE, and deletes it afterwards. The larger
@@ -47,14 +46,14 @@ def bench_command(session: Session, place: str, rows: int) -> None:
     counted = replace(effects, store=store)
     found: list[Measured] = []
     try:
-        lake = create_on(counted, engines=LocalEngines)
+        lake = create_on_store(counted, engines=LocalEngines)
         with session.watching("measuring") as watch:
-            for one in measures(lake, lambda: open_on(counted, engines=LocalEngines), store, rows):
+            for one in measures(lake, lambda: open_on_store(counted, engines=LocalEngines), store, rows):
                 found.append(one)
                 watch(Progress(f"measured: {one.what}", len(found), _MEASURES))
     finally:
         # The hint to the newest version is written in the background, and would come back after all is deleted.
-        settle(counted, _SETTLE_SECONDS_MAX)
+        wait_for_pending(counted, _SETTLE_SECONDS_MAX)
         _delete_all(effects.store)
         _remove_empty(made)
     listed: list[Json] = [{**asdict(one), "rows_per_second": one.rows_per_second} for one in found]
@@ -63,7 +62,7 @@ def bench_command(session: Session, place: str, rows: int) -> None:
 
 def _delete_all(store: Store) -> None:
     store.delete_many([entry.path for entry in store.list() if isinstance(entry, ObjectInfo)])
-    root = parse_root(store.uri)
+    root = parse_root_uri(store.uri)
     if root.scheme == "file":
         # A bucket has no folders; on disk those that are empty now would stay.
         shutil.rmtree(root.path, ignore_errors=True)
@@ -71,7 +70,7 @@ def _delete_all(store: Store) -> None:
 
 def _folders_to_make(store: Store) -> list[Path]:
     """Return the folders up to a place on disk that are not there yet, the deepest first."""
-    root = parse_root(store.uri)
+    root = parse_root_uri(store.uri)
     if root.scheme != "file":
         return []
     place = Path(root.path)
@@ -87,7 +86,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 def _view(found: Sequence[Measured]) -> RenderableType:
-    table = list_table("what", "median ms", "requests", "read", "written", "rows/s")
+    table = build_list_table("what", "median ms", "requests", "read", "written", "rows/s")
     for column in table.columns[1:]:
         column.justify = "right"
     for one in found:
@@ -96,8 +95,8 @@ def _view(found: Sequence[Measured]) -> RenderableType:
             Text(one.what, style="cyan"),
             f"{one.median_millis:,.1f}",
             f"{one.requests_each:,.1f}",
-            said_bytes(one.bytes_read),
-            said_bytes(one.bytes_written),
+            format_bytes(one.bytes_read),
+            format_bytes(one.bytes_written),
             "" if speed is None else f"{speed:,.0f}",
         )
     note = "requests and bytes of one time each; --json has the slowest of several times too"

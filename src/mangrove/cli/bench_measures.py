@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 
 __all__ = ["Measured", "measures"]
 
@@ -55,7 +55,7 @@ def _row(number: int) -> dict[str, Any]:
 
 
 def _measured(what: str, store: CountingStore, times: int, work: Callable[[], object], rows_each: int = 0) -> Measured:
-    before: Requests = store.requests
+    before: StoreRequests = store.requests
     millis = []
     for _ in range(times):
         began = time.perf_counter()

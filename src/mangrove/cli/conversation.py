@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from mangrove.cli.cancelling import Cancelling, WriteGate
-from mangrove.cli.session import Session
-from mangrove.cli.spark_start import QuietEngines
+from mangrove.cli.context import CommandContext
+from mangrove.cli.sql import CancellableRunner, QuietEngines, WriteGate
 from mangrove.effects import Effects
 from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
@@ -18,7 +17,7 @@ T = TypeVar("T")
 class Conversation:
     """A SQL session, the thread that runs its statements, and the gate before its store."""
 
-    def __init__(self, session: Session, lake: str) -> None:
+    def __init__(self, session: CommandContext, lake: str) -> None:
         self.gate = WriteGate()
         engines: list[QuietEngines] = []
 
@@ -26,9 +25,9 @@ class Conversation:
             engines.append(QuietEngines(effects, session.storage_options))
             return engines[-1]
 
-        self.talk = SqlSession(session.open(lake, make_engines, self.gate))
+        self.sql_session = SqlSession(session.open(lake, make_engines, self.gate))
         (self._engines,) = engines
-        self.cancelling = Cancelling(self._engines.cancel)
+        self.cancelling = CancellableRunner(self._engines.cancel)
 
     @property
     def is_over(self) -> bool:
@@ -46,7 +45,7 @@ class Conversation:
 
     def script(self, text: str) -> Iterator[Result]:
         """Yield the result of each statement; none begins after Ctrl-C."""
-        return self.talk.script(text, before_each=self._before_statement)
+        return self.sql_session.script(text, before_each=self._before_statement)
 
     def abandon(self) -> None:
         """Leave the statement that runs to itself: from now on it writes and commits nothing."""

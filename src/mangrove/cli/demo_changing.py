@@ -10,8 +10,8 @@ from mangrove.cli.demo_crash import HALF_DONE
 from mangrove.cli.demo_tour import Tour, count
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.transactions import LakeTransaction
-from mangrove.maintenance.progress import said_bytes
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.maintenance.progress import format_bytes
 
 __all__ = ["a_folder", "conflict", "crash", "four_tables_one_commit", "spark_loads"]
 
@@ -116,7 +116,7 @@ def _show_tables(tour: Tour) -> None:
     rows = []
     for name in shop.COLUMNS:
         files = [scan.file for scan in tour.lake.table(name).scan().scans]
-        size = said_bytes(sum(file.size_bytes for file in files))
+        size = format_bytes(sum(file.size_bytes for file in files))
         rows.append((name, sum(file.row_count for file in files), len(files), size))
     tour.stage.rows(("table", "rows", "files", "size"), rows)
 

@@ -9,19 +9,18 @@ import click
 
 from mangrove.cli import demo_changing as changing
 from mangrove.cli import demo_looking as looking
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import check_installed, lake_command
+from mangrove.cli.context import CommandContext
 from mangrove.cli.demo_stage import Stage
 from mangrove.cli.demo_tour import Tour
-from mangrove.cli.extras import check_installed
-from mangrove.cli.session import Session
-from mangrove.cli.spark_start import SPARK_MODULES, quiet_session
+from mangrove.cli.sql import SPARK_MODULES, start_quiet_session
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError
-from mangrove.lakehouse.opening import create_on
-from mangrove.model.json_form import Json
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.model.json_codec import Json
 from mangrove.model.settings import LakehouseSettings
 from mangrove.spark.engines import BothEngines
-from mangrove.storage.uri import in_full
+from mangrove.storage.uri import expand_location
 
 __all__ = ["demo_command"]
 
@@ -32,14 +31,14 @@ _NAME = "mangrove demo"
 @lake_command("demo", "mangrove demo\nmangrove demo ./shop --replace", takes_lake=False)
 @click.argument("folder", default="./mangrove-demo", metavar="[FOLDER]")
 @click.option("--replace", is_flag=True, help="Delete what an earlier demo left in the folder.")
-def demo_command(session: Session, folder: str, replace: bool) -> None:
+def demo_command(session: CommandContext, folder: str, replace: bool) -> None:
     """Take a guided tour: a small shop on local disk, with Spark, in about two minutes.
 
     It shows four tables changing in one commit, a crash, a conflict, time travel, a
     rollback, an export and upkeep, and leaves the lakehouse for you to explore.
     """
     check_installed("the demo", SPARK_MODULES, "spark")
-    place = Path(in_full(folder, os.getcwd()))
+    place = Path(expand_location(folder, os.getcwd()))
     if "://" in folder:
         raise InvalidInputError(f"the demo looks at files on disk, and {folder} is elsewhere: name a folder")
     copy = place.with_name(f"{place.name}-year-end")
@@ -47,8 +46,12 @@ def demo_command(session: Session, folder: str, replace: bool) -> None:
         _make_room(session, old, replace=replace)
     stage = Stage(is_silent=session.as_json)
     stage.say("", f"A tour of Mangrove, in {place}")
-    lake = create_on(session.effects(str(place)), settings=LakehouseSettings(name=_NAME), engines=_engines)
-    _walk(Tour(stage, lake, place, copy, lambda: quiet_session("the demo"), lambda: session.open(str(copy), _engines)))
+    lake = create_on_store(session.effects(str(place)), settings=LakehouseSettings(name=_NAME), engines=_engines)
+    _walk(
+        Tour(
+            stage, lake, place, copy, lambda: start_quiet_session("the demo"), lambda: session.open(str(copy), _engines)
+        )
+    )
     if session.as_json:
         chapters: list[Json] = [*stage.chapters]
         session.answer({"uri": lake.uri, "copy": str(copy), "version": lake.version, "chapters": chapters}, str)
@@ -72,12 +75,12 @@ def _walk(tour: Tour) -> None:
 
 
 def _engines(effects: Effects) -> BothEngines:
-    from mangrove.sql.running import run_sql  # noqa: PLC0415 - imports Spark, which may not be installed
+    from mangrove.sql.session import run_sql  # noqa: PLC0415 - imports Spark, which may not be installed
 
     return BothEngines(effects, sql=run_sql)
 
 
-def _make_room(session: Session, place: Path, *, replace: bool) -> None:
+def _make_room(session: CommandContext, place: Path, *, replace: bool) -> None:
     """See that nothing is there; what an earlier demo made goes if it may, and nothing else ever does."""
     try:
         if not place.exists() or (place.is_dir() and not any(place.iterdir())):
@@ -92,7 +95,7 @@ def _make_room(session: Session, place: Path, *, replace: bool) -> None:
     shutil.rmtree(place)
 
 
-def _is_ours(session: Session, place: Path) -> bool:
+def _is_ours(session: CommandContext, place: Path) -> bool:
     try:
         return session.open(str(place)).settings.name == _NAME
     except MangroveError:

@@ -2,10 +2,10 @@
 
 import sys
 
+from mangrove.cli.command import LocalEngines
 from mangrove.cli.demo_shop import close_day
-from mangrove.cli.engines import LocalEngines
-from mangrove.effects import real_effects
-from mangrove.lakehouse.opening import open_on
+from mangrove.effects import build_effects
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.storage.opening import open_store
 
 __all__ = ["HALF_DONE", "main"]
@@ -16,7 +16,7 @@ HALF_DONE = "two of four tables are written"
 
 def main(uri: str, day: int) -> None:
     """Begin to book a day, say so when half of it is written, and wait; nobody ever answers."""
-    lake = open_on(real_effects(open_store(uri)), engines=LocalEngines)
+    lake = open_on_store(build_effects(open_store(uri)), engines=LocalEngines)
     with lake.transaction(message="a job that is killed") as txn:
         close_day(txn, day, _wait_for_the_end)
 

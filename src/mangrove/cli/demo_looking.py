@@ -6,7 +6,7 @@ import sys
 
 from mangrove.cli import demo_shop as shop
 from mangrove.cli.demo_tour import Tour, count
-from mangrove.maintenance.progress import said_bytes
+from mangrove.maintenance.progress import format_bytes
 
 __all__ = ["check", "compaction", "export", "questions", "rollback", "storage", "time_travel"]
 
@@ -134,7 +134,7 @@ def storage(tour: Tour) -> None:
         }
         tour.stage.rows(
             ("files", "of which kind", "size"),
-            [(len(found), kind, said_bytes(sum(found))) for kind, found in sizes.items() if found],
+            [(len(found), kind, format_bytes(sum(found))) for kind, found in sizes.items() if found],
         )
         facts |= {kind: len(found) for kind, found in sizes.items()}
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.transaction import LakeTransaction
 
 __all__ = [
     "COLUMNS",

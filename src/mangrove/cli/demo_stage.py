@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mangrove.cli.catalog_views import list_table
-from mangrove.cli.screen import console_on
-from mangrove.model.json_form import Json
+from mangrove.cli.catalog import build_list_table
+from mangrove.cli.terminal import create_console
+from mangrove.model.json_codec import Json
 
 __all__ = ["Stage", "bar_text"]
 
@@ -39,7 +39,7 @@ class Stage:
     """Tells the demo to a person, and keeps what came of each chapter for a program."""
 
     def __init__(self, *, is_silent: bool) -> None:
-        self._console = None if is_silent else console_on(sys.stdout)
+        self._console = None if is_silent else create_console(sys.stdout)
         self.chapters: list[dict[str, Json]] = []
 
     @contextmanager
@@ -67,7 +67,7 @@ class Stage:
 
     def rows(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Show a table; numbers stand at the right."""
-        table = list_table(*headings)
+        table = build_list_table(*headings)
         for place, column in enumerate(table.columns):
             if all(isinstance(row[place], int | Decimal) for row in rows):
                 column.justify = "right"

@@ -1,4 +1,4 @@
-"""The command `mangrove`: finds the command that is meant, runs it, and says in one sentence what went wrong.
+"""Entry point of the `mangrove` command: dispatch, error reporting and exit codes.
 
 Exit codes: 0 done, 1 a problem was found or the work failed, 2 the command or its
 input cannot be meant.
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import click
 
-from mangrove.cli.places import LAKE_VARIABLE
-from mangrove.cli.start_up import (
-    StartAgain,
-    do_without_pandas,
-    start_again,
-    was_started_again,
-    write_every_letter,
+from mangrove.cli.context import LAKE_VARIABLE
+from mangrove.cli.startup import (
+    RestartRequired,
+    block_pandas_import,
+    escape_unencodable_output,
+    restart_process,
+    was_restarted,
 )
 from mangrove.errors import InvalidInputError, MangroveError
 
@@ -80,8 +80,8 @@ class _LateGroup(click.Group):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
 
-def _say_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
-    if not is_wanted:
+def _print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
+    if not is_requested:
         return
     from importlib.metadata import version  # noqa: PLC0415 - imports half of the mail package
 
@@ -102,7 +102,7 @@ def _say_version(context: click.Context, _: click.Parameter, is_wanted: bool) ->
     is_eager=True,
     expose_value=False,
     help="Show the version and exit.",
-    callback=_say_version,
+    callback=_print_version,
 )
 def mangrove() -> None:
     """A lakehouse that is nothing but files in your bucket.
@@ -116,33 +116,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        write_every_letter()
-    if arguments is None and not (_WITH_FRAMES.intersection(given[:1]) or was_started_again()):
-        do_without_pandas()
+        escape_unencodable_output()
+    if arguments is None and not (_WITH_FRAMES.intersection(given[:1]) or was_restarted()):
+        block_pandas_import()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
-    except StartAgain:
-        start_again()
+    except RestartRequired:
+        restart_process()
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(error.format_message() + "\n")
         code = 2
     except click.UsageError as error:
-        code = _failed(given, "UsageError", _usage_sentence(error), 2)
+        code = _report_failure(given, "UsageError", _usage_sentence(error), 2)
     except click.ClickException as error:
-        code = _failed(given, type(error).__name__, error.format_message(), 2)
+        code = _report_failure(given, type(error).__name__, error.format_message(), 2)
     except InvalidInputError as error:
-        code = _failed(given, type(error).__name__, str(error), 2)
+        code = _report_failure(given, type(error).__name__, str(error), 2)
     except MangroveError as error:
-        code = _failed(given, type(error).__name__, str(error), 1)
+        code = _report_failure(given, type(error).__name__, str(error), 1)
     except BrokenPipeError:
         # Whoever read our answer has seen enough. What is still buffered goes nowhere, so that exiting says nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (click.Abort, KeyboardInterrupt):
-        code = _failed(given, "Interrupted", "interrupted: what was committed stays, nothing is half done", 1)
+        code = _report_failure(given, "Interrupted", "interrupted: what was committed stays, nothing is half done", 1)
     except Exception as error:  # noqa: BLE001 - the outermost line: a person is told in any case
-        code = _failed(given, type(error).__name__, _unforeseen(error), 1)
+        code = _report_failure(given, type(error).__name__, _describe_unexpected_error(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -155,14 +155,14 @@ def _usage_sentence(error: click.UsageError) -> str:
     return f"{sentence}: see `{command} --help`"
 
 
-def _unforeseen(error: Exception) -> str:
+def _describe_unexpected_error(error: Exception) -> str:
     return (
         f"something went wrong that nobody foresaw ({type(error).__name__}: {error}). "
         "Run `mangrove check` to see that the lakehouse is sound, and report this as a defect"
     )
 
 
-def _failed(given: Sequence[str], kind: str, message: str, code: int) -> int:
+def _report_failure(given: Sequence[str], kind: str, message: str, code: int) -> int:
     """Say on the error stream what went wrong, and return the exit code."""
     if "--json" in given:
         sys.stderr.write(json.dumps({"error": kind, "message": message, "exit_code": code}, ensure_ascii=False) + "\n")

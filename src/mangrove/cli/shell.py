@@ -1,25 +1,151 @@
-"""The SQL shell: reads statements, runs them, shows what came of them, and goes on after every error."""
+"""Interactive SQL shell with history, completion and meta-commands."""
 
+import os
+import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
 from rich.console import RenderableType
 
-from mangrove.cli.catalog_views import facts_table
+from mangrove.cli.catalog import build_property_table
+from mangrove.cli.command import check_installed, lake_command
+from mangrove.cli.context import CommandContext
 from mangrove.cli.conversation import Conversation
-from mangrove.cli.history_views import log_view
-from mangrove.cli.screen import draw
-from mangrove.cli.shell_words import HELP, Short, short_command
-from mangrove.cli.sql_output import show_result
+from mangrove.cli.history import render_log
+from mangrove.cli.sql import SPARK_MODULES, print_result
+from mangrove.cli.terminal import draw
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
+from mangrove.sql.parse.tokens import SqlTokenKind, split_script, tokenize
 from mangrove.sql.session import SqlSession
 
-__all__ = ["Shell"]
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
 
-_VERSIONS_SHOWN = 20
+
+__all__ = [
+    "SHELL_HELP",
+    "MetaCommand",
+    "Shell",
+    "complete_input",
+    "format_prompt",
+    "is_input_complete",
+    "parse_meta_command",
+    "shell_command",
+]
+
+SHELL_HELP = (
+    ("\\d", "list the namespaces, or with a name the columns of a table"),
+    ("\\t [NAMESPACE]", "list the tables and views"),
+    ("\\log", "show the versions, newest first"),
+    ("\\use NAMESPACE", "look names up in that namespace"),
+    ("\\i FILE", "run the statements of a file"),
+    ("\\timing", "say how long statements take, or stop saying it"),
+    ("\\?", "show this"),
+    ("\\q", "leave, as Ctrl-D does"),
+)
+"""The short commands, each with what it does."""
+
+_KEYWORDS = (
+    "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CALL", "CASE", "CAST", "COMMIT", "COUNT", "CREATE",
+    "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP", "ELSE", "END", "EXISTS", "EXPLAIN", "FROM", "GROUP", "HAVING",
+    "IN", "INSERT", "INTO", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "MERGE", "NAMESPACE", "NOT", "NULL", "ON", "OR",
+    "ORDER", "OVERWRITE", "PARTITIONED", "PRIMARY KEY", "ROLLBACK", "SELECT", "SET", "SHOW HISTORY",
+    "SHOW NAMESPACES", "SHOW TABLES", "SUM", "TABLE", "THEN", "TIMESTAMP AS OF", "TRUNCATE", "UNION", "UPDATE", "USE",
+    "USING", "VALUES", "VERSION AS OF", "VIEW", "WHEN", "WHERE", "WITH",
+)  # fmt: skip
+_WORD = re.compile(r"[\w.`]*$")
+_LEAVING = frozenset({"exit", "quit", "\\q"})
+
+
+@dataclass(frozen=True, slots=True)
+class MetaCommand:
+    """A short command and what was written behind it."""
+
+    name: str
+    argument: str = ""
+
+
+def parse_meta_command(text: str) -> MetaCommand | None:
+    r"""Return the short command that a text is, or None for SQL.
+
+    >>> parse_meta_command("\\d shop.orders"), parse_meta_command("quit;"), parse_meta_command("select 1")
+    (Short(name='\\d', argument='shop.orders'), Short(name='\\q', argument=''), None)
+    """
+    words = text.strip().rstrip(";").split(maxsplit=1)
+    if not words:
+        return None
+    if words[0].lower() in _LEAVING and len(words) == 1:
+        return MetaCommand("\\q")
+    if not words[0].startswith("\\"):
+        return None
+    known = {name.split()[0] for name, _ in SHELL_HELP}
+    if words[0] not in known:
+        raise InvalidInputError(f"there is no short command {words[0]}: \\? lists those that there are")
+    return MetaCommand(words[0], words[1].strip() if len(words) == 2 else "")
+
+
+def is_input_complete(text: str) -> bool:
+    r"""Return whether Return ends the input: a short command, nothing at all, or statements up to a semicolon.
+
+    >>> is_input_complete("select 1"), is_input_complete("select 1;"), is_input_complete("select ';"), is_input_complete("\\d"), is_input_complete("quit")
+    (False, True, False, True, True)
+    """
+    stripped = text.strip()
+    if not stripped or stripped.startswith("\\") or stripped.lower() in _LEAVING:
+        return True
+    try:
+        tokens = [token for token in tokenize(stripped) if token.kind is not SqlTokenKind.END]
+        parts = split_script(stripped)
+    except InvalidInputError:
+        # A quote is still open, unless the text ends as a statement does: then let it be refused with its place.
+        return False
+    is_ended = bool(tokens) and tokens[-1].text == ";"
+    # Inside of a block the last semicolon belongs to a statement of the block.
+    return is_ended and not (parts and parts[-1].text.endswith(";"))
+
+
+def format_prompt(namespace: str, isolation: str | None) -> str:
+    """Return what stands before the input; a star says that a transaction is open.
+
+    >>> format_prompt("default", None), format_prompt("shop", "serializable")
+    ('default> ', 'shop*serializable> ')
+    """
+    return f"{namespace}> " if isolation is None else f"{namespace}*{isolation}> "
+
+
+def complete_input(
+    before: str, names: Callable[[], Iterable[str]], columns: Callable[[str], Sequence[str]]
+) -> list[tuple[str, int]]:
+    """Return what could follow, each with how many characters of the input it replaces.
+
+    `names` gives tables, views and namespaces; `columns` those of a table, or none.
+    """
+    if before.lstrip().startswith("\\") and " " not in before.lstrip():
+        written = before.lstrip()
+        return [(name.split()[0], len(written)) for name, _ in SHELL_HELP if name.startswith(written)]
+    match = _WORD.search(before)
+    word = match[0] if match else ""
+    if not word:
+        return []
+    known = list(names())
+    mentioned = [name for name in known if name in before]
+    found = [
+        *(column for name in mentioned for column in columns(name)),
+        *known,
+        *(keyword.lower() if word.islower() else keyword for keyword in _KEYWORDS),
+    ]
+    fitting = [one for one in dict.fromkeys(found) if one.lower().startswith(word.lower()) and one != word]
+    return [(one, len(word)) for one in fitting]
+
+
+_SHELL_VERSIONS_MAX = 20
 _MAY_HAVE_COMMITTED = "and whether it committed is not known: \\log shows the versions"
 
 
@@ -37,9 +163,9 @@ class Shell:
         self.conversation = self.begin()
 
     @property
-    def talk(self) -> SqlSession:
+    def sql_session(self) -> SqlSession:
         """The session in which statements run."""
-        return self.conversation.talk
+        return self.conversation.sql_session
 
     def answer(self, text: str) -> bool:
         """Do what a line says, and return whether the conversation goes on.
@@ -49,13 +175,13 @@ class Shell:
         try:
             return self._answer(text)
         except MangroveError as error:
-            _complain(str(error))
+            _print_error(str(error))
         return True
 
     def names(self) -> Sequence[str]:
         """Return the names of namespaces, tables and views, for completion."""
         with suppress(MangroveError):
-            return self.talk.names()
+            return self.sql_session.names()
         return ()
 
     def columns(self, name: str) -> Sequence[str]:
@@ -63,7 +189,7 @@ class Shell:
         if name not in self._columns:
             schema = None
             with suppress(MangroveError):
-                schema = self.talk.lake.table(name).schema
+                schema = self.sql_session.lake.table(name).schema
             self._columns[name] = () if schema is None else tuple(column.name for column in schema.columns)
         return self._columns[name]
 
@@ -71,7 +197,7 @@ class Shell:
         if not self.conversation.is_over:
             self.conversation.gate.begin_statement()
         try:
-            short = short_command(text)
+            short = parse_meta_command(text)
             if short is None:
                 self._run(text)
                 return True
@@ -80,9 +206,9 @@ class Shell:
             if self.conversation.is_over:
                 self._abandon()
             elif self.conversation.gate.has_begun_commit:
-                _complain(f"the statement was cancelled, {_MAY_HAVE_COMMITTED}")
+                _print_error(f"the statement was cancelled, {_MAY_HAVE_COMMITTED}")
             else:
-                _complain("the statement was cancelled: it changed nothing")
+                _print_error("the statement was cancelled: it changed nothing")
         return True
 
     def _run(self, text: str) -> None:
@@ -98,7 +224,7 @@ class Shell:
 
         began = time.monotonic()
         for result in conversation.script(text):
-            show_result(result, draw=draw_unless_abandoned)
+            print_result(result, draw=draw_unless_abandoned)
             if self.with_timing and conversation is self.conversation:
                 sys.stderr.write(f"({time.monotonic() - began:.1f} s)\n")
             began = time.monotonic()
@@ -110,52 +236,140 @@ class Shell:
         abandoned = self.conversation
         abandoned.abandon()
         if abandoned.gate.has_begun_commit:
-            _complain(f"the statement was abandoned, {_MAY_HAVE_COMMITTED}")
+            _print_error(f"the statement was abandoned, {_MAY_HAVE_COMMITTED}")
         else:
-            _complain("the statement was abandoned: it changed nothing, and cannot commit any more")
-        if abandoned.talk.in_transaction:
-            _complain("the open transaction was rolled back")
+            _print_error("the statement was abandoned: it changed nothing, and cannot commit any more")
+        if abandoned.sql_session.in_transaction:
+            _print_error("the open transaction was rolled back")
         self.conversation = self.begin()
-        self.talk.namespace = abandoned.talk.namespace
+        self.sql_session.namespace = abandoned.sql_session.namespace
 
-    def _short(self, short: Short) -> bool:
+    def _short(self, short: MetaCommand) -> bool:
         match short:
-            case Short("\\q"):
+            case MetaCommand("\\q"):
                 return False
-            case Short("\\?"):
-                draw(facts_table(list(HELP)))
-            case Short("\\timing"):
+            case MetaCommand("\\?"):
+                draw(build_property_table(list(SHELL_HELP)))
+            case MetaCommand("\\timing"):
                 self.with_timing = not self.with_timing
                 draw(f"timing is {'on' if self.with_timing else 'off'}")
-            case Short("\\d", ""):
+            case MetaCommand("\\d", ""):
                 self._run("show namespaces")
-            case Short("\\d", name):
+            case MetaCommand("\\d", name):
                 self._run(f"describe table {name}")
-            case Short("\\t", namespace):
+            case MetaCommand("\\t", namespace):
                 self._show_tables(namespace)
-            case Short("\\log"):
-                draw(log_view(list(self.talk.lake.history(limit=_VERSIONS_SHOWN))))
-            case Short("\\use", namespace):
-                self._run(f"use {_needed(namespace, short)}")
-            case Short("\\i", file):
-                self._run(self.read_file(_needed(file, short)))
+            case MetaCommand("\\log"):
+                draw(render_log(list(self.sql_session.lake.history(limit=_SHELL_VERSIONS_MAX))))
+            case MetaCommand("\\use", namespace):
+                self._run(f"use {_require_argument(namespace, short)}")
+            case MetaCommand("\\i", file):
+                self._run(self.read_file(_require_argument(file, short)))
         return True
 
     def _show_tables(self, namespace: str) -> None:
         wanted = f"{namespace}." if namespace else ""
-        found = [name for name in self.talk.names(wanted) if "." in name]
+        found = [name for name in self.sql_session.names(wanted) if "." in name]
         if not found:
             where = f" in {namespace}" if namespace else ""
             raise NotFoundError(f"there are no tables and views{where}: \\d lists the namespaces")
         draw("\n".join(found))
 
 
-def _needed(argument: str, short: Short) -> str:
+def _require_argument(argument: str, short: MetaCommand) -> str:
     if not argument:
-        usage = next(name for name, _ in HELP if name.startswith(short.name))
+        usage = next(name for name, _ in SHELL_HELP if name.startswith(short.name))
         raise InvalidInputError(f"{short.name} needs more: write {usage}")
     return argument
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     sys.stderr.write(f"{message}\n")
+
+
+# Spark and the tools of a terminal take long to import, and not everybody has them.
+# ruff: noqa: PLC0415
+
+
+@lake_command("shell", "mangrove shell ./lake")
+@click.option("--history", metavar="FILE", help="Where lines are remembered.  [default: in the user's state folder]")
+def shell_command(session: CommandContext, lake: str, history: str | None) -> None:
+    r"""Talk SQL with a lakehouse: a statement ends with a semicolon, \? shows short commands.
+
+    Ctrl-C cancels a statement or forgets what was typed, Ctrl-D leaves. A second
+    Ctrl-C returns to the prompt at once: the statement can then no longer commit.
+    An open transaction shows in the prompt, and is rolled back when you leave.
+    """
+    if session.as_json:
+        raise InvalidInputError("the shell is for people: use `mangrove sql --json` from a program")
+    opened = session.open(lake)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidInputError("the shell needs a terminal: use `mangrove sql` in scripts and pipes")
+    check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")
+    check_installed("SQL", SPARK_MODULES, "spark")
+    from mangrove.cli.conversation import Conversation
+
+    shell = Shell(partial(Conversation, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
+    typed = _create_prompt_session(shell, _history_file(history))
+    sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows short commands, Ctrl-D leaves.\n")
+    goes_on = True
+    while goes_on:
+        try:
+            goes_on = shell.answer(
+                typed.prompt(format_prompt(shell.sql_session.namespace, shell.sql_session.isolation))
+            )
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            goes_on = False
+    if shell.sql_session.in_transaction:
+        sys.stderr.write("the open transaction was rolled back\n")
+    shell.sql_session.close()
+
+
+def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]":
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.lexers import PygmentsLexer
+    from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
+
+    class Words(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+            found = complete_input(document.text_before_cursor, shell.names, shell.columns)
+            return (Completion(text, start_position=-length) for text, length in found)
+
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_input_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return PromptSession(
+        history=FileHistory(str(history)),
+        completer=Words(),
+        complete_while_typing=False,
+        key_bindings=bindings,
+        lexer=PygmentsLexer(SqlLexer) if not os.environ.get("NO_COLOR") else None,
+        multiline=True,
+        prompt_continuation=lambda width, *_: "." * max(0, width - 1) + " ",
+    )
+
+
+def _history_file(given: str | None) -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = Path(given) if given else Path(state) / "mangrove" / "history.sql"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} cannot be written ({error.strerror}): name another file with --history"
+        ) from error
+    return path

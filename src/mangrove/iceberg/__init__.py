@@ -1,1 +1,1 @@
-"""Tables as Iceberg shows them to other engines, and what Iceberg's clients wrote as tables of ours."""
+"""Iceberg interoperability: publishing of table metadata and handling of client commits."""

@@ -1,4 +1,4 @@
-"""The files of a table as Iceberg's manifests tell of them, and files of Iceberg's clients as ours.
+"""Conversion between data files and Iceberg manifest entries.
 
 What is told of a column must be true in the order of every engine that reads it:
 
@@ -18,14 +18,20 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.types import is_uuid
-from mangrove.iceberg.values import bound_bytes, own_bound
+from mangrove.iceberg.schemas import is_uuid
+from mangrove.iceberg.values import decode_bound, encode_bound
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile, FileKind
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column, Float4, Float8, is_nested
-from mangrove.model.values import Value, lower_bound, upper_bound
+from mangrove.model.types import Column, Float32, Float64, is_nested
+from mangrove.model.values import Value, truncate_lower_bound, truncate_upper_bound
 
-__all__ = ["DELETED_PATH_ID", "DELETED_ROW_ID", "deleted_from", "iceberg_data_file", "own_data_file"]
+__all__ = [
+    "DELETED_PATH_ID",
+    "DELETED_ROW_ID",
+    "find_deleted_data_file",
+    "from_iceberg_data_file",
+    "to_iceberg_data_file",
+]
 
 T = TypeVar("T")
 
@@ -47,7 +53,7 @@ _CONTENT_TYPES: Final = {
 }
 
 
-def iceberg_data_file(
+def to_iceberg_data_file(
     file: DataFile,
     address: str,
     record: Record,
@@ -59,10 +65,10 @@ def iceberg_data_file(
 ) -> IcebergFile:
     """Return what a manifest says of a file that lies at `address`, in the partition that `record` tells.
 
-    `deleted_from` is the address of the one file whose rows position deletes are about.
+    `find_deleted_data_file` is the address of the one file whose rows position deletes are about.
     """
     is_by_position = file.kind is FileKind.POSITION_DELETES
-    told = _told_deletes(file, deleted_from) if is_by_position else _told(file, schema)
+    told = _encode_position_delete_bounds(file, deleted_from) if is_by_position else _encode_statistics(file, schema)
     found = IcebergFile.from_args(
         content=_CONTENTS[file.kind],
         file_path=address,
@@ -80,7 +86,7 @@ def iceberg_data_file(
     return found
 
 
-def own_data_file(
+def from_iceberg_data_file(
     found: IcebergFile,
     location: str,
     schema: Schema,
@@ -91,7 +97,7 @@ def own_data_file(
 ) -> DataFile:
     """Return a file of an Iceberg client as ours, with what it says of the columns that `schema` has.
 
-    `location` and `applies_to` are ours for the file and for `deleted_from` it.
+    `location` and `applies_to` are ours for the file and for `find_deleted_data_file` it.
     """
     if found.key_metadata is not None:
         raise InvalidInputError(f"{found.file_path} is encrypted, and its key is not known here: write it plainly")
@@ -114,7 +120,7 @@ def own_data_file(
     )
 
 
-def deleted_from(found: IcebergFile) -> str | None:
+def find_deleted_data_file(found: IcebergFile) -> str | None:
     """Return the address of the one file whose rows position deletes are about, or None where each row names it."""
     low = (found.lower_bounds or {}).get(DELETED_PATH_ID)
     if found.content is not DataFileContent.POSITION_DELETES or not low:
@@ -127,29 +133,31 @@ def deleted_from(found: IcebergFile) -> str | None:
         return None
 
 
-def _told(file: DataFile, schema: Schema) -> dict[str, Any]:
+def _encode_statistics(file: DataFile, schema: Schema) -> dict[str, Any]:
     """Return counts and bounds by the names that Iceberg has for them; a column that is gone is not told of."""
     columns = _columns_of(schema) if file.statistics else {}
     known = [one for one in file.statistics if one.column_id in columns]
     return {
-        "column_sizes": _told_of((one.column_id, one.size_bytes) for one in known),
-        "value_counts": _told_of((one.column_id, one.value_count) for one in known),
-        "null_value_counts": _told_of((one.column_id, one.null_count) for one in known),
-        "nan_value_counts": _told_of((one.column_id, one.nan_count) for one in known if not _is_only_nan(one)),
-        "lower_bounds": _told_of((one.column_id, _lower(one, columns[one.column_id])) for one in known),
-        "upper_bounds": _told_of((one.column_id, _upper(one, columns[one.column_id])) for one in known),
+        "column_sizes": _statistics_by_column((one.column_id, one.size_bytes) for one in known),
+        "value_counts": _statistics_by_column((one.column_id, one.value_count) for one in known),
+        "null_value_counts": _statistics_by_column((one.column_id, one.null_count) for one in known),
+        "nan_value_counts": _statistics_by_column(
+            (one.column_id, one.nan_count) for one in known if not _is_only_nan(one)
+        ),
+        "lower_bounds": _statistics_by_column((one.column_id, _lower(one, columns[one.column_id])) for one in known),
+        "upper_bounds": _statistics_by_column((one.column_id, _upper(one, columns[one.column_id])) for one in known),
     }
 
 
-def _told_of(facts: Iterable[tuple[int, T | None]]) -> dict[int, T]:
-    return {column_id: fact for column_id, fact in facts if fact is not None}
+def _statistics_by_column(facts: Iterable[tuple[int, T | None]]) -> dict[int, T]:
+    return {column_id: partition_value for column_id, partition_value in facts if partition_value is not None}
 
 
 def _is_only_nan(known: ColumnStatistics) -> bool:
     return known.nan_count is not None and known.nan_count == known.value_count
 
 
-def _told_deletes(file: DataFile, address: str | None) -> dict[str, Any]:
+def _encode_position_delete_bounds(file: DataFile, address: str | None) -> dict[str, Any]:
     """Return what is told of position deletes: engines know by two bounds that they are about one file alone."""
     bounds = {} if address is None else {DELETED_PATH_ID: address.encode()}
     counts = {DELETED_PATH_ID: file.row_count, DELETED_ROW_ID: file.row_count}
@@ -164,20 +172,20 @@ def _told_deletes(file: DataFile, address: str | None) -> dict[str, Any]:
 
 
 def _lower(known: ColumnStatistics, column: Column) -> bytes | None:
-    if known.minimum is None or not _is_told(known, column):
+    if known.minimum is None or not _has_bounds(known, column):
         return None
-    return bound_bytes(known.minimum, column.type)
+    return encode_bound(known.minimum, column.type)
 
 
 def _upper(known: ColumnStatistics, column: Column) -> bytes | None:
     # What is not a number has been counted where bounds of numbers are told at all.
-    if known.maximum is None or known.nan_count or not _is_told(known, column):
+    if known.maximum is None or known.nan_count or not _has_bounds(known, column):
         return None
-    return bound_bytes(known.maximum, column.type, is_upper=True)
+    return encode_bound(known.maximum, column.type, is_upper=True)
 
 
-def _is_told(known: ColumnStatistics, column: Column) -> bool:
-    is_float = isinstance(column.type, Float4 | Float8)
+def _has_bounds(known: ColumnStatistics, column: Column) -> bool:
+    is_float = isinstance(column.type, Float32 | Float64)
     is_counted = known.null_count is not None and (known.nan_count is not None or not is_float)
     return is_counted and _is_bounded(column)
 
@@ -199,8 +207,8 @@ def _own_statistics(found: IcebergFile, schema: Schema) -> tuple[ColumnStatistic
                 nan_count=not_numbers.get(column_id),
                 value_count=values.get(column_id),
                 size_bytes=sizes.get(column_id),
-                minimum=None if low is None else lower_bound(low),
-                maximum=None if high is None else upper_bound(high),
+                minimum=None if low is None else truncate_lower_bound(low),
+                maximum=None if high is None else truncate_upper_bound(high),
             )
         except InvalidInputError as error:
             raise InvalidInputError(
@@ -211,7 +219,7 @@ def _own_statistics(found: IcebergFile, schema: Schema) -> tuple[ColumnStatistic
 
 
 def _own_bound(found: IcebergFile, column: Column, data: bytes | None) -> Value | None:
-    return None if data is None or not _is_bounded(column) else own_bound(data, column.type, found.file_path)
+    return None if data is None or not _is_bounded(column) else decode_bound(data, column.type, found.file_path)
 
 
 def _is_bounded(column: Column) -> bool:

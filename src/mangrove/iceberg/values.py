@@ -1,4 +1,4 @@
-"""Bounds of columns and values of partitions in the forms in which Iceberg keeps them, and back.
+"""Conversion of column bounds and partition values to and from the Iceberg encoding.
 
 A bound is bytes: Iceberg's single-value serialization. A partition value is what
 PyIceberg's Avro reader and writer take: days and microseconds as numbers, a decimal
@@ -24,10 +24,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.iceberg.types import iceberg_plain_type
+from mangrove.iceberg.schemas import to_iceberg_primitive
+from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionScheme
-from mangrove.model.sql_text import type_text
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     Boolean,
     Column,
@@ -35,11 +35,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     Time,
     Timestamp,
     TimestampTz,
@@ -50,35 +50,35 @@ from mangrove.model.values import (
     Value,
     date_of_days,
     days_of,
-    fits_type,
+    is_value_of_type,
     micros_of_datetime,
     micros_of_time,
+    restore_zone,
     time_of_micros,
     timestamp_of_micros,
     timestamp_tz_of_micros,
-    with_zone,
 )
 
 __all__ = [
-    "bound_bytes",
-    "has_record",
-    "iceberg_value",
-    "own_bound",
-    "own_partition_values",
-    "own_value",
-    "partition_record",
+    "decode_bound",
+    "encode_bound",
+    "from_iceberg_value",
+    "from_partition_record",
+    "has_partition_record",
+    "to_iceberg_value",
+    "to_partition_record",
 ]
 
-_BITS: Final[dict[type, int]] = {Int2: 32, Int4: 32, Int8: 64}
+_BITS: Final[dict[type, int]] = {Int16: 32, Int32: 32, Int64: 64}
 """Those of the type that is shown."""
 _BOUND_SIZES: Final[dict[type, tuple[int, ...]]] = {
     Boolean: (1,),
-    Int2: (4,),
-    Int4: (4,),
+    Int16: (4,),
+    Int32: (4,),
     # Of a column that was widened, files may still have what was written before.
-    Int8: (4, 8),
-    Float4: (4,),
-    Float8: (4, 8),
+    Int64: (4, 8),
+    Float32: (4,),
+    Float64: (4, 8),
     Date: (4,),
     Time: (8,),
     TimeTz: (8,),
@@ -88,48 +88,48 @@ _BOUND_SIZES: Final[dict[type, tuple[int, ...]]] = {
 _EXACT: Final = decimal.Context(prec=100)
 
 
-def bound_bytes(value: Value, data_type: DataType, *, is_upper: bool = False) -> bytes | None:
+def encode_bound(value: Value, data_type: DataType, *, is_upper: bool = False) -> bytes | None:
     """Return a bound as Iceberg keeps it, or None where it has no form there that still bounds."""
     if is_nested(data_type):
         return None
-    if isinstance(data_type, Float4 | Float8) and value == 0.0:
+    if isinstance(data_type, Float32 | Float64) and value == 0.0:
         # Iceberg orders -0.0 before 0.0, and we take them for one.
         value = 0.0 if is_upper else -0.0
     try:
-        held = iceberg_value(with_zone(value, data_type), data_type, is_bound=True)
+        held = to_iceberg_value(restore_zone(value, data_type), data_type, is_bound=True)
     except InvalidInputError:
         return None
-    return conversions.to_bytes(_shown_type(data_type), held)
+    return conversions.to_bytes(_published_type(data_type), held)
 
 
-def own_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
+def decode_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
     """Return a bound from Iceberg's bytes; None for one that no value here can be, which then bounds nothing."""
     if is_nested(data_type):
         return None
     sizes = _BOUND_SIZES.get(type(data_type))
     if sizes is not None and len(data) not in sizes:
         raise InvalidInputError(
-            f"{where} has the bound {data.hex()} for a column of type {type_text(data_type)}, whose bounds have "
+            f"{where} has the bound {data.hex()} for a column of type {format_type(data_type)}, whose bounds have "
             f"{' or '.join(map(str, sizes))} bytes: write the file's statistics again"
         )
     if isinstance(data_type, Decimal) and not data:
         raise InvalidInputError(f"{where} has an empty bound for a decimal: write the file's statistics again")
     try:
-        held: Any = conversions.from_bytes(_shown_type(data_type), data)
+        held: Any = conversions.from_bytes(_published_type(data_type), data)
     except UnicodeDecodeError:
         # Cut in the midst of a character by a writer that counts bytes.
         return None
-    found = own_value(held, data_type)
+    found = from_iceberg_value(held, data_type)
     return found.replace(tzinfo=None) if isinstance(found, datetime.time) else found
 
 
-def iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) -> Any:
+def to_iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) -> Any:
     """Return a value as PyIceberg's Avro writer and Iceberg's bounds take it; refuse one that the type cannot hold.
 
     A bound of bytes may be shorter than they are.
     """
-    if not fits_type(value, data_type) or not _is_held(value, data_type, is_bound=is_bound):
-        raise InvalidInputError(f"{value!r} is no value of a column of type {type_text(data_type)}")
+    if not is_value_of_type(value, data_type) or not _is_in_range(value, data_type, is_bound=is_bound):
+        raise InvalidInputError(f"{value!r} is no value of a column of type {format_type(data_type)}")
     if isinstance(value, datetime.datetime):
         return micros_of_datetime(value)
     if isinstance(value, datetime.date):
@@ -141,7 +141,7 @@ def iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) 
     return value
 
 
-def own_value(held: Any, data_type: DataType) -> Value | None:
+def from_iceberg_value(held: Any, data_type: DataType) -> Value | None:
     """Return a value from what PyIceberg reads, or None for one that no column can hold: NaN, a year after 9999."""
     try:
         match data_type:
@@ -155,7 +155,7 @@ def own_value(held: Any, data_type: DataType) -> Value | None:
                 return time_of_micros(held)
             case TimeTz():
                 return time_of_micros(held, datetime.UTC)
-            case Float4() | Float8():
+            case Float32() | Float64():
                 return None if math.isnan(held) else float(held)
             case _:
                 own: Value = held.bytes if isinstance(held, uuid.UUID) else held
@@ -164,7 +164,7 @@ def own_value(held: Any, data_type: DataType) -> Value | None:
         return None
 
 
-def has_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
+def has_partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
     """Return whether the values of a partition mean to all of Iceberg's readers what they mean here.
 
     Files with others belong to the spec without fields:
@@ -178,7 +178,7 @@ def has_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: 
     return all(_is_same_in_iceberg(value, data_type) for value, data_type in held)
 
 
-def partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> Record:
+def to_partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> Record:
     """Return the values of a partition as a manifest holds them."""
     types = scheme.result_types(schema)
     if len(values) != len(types):
@@ -186,10 +186,10 @@ def partition_record(values: Sequence[Value | None], scheme: PartitionScheme, sc
             f"a partition has {len(values)} values, and its scheme has {len(types)} fields: run `mangrove check`"
         )
     held = zip(values, types, strict=True)
-    return Record(*(None if value is None else iceberg_value(value, data_type) for value, data_type in held))
+    return Record(*(None if value is None else to_iceberg_value(value, data_type) for value, data_type in held))
 
 
-def own_partition_values(
+def from_partition_record(
     record: Sequence[Any] | Record, spec: PartitionSpec, scheme: PartitionScheme, schema: Schema, where: str
 ) -> tuple[Value | None, ...]:
     """Return the partition values that a manifest holds for a file, in the order of `scheme`'s fields.
@@ -200,24 +200,24 @@ def own_partition_values(
     held = [record[place] for place, field in enumerate(spec.fields) if not isinstance(field.transform, VoidTransform)]
     found: list[Value | None] = []
     for one, field, data_type in zip(held, scheme.fields, scheme.result_types(schema), strict=True):
-        value = None if one is None else own_value(one, data_type)
+        value = None if one is None else from_iceberg_value(one, data_type)
         if one is not None and not _is_nan(one) and (value is None or not _is_partition_value(value, data_type)):
             raise InvalidInputError(
                 f"{where} has the value {one!r} in the partition field {field.name!r}, where no row can have one of "
-                f"type {type_text(data_type)} like it"
+                f"type {format_type(data_type)} like it"
             )
         found.append(value)
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=256)
-def _shown_type(data_type: DataType) -> PrimitiveType:
+def _published_type(data_type: DataType) -> PrimitiveType:
     """Return Iceberg's type for bounds; asked for each column of each file, so it is kept."""
-    return iceberg_plain_type(Column(0, "bound", data_type))
+    return to_iceberg_primitive(Column(0, "bound", data_type))
 
 
 def _is_same_in_iceberg(value: Value | None, data_type: DataType) -> bool:
-    if isinstance(data_type, Float4 | Float8) and not value:
+    if isinstance(data_type, Float32 | Float64) and not value:
         return False
     if isinstance(data_type, Fixed) and value is not None:
         return False
@@ -229,13 +229,13 @@ def _is_nan(held: Any) -> bool:
 
 
 def _is_partition_value(value: Value, data_type: DataType) -> bool:
-    return fits_type(value, data_type) and _is_held(value, data_type, is_bound=False)
+    return is_value_of_type(value, data_type) and _is_in_range(value, data_type, is_bound=False)
 
 
-def _is_held(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
+def _is_in_range(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
     """Return whether a value of the right kind is also of the right size."""
     match data_type:
-        case Int2() | Int4() | Int8():
+        case Int16() | Int32() | Int64():
             assert isinstance(value, int)
             end = 1 << (_BITS[type(data_type)] - 1)
             return -end <= value < end
@@ -243,7 +243,7 @@ def _is_held(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
             assert isinstance(value, decimal.Decimal)
             unscaled = value.scaleb(scale, _EXACT)
             return bool(unscaled == unscaled.to_integral_value()) and unscaled.copy_abs() < 10**precision
-        case Float4():
+        case Float32():
             return _is_float4(value)
         case Fixed(length):
             assert isinstance(value, bytes)

@@ -1,1 +1,1 @@
-"""The lakehouse as people use it: create, open, look back, change."""
+"""The Python API of a lakehouse with its catalog, tables and transactions."""

@@ -1,4 +1,7 @@
-"""What can be asked of namespaces and tables, and beside them of views, wherever they are seen.
+"""Namespaces, tables and views of a lakehouse, a transaction or a snapshot.
+
+Somebody else may drop a table while others are being compacted. What is gone needs
+nothing, so it stops nobody.
 
 A lakehouse shows the newest version and commits each statement by itself, a
 transaction shows its own writes and keeps statements until it ends, a past
@@ -7,33 +10,210 @@ version shows what was and refuses to change. All three are catalogs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
 
-from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.arguments import checked_limit, checked_prefix, checked_texts, meant_namespace
-from mangrove.lakehouse.catalog_views import CatalogViews
-from mangrove.lakehouse.compacting import compact_tables, managed_tables
-from mangrove.lakehouse.handles import LakeNamespace, LakeTable
-from mangrove.lakehouse.new_tables import new_table, schema_of_columns
-from mangrove.lakehouse.row_engines import Engine
-from mangrove.lakehouse.row_frames import is_spark_frame, repeatable
-from mangrove.lakehouse.table_staging import check_heeded_of
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, parse_table_name
-from mangrove.model.objects import Namespace, Table, TableType
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
+from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.new_table import (
+    build_schema,
+    parse_namespace_argument,
+    parse_view_argument,
+    plan_new_table,
+    validate_limit,
+    validate_prefix,
+    validate_texts,
+)
+from mangrove.lakehouse.table_staging import validate_property_changes
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
+from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.transaction import namespaces, tables
-from mangrove.transaction.names import found_namespace, found_table
+from mangrove.transaction.catalog import (
+    CatalogReader,
+    alter_namespace,
+    alter_table,
+    alter_view,
+    create_namespace,
+    create_table,
+    create_view,
+    drop_namespace,
+    drop_table,
+    drop_view,
+    load_namespace,
+    load_table,
+    load_view,
+    rename_namespace,
+    rename_table,
+    rename_view,
+)
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
-    from mangrove.lakehouse.compacting import CompactOptions
+    from mangrove.lakehouse.engine_port import Engines
+    from mangrove.lakehouse.handles import CatalogClient
+    from mangrove.maintenance.progress import ProgressCallback
     from mangrove.tables.compaction import CompactionReport
 
-__all__ = ["Catalog", "parsed_table"]
+
+__all__ = [
+    "Catalog",
+    "CatalogAccess",
+    "CatalogViews",
+    "CompactOptions",
+    "compact_tables",
+    "list_managed_tables",
+    "parse_table_argument",
+]
+
+T = TypeVar("T")
+
+
+class CatalogAccess(ABC):
+    """A lakehouse, a transaction or a past version, before anything is asked of it."""
+
+    clients: Mapping[str, CatalogClient]
+    """The other catalogs whose tables are federated here, by name."""
+    engines: Engines | None = None
+    """What reads and writes rows; without it there are only definitions."""
+
+    @abstractmethod
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+
+    @abstractmethod
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+        """Run a statement in a transaction; `message` is for the history where it is committed by itself."""
+
+    @abstractmethod
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+
+
+class CatalogViews(CatalogAccess):
+    """The views of a catalog."""
+
+    def views(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[LakeView]:
+        """Yield the views of a namespace in order of their names."""
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
+        following = None if after is None else ViewLocator(parent.name, after)
+        found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, ViewLocator)
+            assert isinstance(value, View)
+            yield LakeView(self, locator, value)
+
+    def view(self, name: str | ViewLocator) -> LakeView:
+        """Return a view."""
+        locator = parse_view_argument(name)
+        return LakeView(self, locator, load_view(self.reading(), locator))
+
+    def create_view(
+        self,
+        name: str | ViewLocator,
+        sql: str,
+        *,
+        reads: Sequence[str] | None = None,
+        dialect: str = SPARK_DIALECT,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        or_replace: bool = False,
+    ) -> LakeView:
+        """Make a view, or with `or_replace` put it in the place of another view.
+
+        `reads` are what its query reads; without it that is told from the query. A view
+        that would read itself, also by way of others, is refused.
+        """
+        locator = parse_view_argument(name)
+        found = find_names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
+        read = validate_texts(found, "what a view reads")
+        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
+
+        def statement(transaction: Transaction) -> LakeView:
+            create_view(transaction.workspace, locator, value, or_replace=or_replace)
+            return LakeView(self, locator, load_view(transaction.workspace, locator))
+
+        return self.change(statement, f"create view {locator}")
+
+    def alter_view(
+        self,
+        name: str | ViewLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] | None = (),
+        *,
+        description: str | None = None,
+    ) -> LakeView:
+        """Put or remove properties of a view, or describe it anew."""
+        locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: Transaction) -> LakeView:
+            alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
+            return LakeView(self, locator, load_view(transaction.workspace, locator))
+
+        return self.change(statement, f"alter view {locator}")
+
+    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
+        """Give a view another name, in its namespace or in another."""
+        old, new = parse_view_argument(name), parse_view_argument(to)
+
+        def statement(transaction: Transaction) -> LakeView:
+            rename_view(transaction.workspace, old, new)
+            return LakeView(self, new, load_view(transaction.workspace, new))
+
+        return self.change(statement, f"rename view {old} to {new}")
+
+    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
+        """Drop a view; what it reads stays."""
+        locator = parse_view_argument(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                drop_view(transaction.workspace, locator)
+
+        self.change(statement, f"drop view {locator}")
+
+
+class CompactOptions(TypedDict, total=False):
+    """How tables are compacted, where it is not as usual."""
+
+    engine: str | None
+    bytes_max: int | None
+    files_max: int | None
+    full: bool
+    watch: ProgressCallback
+
+
+def list_managed_tables(catalog: Catalog) -> list[LakeTable]:
+    """Return the tables whose rows are ours to write, in order of their names."""
+    found = (table for namespace in catalog.namespaces() for table in namespace.tables())
+    return [table for table in found if table.table_type is TableType.MANAGED]
+
+
+def compact_tables(tables: list[LakeTable], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
+    """Compact tables, and return by their names the reports of those in which there was something to do."""
+    reports: dict[str, CompactionReport] = {}
+    for table in tables:
+        try:
+            report = table.compact(**options)
+        except NotFoundError:
+            if table.catalog.reading().get(table.locator) is not None:
+                raise
+            continue
+        if report.logs:
+            reports[str(table)] = report
+    return reports
 
 
 class Catalog(CatalogViews):
@@ -46,16 +226,16 @@ class Catalog(CatalogViews):
     ) -> Iterator[LakeNamespace]:
         """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
         following = None if after is None else NamespaceLocator(after)
-        found = self.reading().children(Kind.NAMESPACE, None, prefix=checked_prefix(prefix), after=following)
-        for locator, value in islice(found, checked_limit(limit)):
+        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
             assert isinstance(locator, NamespaceLocator)
             assert isinstance(value, Namespace)
             yield LakeNamespace(self, locator, value)
 
     def namespace(self, name: str | NamespaceLocator) -> LakeNamespace:
         """Return a namespace."""
-        locator = meant_namespace(name)
-        return LakeNamespace(self, locator, found_namespace(self.reading(), locator))
+        locator = parse_namespace_argument(name)
+        return LakeNamespace(self, locator, load_namespace(self.reading(), locator))
 
     def create_namespace(
         self,
@@ -66,14 +246,14 @@ class Catalog(CatalogViews):
         if_not_exists: bool = False,
     ) -> LakeNamespace:
         """Make a namespace."""
-        locator = meant_namespace(name)
+        locator = parse_namespace_argument(name)
 
         def statement(transaction: Transaction) -> LakeNamespace:
             workspace = transaction.workspace
             there = workspace.get(locator) if if_not_exists else None
             if not isinstance(there, Namespace):
                 there = Namespace(self.new_id(), locator.name, properties, description)
-                namespaces.create_namespace(workspace, locator, there)
+                create_namespace(workspace, locator, there)
             return LakeNamespace(self, locator, there)
 
         return self.change(statement, f"create namespace {locator}")
@@ -87,32 +267,32 @@ class Catalog(CatalogViews):
         description: str | None = None,
     ) -> LakeNamespace:
         """Put or remove properties of a namespace, or describe it anew."""
-        locator, gone = meant_namespace(name), checked_texts(remove, "the properties to remove")
+        locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeNamespace:
             workspace = transaction.workspace
-            namespaces.alter_namespace(workspace, locator, put=put, removed=gone, description=description)
-            return LakeNamespace(self, locator, found_namespace(workspace, locator))
+            alter_namespace(workspace, locator, put=put, removed=gone, description=description)
+            return LakeNamespace(self, locator, load_namespace(workspace, locator))
 
         return self.change(statement, f"alter namespace {locator}")
 
     def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
         """Give a namespace another name; its tables and views come along untouched."""
-        old, new = meant_namespace(name), meant_namespace(to)
+        old, new = parse_namespace_argument(name), parse_namespace_argument(to)
 
         def statement(transaction: Transaction) -> LakeNamespace:
-            namespaces.rename_namespace(transaction.workspace, old, new)
-            return LakeNamespace(self, new, found_namespace(transaction.workspace, new))
+            rename_namespace(transaction.workspace, old, new)
+            return LakeNamespace(self, new, load_namespace(transaction.workspace, new))
 
         return self.change(statement, f"rename namespace {old} to {new}")
 
     def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
-        locator = meant_namespace(name)
+        locator = parse_namespace_argument(name)
 
         def statement(transaction: Transaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
-                namespaces.drop_namespace(transaction.workspace, locator, cascade=cascade)
+                drop_namespace(transaction.workspace, locator, cascade=cascade)
 
         self.change(statement, f"drop namespace {locator}")
 
@@ -127,19 +307,19 @@ class Catalog(CatalogViews):
         limit: int | None = None,
     ) -> Iterator[LakeTable]:
         """Yield the tables of a namespace in order of their names."""
-        reading, parent = self.reading(), meant_namespace(namespace)
-        found_namespace(reading, parent)
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
         following = None if after is None else TableLocator(parent.name, after)
-        found = reading.children(Kind.TABLE, parent, prefix=checked_prefix(prefix), after=following)
-        for locator, value in islice(found, checked_limit(limit)):
+        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
             assert isinstance(locator, TableLocator)
             assert isinstance(value, Table)
             yield LakeTable(self, locator, value)
 
     def table(self, name: str | TableLocator) -> LakeTable:
         """Return a table."""
-        locator = parsed_table(name)
-        return LakeTable(self, locator, found_table(self.reading(), locator))
+        locator = parse_table_argument(name)
+        return LakeTable(self, locator, load_table(self.reading(), locator))
 
     def create_table(
         self,
@@ -170,12 +350,12 @@ class Catalog(CatalogViews):
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
         """
-        locator, as_ = parsed_table(name), repeatable(as_)
-        asked = partial(
-            new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
-            checks=checks, defaults=defaults, keys=checked_texts(keys, "the keys"),
-            partition_by=checked_texts(partition_by, "the partition fields"),
-            sort_by=checked_texts(sort_by, "the sort fields"),
+        locator, as_ = parse_table_argument(name), make_repeatable(as_)
+        requested = partial(
+            plan_new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
+            checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
+            partition_by=validate_texts(partition_by, "the partition fields"),
+            sort_by=validate_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
             properties=properties, description=description,
         )  # fmt: skip
@@ -186,9 +366,9 @@ class Catalog(CatalogViews):
             if isinstance(there, Table) and not replace:
                 return LakeTable(self, locator, there)
             if isinstance(there, Table):
-                tables.drop_table(workspace, locator)
-            made = asked(found_namespace(workspace, locator.parent).id, self.new_id)
-            tables.create_table(workspace, locator, made)
+                drop_table(workspace, locator)
+            made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
+            create_table(workspace, locator, made)
             table = LakeTable(self, locator, made.table)
             if checks and self.engines is not None:
                 table.try_checks(transaction)
@@ -202,7 +382,7 @@ class Catalog(CatalogViews):
         if self.engines is None:
             raise InvalidInputError("rows need an engine: open the lakehouse with mangrove.open or mangrove.create")
         engine: Engine = self.engines.spark() if is_spark_frame(rows) else self.engines.local()
-        return schema_of_columns(engine.given_columns(None, rows))
+        return build_schema(engine.detect_columns(None, rows))
 
     def alter_table(
         self,
@@ -213,23 +393,23 @@ class Catalog(CatalogViews):
         description: str | None = None,
     ) -> LakeTable:
         """Put or remove properties of a table, or describe it anew."""
-        locator, gone = parsed_table(name), checked_texts(remove, "the properties to remove")
+        locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: Transaction) -> LakeTable:
             workspace = transaction.workspace
-            check_heeded_of(workspace, locator, put)
-            tables.alter_table(workspace, locator, put=put, removed=gone, description=description)
-            return LakeTable(self, locator, found_table(workspace, locator))
+            validate_property_changes(workspace, locator, put)
+            alter_table(workspace, locator, put=put, removed=gone, description=description)
+            return LakeTable(self, locator, load_table(workspace, locator))
 
         return self.change(statement, f"alter table {locator}")
 
     def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> LakeTable:
         """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
-        old, new = parsed_table(name), parsed_table(to)
+        old, new = parse_table_argument(name), parse_table_argument(to)
 
         def statement(transaction: Transaction) -> LakeTable:
-            tables.rename_table(transaction.workspace, old, new)
-            return LakeTable(self, new, found_table(transaction.workspace, new))
+            rename_table(transaction.workspace, old, new)
+            return LakeTable(self, new, load_table(transaction.workspace, new))
 
         return self.change(statement, f"rename table {old} to {new}")
 
@@ -248,19 +428,23 @@ class Catalog(CatalogViews):
         the reports of those in which there was something to do, by name. The options are
         those of the table's own `compact`; bounds are for each table.
         """
-        return compact_tables(managed_tables(self), **options) if name is None else self.table(name).compact(**options)
+        return (
+            compact_tables(list_managed_tables(self), **options)
+            if name is None
+            else self.table(name).compact(**options)
+        )
 
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated one stays."""
-        locator = parsed_table(name)
+        locator = parse_table_argument(name)
 
         def statement(transaction: Transaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
-                tables.drop_table(transaction.workspace, locator)
+                drop_table(transaction.workspace, locator)
 
         self.change(statement, f"drop table {locator}")
 
 
-def parsed_table(name: str | TableLocator) -> TableLocator:
+def parse_table_argument(name: str | TableLocator) -> TableLocator:
     """Return the table that is meant."""
     return name if isinstance(name, TableLocator) else parse_table_name(name)

@@ -1,4 +1,4 @@
-"""What changed between two versions, told by object, with the rows and bytes that came and went."""
+"""Differences between two versions, summarized by object with row and byte counts."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +9,10 @@ from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdenti
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, Namespace, Table, View
 
-__all__ = ["Change", "Diff", "ObjectChange", "RowChange", "summarised"]
+__all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "summarize_differences"]
 
 
-class Change(enum.Enum):
+class ChangeKind(enum.Enum):
     """What became of an object."""
 
     ADDED = "added"
@@ -52,12 +52,12 @@ class ObjectChange:
 
     kind: Kind
     name: str
-    change: Change
+    change: ChangeKind
     name_before: str | None = None
     rows: RowChange = _NO_ROWS
 
     def __str__(self) -> str:
-        was = f" (was {self.name_before})" if self.change is Change.RENAMED else ""
+        was = f" (was {self.name_before})" if self.change is ChangeKind.RENAMED else ""
         return f"{self.change.value} {self.kind.word} {self.name}{was}{f': {self.rows}' if self.rows else ''}"
 
 
@@ -74,7 +74,7 @@ class Diff:
         return "\n".join(lines if self.changes else [*lines, "  nothing"])
 
 
-def summarised(
+def summarize_differences(
     differences: Iterable[Difference], names_of: Callable[[set[TableIdentity]], Mapping[TableIdentity, str]]
 ) -> tuple[ObjectChange, ...]:
     """Return what became of each object that has a name.
@@ -98,7 +98,7 @@ def summarised(
         changes.append(replace(_change(kind, both), rows=rows))
     names = names_of(set(below)) if below else {}
     changes += [
-        ObjectChange(Kind.TABLE, names.get(identity, str(identity)), Change.CHANGED, rows=rows)
+        ObjectChange(Kind.TABLE, names.get(identity, str(identity)), ChangeKind.CHANGED, rows=rows)
         for identity, rows in below.items()
     ]
     return tuple(sorted(changes, key=lambda change: (change.kind, change.name)))
@@ -120,10 +120,10 @@ def _change(kind: Kind, both: list[Difference]) -> ObjectChange:
     before = next((one.locator for one in both if one.before is not None), None)
     after = next((one.locator for one in both if one.after is not None), None)
     if before is None or after is None:
-        return ObjectChange(kind, str(after or before), Change.ADDED if before is None else Change.DROPPED)
+        return ObjectChange(kind, str(after or before), ChangeKind.ADDED if before is None else ChangeKind.DROPPED)
     if before == after:
-        return ObjectChange(kind, str(after), Change.CHANGED)
-    return ObjectChange(kind, str(after), Change.RENAMED, str(before))
+        return ObjectChange(kind, str(after), ChangeKind.CHANGED)
+    return ObjectChange(kind, str(after), ChangeKind.RENAMED, str(before))
 
 
 def _id_of(difference: Difference) -> str:

@@ -1,22 +1,21 @@
-"""Namespaces, tables and views in the hands of a user: what they are, and what can be done with them."""
+"""Handles of namespaces, tables and views."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.new_tables import FEDERATED_CATALOG, FEDERATED_TABLE
-from mangrove.lakehouse.table_outputs import TableOutputs
+from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
+from mangrove.lakehouse.table import TableOutputs
 from mangrove.model.locators import DeltaLocator, NamespaceLocator, PartitionLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Delta, Namespace, Partition, Table, TableType, View
+from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import partition_field_text, sort_field_text
-from mangrove.transaction.deltas import OpenTable, deltas_below, open_table, partitions_of
+from mangrove.transaction.deltas import OpenTable, open_table, scan_deltas_of_partitions, scan_partitions
 
 if TYPE_CHECKING:
     # The catalog makes these and these call it back.
-    from mangrove.lakehouse.catalog import Catalog
-    from mangrove.lakehouse.catalog_views import CatalogViews
+    from mangrove.lakehouse.catalog import Catalog, CatalogViews
 
 __all__ = ["CatalogClient", "LakeNamespace", "LakeTable", "LakeView"]
 
@@ -159,7 +158,7 @@ class LakeTable(TableOutputs):
         version = self.opened().version
         if version.schema is None:
             return ()
-        return tuple(partition_field_text(field, version.schema) for field in version.partition_scheme.fields)
+        return tuple(format_partition_field(field, version.schema) for field in version.partition_scheme.fields)
 
     @property
     def sort_by(self) -> tuple[str, ...]:
@@ -167,7 +166,7 @@ class LakeTable(TableOutputs):
         version = self.opened().version
         if version.schema is None:
             return ()
-        return tuple(sort_field_text(field, version.schema) for field in version.sort_scheme.fields)
+        return tuple(format_sort_field(field, version.schema) for field in version.sort_scheme.fields)
 
     def opened(self) -> OpenTable:
         """Return its table version and stream, from which its rows are planned."""
@@ -176,12 +175,14 @@ class LakeTable(TableOutputs):
     def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
         """Yield its partitions."""
         reading = self.catalog.reading()
-        return partitions_of(reading, open_table(reading, self.locator))
+        return scan_partitions(reading, open_table(reading, self.locator))
 
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
         """Yield its deltas, partition by partition, each in the order in which they apply."""
         reading = self.catalog.reading()
-        return deltas_below(reading, [way for way, _ in partitions_of(reading, open_table(reading, self.locator))])
+        return scan_deltas_of_partitions(
+            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.locator))]
+        )
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None

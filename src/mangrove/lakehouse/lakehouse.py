@@ -1,4 +1,4 @@
-"""The lakehouse: its newest version as a catalog, its transactions, its history."""
+"""The lakehouse API for reads, transactions, time travel and history."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.arguments import checked_count, checked_limit, checked_texts
-from mangrove.lakehouse.lake_upkeep import LakeUpkeep
-from mangrove.lakehouse.moments import NEITHER, NamedMoment, TimeMoment, VersionMoment, millis_of_duration, parse_moment
-from mangrove.lakehouse.once import run_once, transaction_once
-from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.sql_running import rows_of_sql
-from mangrove.lakehouse.taking_back import TakingBack
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.engine_port import run_sql
+from mangrove.lakehouse.maintenance import LakeMaintenance
+from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
+from mangrove.lakehouse.rollback import LakeRollback
+from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.time_travel import (
+    AS_OF_ADVICE,
+    AsOfExport,
+    AsOfTime,
+    AsOfVersion,
+    parse_as_of,
+    parse_duration_millis,
+)
+from mangrove.lakehouse.transaction import LakeTransaction, begin_idempotent, run_idempotent
 from mangrove.metastore import Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.transaction.batches import QueryBatch, forget_query, query_batches
-from mangrove.transaction.comparing import differences_of
-from mangrove.transaction.grouping import GroupedCommits
-from mangrove.transaction.history import HistoryLine, line_of
-from mangrove.transaction.names import table_names
+from mangrove.transaction.catalog import load_table_names
+from mangrove.transaction.compare import diff_snapshots
+from mangrove.transaction.group_commit import GroupCommitter
+from mangrove.transaction.history import HistoryEntry, history_entry_of
+from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -32,10 +38,10 @@ if TYPE_CHECKING:
 
     from mangrove.effects import Effects
     from mangrove.lakehouse.diff import Diff
+    from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.handles import CatalogClient
-    from mangrove.lakehouse.layouts import LaidOut
-    from mangrove.lakehouse.row_engines import Engines
-    from mangrove.lakehouse.shared import SharedLakeTransaction
+    from mangrove.lakehouse.layouts import OpenedLayout
+    from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
     from mangrove.model.objects import SharedTransaction
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.shared import SharedTransactions
@@ -50,13 +56,13 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(LakeUpkeep):
+class Lakehouse(LakeMaintenance):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(
         self,
         effects: Effects,
-        laid_out: LaidOut,
+        laid_out: OpenedLayout,
         clients: Mapping[str, CatalogClient],
         engines: Callable[[Effects], Engines] | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -64,8 +70,8 @@ class Lakehouse(LakeUpkeep):
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
-        self._taking_back = TakingBack(effects, laid_out.metastore)
-        self._commits = GroupedCommits(laid_out.metastore, effects.new_id)
+        self._rollbacks = LakeRollback(effects, laid_out.metastore)
+        self._commits = GroupCommitter(laid_out.metastore, effects.new_id)
         self.clients = clients
         self.storage_options = storage_options
         self._engines_on = engines
@@ -134,7 +140,7 @@ class Lakehouse(LakeUpkeep):
             message=message,
             author=author,
             properties=properties,
-            limit_millis=None if time_limit is None else millis_of_duration(time_limit),
+            limit_millis=None if time_limit is None else parse_duration_millis(time_limit),
         )
         return LakeTransaction(core, self.effects.new_id, self.clients, self.engines, self)
 
@@ -155,7 +161,7 @@ class Lakehouse(LakeUpkeep):
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""
-        return rows_of_sql(self.engines, self, None, text, arguments)
+        return run_sql(self.engines, self, None, text, arguments)
 
     def run(
         self,
@@ -172,7 +178,7 @@ class Lakehouse(LakeUpkeep):
         `work` may run several times, each time on a newer version, so it should do
         nothing outside its transaction.
         """
-        checked_count(attempts, "the number of attempts", 1)
+        validate_count(attempts, "the number of attempts", 1)
         if not callable(work):
             raise InvalidInputError(f"{work!r} cannot be run in a transaction: give a function that takes one")
         for attempt in range(attempts):
@@ -195,7 +201,7 @@ class Lakehouse(LakeUpkeep):
         batch that comes again after a crash changes nothing. `query` is a name of your
         own that goes with one checkpoint: a new checkpoint counts from 0 again.
         """
-        return transaction_once(self, query, batch_id, isolation)
+        return begin_idempotent(self, query, batch_id, isolation)
 
     def run_once(
         self,
@@ -208,11 +214,11 @@ class Lakehouse(LakeUpkeep):
 
         As with `run`, `work` is repeated where a rival was faster.
         """
-        return run_once(self, query, batch_id, work, isolation)
+        return run_idempotent(self, query, batch_id, work, isolation)
 
     def queries(self) -> list[QueryBatch]:
         """Return the last batch of every stream that was written once for each batch."""
-        return list(query_batches(self.metastore.latest()))
+        return list(list_query_batches(self.metastore.latest()))
 
     def forget_query(self, query: str) -> bool:
         """Forget which batches of a stream were committed, once it will never run again."""
@@ -237,12 +243,12 @@ class Lakehouse(LakeUpkeep):
         properties: Mapping[str, str] = NO_PROPERTIES,
     ) -> SharedLakeTransaction:
         """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
-        from mangrove.transaction.shared_form import SharedWork
+        from mangrove.transaction.shared import SharedWork
 
         work = SharedWork(
             self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
         )
-        return self._participant(self._shared.begin(name, work, millis_of_duration(ttl)))
+        return self._participant(self._shared.begin(name, work, parse_duration_millis(ttl)))
 
     def join_shared(self, name: str) -> SharedLakeTransaction:
         """Take part in a shared transaction, as it was last saved."""
@@ -253,56 +259,58 @@ class Lakehouse(LakeUpkeep):
         return [shared.name for shared in self._shared.listed()]
 
     def _participant(self, value: SharedTransaction) -> SharedLakeTransaction:
-        from mangrove.lakehouse.shared import SharedLakeTransaction
+        from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
 
         base = self.metastore.at_version(value.base_version)
         return SharedLakeTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
 
-    def at(self, where: int | str | datetime) -> PastLakehouse:
+    def at(self, where: int | str | datetime) -> LakeSnapshot:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
-        return PastLakehouse(self.snapshot_at(where), self.clients, self.engines, self)
+        return LakeSnapshot(self.snapshot_at(where), self.clients, self.engines, self)
 
     def snapshot_at(self, where: int | str | datetime) -> Snapshot:
         """Return the version of a moment."""
-        match parse_moment(where):
-            case VersionMoment(version):
+        match parse_as_of(where):
+            case AsOfVersion(version):
                 return self.metastore.at_version(version)
-            case TimeMoment(millis):
+            case AsOfTime(millis):
                 return self.metastore.at_time(millis)
-            case NamedMoment(name):
-                from mangrove.maintenance.exported import export_named
+            case AsOfExport(name):
+                from mangrove.maintenance.exports import find_export
 
-                return self.metastore.at_version(export_named(self.settings, name, NEITHER).version)
+                return self.metastore.at_version(find_export(self.settings, name, AS_OF_ADVICE).version)
 
-    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryLine]:
+    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
         """Yield the versions that are kept, newest first: those before a version, so many."""
-        wanted = checked_limit(limit)
-        following = None if before is None else checked_count(before, "a version")
-        return (line_of(commit) for commit in islice(self.metastore.history(before=following), wanted))
+        wanted = validate_limit(limit)
+        following = None if before is None else validate_count(before, "a version")
+        return (history_entry_of(commit) for commit in islice(self.metastore.history(before=following), wanted))
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return what changed between two moments; without the second, until now."""
-        from mangrove.lakehouse.diff import Diff, summarised
+        from mangrove.lakehouse.diff import Diff, summarize_differences
 
         was = self.snapshot_at(before)
         now = self.metastore.latest() if after is None else self.snapshot_at(after)
-        found = differences_of(self.metastore, was, now)
-        return Diff(was.version, now.version, summarised(found, lambda wanted: table_names(wanted, now, was)))
+        found = diff_snapshots(self.metastore, was, now)
+        return Diff(
+            was.version, now.version, summarize_differences(found, lambda wanted: load_table_names(wanted, now, was))
+        )
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
         """Commit what an earlier version holds, unless it is the newest; what lies between stays in the history."""
         began_at_millis = self.effects.now_millis()
-        return self._taking_back.roll_back(self.snapshot_at(to), began_at_millis, message, author)
+        return self._rollbacks.roll_back(self.snapshot_at(to), began_at_millis, message, author)
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Take back what one version changed, if nothing later touched the same; return the version that does so."""
-        return self._taking_back.undo(checked_count(version, "the version to undo"), message, author)
+        return self._rollbacks.undo(validate_count(version, "the version to undo"), message, author)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **settings: int
     ) -> LakehouseSettings:
         """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
-        gone = checked_texts(remove, "the properties to remove")
+        gone = validate_texts(remove, "the properties to remove")
         return self.run(
             lambda transaction: transaction.alter_settings(put, gone, **settings), message="alter lakehouse"
         )

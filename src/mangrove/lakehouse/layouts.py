@@ -1,4 +1,4 @@
-"""Finding out which layout lies somewhere, and making a new lakehouse in one of them."""
+"""Layout detection and the creation of a lakehouse in a given layout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Metastore, Unopened
+from mangrove.metastore import Changes, Metastore, OpenFailure
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
-__all__ = ["LAYOUTS", "READ_BY_DELTACAT", "LaidOut", "create_laid_out", "open_laid_out", "unopened_laid_out"]
+__all__ = ["DELTACAT_READABLE_LAYOUT", "LAYOUTS", "OpenedLayout", "create_layout", "diagnose_layout", "open_layout"]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
 """What can be asked for: a layout, where needed with its other format revision."""
 _TREE: Final = "tree"
 _DELTACAT: Final = "deltacat"
-READ_BY_DELTACAT: Final = "deltacat-2"
+DELTACAT_READABLE_LAYOUT: Final = "deltacat-2"
 """The layout in DeltaCAT's own form."""
 
 # The layouts import Arrow and protobuf, which take longer than all the rest: only who opens a lakehouse waits for them.
@@ -23,14 +23,14 @@ READ_BY_DELTACAT: Final = "deltacat-2"
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class OpenedLayout:
     """A lakehouse's versions, and the name of the layout in which they lie."""
 
     layout: str
     metastore: Metastore
 
 
-def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> LaidOut:
+def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> OpenedLayout:
     """Make a new lakehouse where there is none, in this layout or in the other."""
     from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog
     from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
@@ -46,9 +46,9 @@ def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, 
     }
     if layout not in makers:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
-    if READABLE_BY_DELTACAT in settings.properties and layout != READ_BY_DELTACAT:
+    if READABLE_BY_DELTACAT in settings.properties and layout != DELTACAT_READABLE_LAYOUT:
         raise InvalidInputError(
-            f"the property {READABLE_BY_DELTACAT} is for the layout {READ_BY_DELTACAT} alone, because DeltaCAT does "
+            f"the property {READABLE_BY_DELTACAT} is for the layout {DELTACAT_READABLE_LAYOUT} alone, because DeltaCAT does "
             f"not read {layout}: leave it out, or make that layout"
         )
     name, make = makers[layout]
@@ -58,26 +58,26 @@ def create_laid_out(effects: Effects, layout: str, settings: LakehouseSettings, 
             f"there is a lakehouse at {effects.store.uri} already, in the other layout: "
             "open it, or choose another place for a new one"
         )
-    return LaidOut(name, make())
+    return OpenedLayout(name, make())
 
 
-def open_laid_out(effects: Effects) -> LaidOut:
+def open_layout(effects: Effects) -> OpenedLayout:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
     from mangrove.layouts.tree.metastore import open_tree
 
     try:
-        return LaidOut(_TREE, open_tree(effects))
+        return OpenedLayout(_TREE, open_tree(effects))
     except NotFoundError:
         from mangrove.layouts.deltacat.metastore import has_catalog, open_catalog
 
         if has_catalog(effects.store):
-            return LaidOut(_DELTACAT, open_catalog(effects))
+            return OpenedLayout(_DELTACAT, open_catalog(effects))
         raise
 
 
-def unopened_laid_out(effects: Effects) -> Unopened | None:
+def diagnose_layout(effects: Effects) -> OpenFailure | None:
     """Return why what lies there cannot be opened, in whichever layout it is; None if it is in none."""
-    from mangrove.layouts.deltacat.upkeep_unopened import unopened_catalog
-    from mangrove.layouts.tree.upkeep_unopened import unopened_tree
+    from mangrove.layouts.deltacat.maintenance.check import diagnose_catalog
+    from mangrove.layouts.tree.maintenance.check import diagnose_tree
 
-    return unopened_tree(effects) or unopened_catalog(effects)
+    return diagnose_tree(effects) or diagnose_catalog(effects)

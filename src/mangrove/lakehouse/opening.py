@@ -1,4 +1,4 @@
-"""Making lakehouses and opening them, by their URI."""
+"""Creation and opening of lakehouses by URI."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -6,29 +6,38 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias
 
-from mangrove.effects import Effects, real_effects
+from mangrove.effects import Effects, build_effects
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.caching import Cache, cache_in, cached
+from mangrove.lakehouse.cache import CacheSettings, build_cache_settings, wrap_in_cache
+from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS, create_laid_out, open_laid_out
-from mangrove.lakehouse.moments import millis_of_duration
-from mangrove.lakehouse.row_engines import Engines
-from mangrove.maintenance.opened_export import opened_export
+from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.time_travel import parse_duration_millis
+from mangrove.maintenance.exports import open_export
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 
-__all__ = ["NO_CLIENTS", "EnginesMaker", "create", "create_on", "open", "open_on", "reopen", "store_to_open"]
+__all__ = [
+    "NO_CLIENTS",
+    "EnginesFactory",
+    "create_lakehouse",
+    "create_on_store",
+    "open_lakehouse",
+    "open_on_store",
+    "reopen",
+    "resolve_store",
+]
 
-EnginesMaker: TypeAlias = Callable[[Effects], Engines]
+EnginesFactory: TypeAlias = Callable[[Effects], Engines]
 """What makes the engines of a lakehouse from its store, clock and ids."""
 NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
 
 
-def create(
+def create_lakehouse(
     uri: str | os.PathLike[str],
     *,
     layout: str = "tree",
@@ -38,23 +47,25 @@ def create(
     cache: str | os.PathLike[str] | None = None,
     cache_bytes_max: int | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
-    engines: EnginesMaker | None = None,
+    engines: EnginesFactory | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse in a folder or bucket that holds none.
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds, and so is `cache`: see `open`.
+    are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
     """
-    effects = real_effects(cached(open_store(uri, storage_options), cache_in(cache, cache_bytes_max)))
+    effects = build_effects(
+        wrap_in_cache(open_store(uri, storage_options), build_cache_settings(cache, cache_bytes_max))
+    )
     chosen = settings or LakehouseSettings()
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
-    return create_on(
+    return create_on_store(
         effects, layout=layout, settings=chosen, clients=clients, engines=engines, storage_options=storage_options
     )
 
 
-def open(  # noqa: A001 - the product's word: mangrove.open
+def open_lakehouse(
     uri: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -62,7 +73,7 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     cache_bytes_max: int | None = None,
     clock_tolerance: str | timedelta | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
-    engines: EnginesMaker | None = None,
+    engines: EnginesFactory | None = None,
 ) -> Lakehouse:
     """Open the lakehouse that is there, whichever layout and format revision it has.
 
@@ -71,11 +82,11 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     Commits are refused while the newest version is dated further in the future than
     `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
-    tolerance_millis = None if clock_tolerance is None else millis_of_duration(clock_tolerance)
-    remembered = cache_in(cache, cache_bytes_max)
-    store = store_to_open(uri, lambda place: open_store(place, storage_options), remembered)
-    return open_on(
-        real_effects(store, tolerance_millis), clients=clients, engines=engines, storage_options=storage_options
+    tolerance_millis = None if clock_tolerance is None else parse_duration_millis(clock_tolerance)
+    remembered = build_cache_settings(cache, cache_bytes_max)
+    store = resolve_store(uri, lambda place: open_store(place, storage_options), remembered)
+    return open_on_store(
+        build_effects(store, tolerance_millis), clients=clients, engines=engines, storage_options=storage_options
     )
 
 
@@ -83,19 +94,19 @@ def reopen(
     uri: str,
     storage_options: Mapping[str, str] | None,
     clients: Mapping[str, CatalogClient],
-    engines: EnginesMaker | None,
+    engines: EnginesFactory | None,
     clock_tolerance_millis: int | None,
 ) -> Lakehouse:
     """Open a lakehouse again as it was opened in another process; pickles of lakehouses name this function."""
-    store = store_to_open(uri, lambda place: open_store(place, storage_options))
-    effects = real_effects(store, clock_tolerance_millis)
-    return open_on(effects, clients=clients, engines=engines, storage_options=storage_options)
+    store = resolve_store(uri, lambda place: open_store(place, storage_options))
+    effects = build_effects(store, clock_tolerance_millis)
+    return open_on_store(effects, clients=clients, engines=engines, storage_options=storage_options)
 
 
-def store_to_open(
+def resolve_store(
     place: str | os.PathLike[str],
     store_at: Callable[[str | os.PathLike[str]], Store],
-    cache: Cache | None = None,
+    cache: CacheSettings | None = None,
 ) -> Store:
     """Return the store through which the lakehouse at a place is opened, also one that is an export of another.
 
@@ -103,34 +114,34 @@ def store_to_open(
     """
 
     def remembered(one: str | os.PathLike[str]) -> Store:
-        return cached(store_at(one), cache)
+        return wrap_in_cache(store_at(one), cache)
 
-    return opened_export(remembered(place), remembered)
+    return open_export(remembered(place), remembered)
 
 
-def create_on(
+def create_on_store(
     effects: Effects,
     *,
     layout: str = "tree",
     settings: LakehouseSettings | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
-    engines: EnginesMaker | None = None,
+    engines: EnginesFactory | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
     """Make a new lakehouse on a store, with a clock and ids of the caller's."""
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
     changes = Changes(effects.new_id(), message="create lakehouse")
-    laid_out = create_laid_out(effects, layout, settings or LakehouseSettings(), changes)
+    laid_out = create_layout(effects, layout, settings or LakehouseSettings(), changes)
     return Lakehouse(effects, laid_out, clients, engines, storage_options)
 
 
-def open_on(
+def open_on_store(
     effects: Effects,
     *,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
-    engines: EnginesMaker | None = None,
+    engines: EnginesFactory | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
     """Open the lakehouse on a store, with a clock and ids of the caller's."""
-    return Lakehouse(effects, open_laid_out(effects), clients, engines, storage_options)
+    return Lakehouse(effects, open_layout(effects), clients, engines, storage_options)

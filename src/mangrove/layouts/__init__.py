@@ -1,1 +1,1 @@
-"""The layouts: how a lakehouse lies on storage."""
+"""The storage layouts, which map lakehouse metadata to files."""

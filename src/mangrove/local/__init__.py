@@ -1,1 +1,1 @@
-"""The engine in this process: reads and writes rows with Arrow, without a JVM."""
+"""Arrow engine, which reads and writes tables in this process."""

@@ -1,4 +1,4 @@
-"""Reading and writing a table in this process: from rows to deltas and back.
+"""Arrow engine: reads, writes, merges and compaction of one table.
 
 Writes return what is to be added to the table's logs. Whoever holds the
 transaction adds it; what was written for one that is never committed is left to
@@ -12,49 +12,72 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from mangrove.local.changes import changed_rows
-from mangrove.local.compacting import merged_files
-from mangrove.local.conforming import by_name, check_fit, conformed, given_types
-from mangrove.local.constraining import check_rows, with_defaults
-from mangrove.local.files import FileWriter
-from mangrove.local.frames import arrow_table
-from mangrove.local.grouping import partitioned
-from mangrove.local.merging import merged
-from mangrove.local.other_frames import duckdb_relation, polars_frame
-from mangrove.local.python_rows import python_rows
-from mangrove.local.reading import LocalReader
-from mangrove.local.replacing import replaced, updated
-from mangrove.local.row_keys import check_distinct, distinct
-from mangrove.local.scanning import count_visible
-from mangrove.local.targets import meant, target_rows
-from mangrove.maintenance.compacting import compacted_table
-from mangrove.maintenance.progress import Watch, unwatched
+from mangrove.expressions.predicate_parser import SparkCondition, bind_predicate, parse_condition
+from mangrove.expressions.predicates import Predicate
+from mangrove.local.change_feed import compute_changed_rows
+from mangrove.local.compaction import write_compacted_files
+from mangrove.local.conform import check_rows_fit, conform_rows, detect_column_types, match_by_name
+from mangrove.local.data_files import FileWriter, split_by_partition
+from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
+from mangrove.local.keys import check_keys_unique, deduplicate_keys
+from mangrove.local.merge import plan_merge
+from mangrove.local.parquet import count_rows
+from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_changes import (
+    check_constraints,
+    evaluate_where,
+    fill_defaults,
+    plan_overwrite,
+    plan_update,
+    read_target_rows,
+)
+from mangrove.local.scan import count_visible_rows, run_scan, select_columns
+from mangrove.maintenance.compaction import compact_table
+from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
-from mangrove.tables.assigning import Assignable, as_expression, checked_assignments
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
-from mangrove.tables.conditions import Narrowed, condition_of
-from mangrove.tables.merging import MergePlan
-from mangrove.tables.predicates import Predicate
-from mangrove.tables.row_counts import RowCounts
+from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
+from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.touched import touched_partitions
-from mangrove.tables.writing import (
+from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
     PlannedWrite,
-    all_replaced,
-    appended,
-    deleted,
-    placed,
-    planned,
-    upserted,
+    RowCounts,
+    build_append_delta,
+    build_delete_delta,
+    build_partition_predicate,
+    build_upsert_delta,
+    group_files_by_log,
+    plan_full_overwrite,
+    plan_write,
 )
 
-__all__ = ["LocalEngine"]
+__all__ = ["LocalEngine", "LocalReader"]
+
+
+class LocalReader:
+    """Arrow in this process, looking at the files of one lakehouse."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> pa.Table:
+        """Return the rows of a table, or those that `where` means, with all columns or some."""
+        predicate = bind_predicate(where, state.schema)
+        plan = plan_scan(state, predicate)
+        return run_scan(self._store, state, plan, select_columns(state, columns), predicate)
+
+    def count_rows(self, store: Store, file: DataFile) -> int:
+        """Return how many rows a data file really has, having read all of them."""
+        return count_rows(store, file)
+
 
 _EXAMPLES_MAX: Final = 3
 
@@ -68,22 +91,22 @@ class LocalEngine(LocalReader):
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with what became of each beside it."""
-        return changed_rows(self._store, before, after)
+        return compute_changed_rows(self._store, before, after)
 
     def polars_frame(self, rows: pa.Table) -> Any:
         """Return rows that were read as a polars DataFrame."""
-        return polars_frame(rows)
+        return to_polars(rows)
 
     def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
         """Return rows that were read as a relation of DuckDB."""
-        return duckdb_relation(rows, connection)
+        return to_duckdb(rows, connection)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows."""
-        checked = _checked(state, rows)
-        by_log = placed(state, self._files.write(state, checked))
+        checked = _prepare_rows(state, rows)
+        by_log = group_files_by_log(state, self._files.write(state, checked))
         counts = RowCounts(inserted=checked.num_rows)
-        return planned({values: appended(files) for values, files in by_log.items()}, counts=counts)
+        return plan_write({values: build_append_delta(files) for values, files in by_log.items()}, counts=counts)
 
     def add(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows whose order does not matter."""
@@ -94,83 +117,83 @@ class LocalEngine(LocalReader):
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
         """Add rows in the place of those with the same keys."""
         keys = state.checked_keys("an upsert")
-        checked = _checked(state, rows)
-        check_distinct(state.name, checked, keys)
-        by_log = placed(state, self._files.write(state, checked))
-        deltas = {values: upserted(files, state.version.keys) for values, files in by_log.items()}
-        return planned(deltas, counts=RowCounts(None, None, 0, checked.num_rows))
+        checked = _prepare_rows(state, rows)
+        check_keys_unique(state.name, checked, keys)
+        by_log = group_files_by_log(state, self._files.write(state, checked))
+        deltas = {values: build_upsert_delta(files, state.version.keys) for values, files in by_log.items()}
+        return plan_write(deltas, counts=RowCounts(None, None, 0, checked.num_rows))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Delete the rows that a predicate means, or those with the keys of a frame."""
         if isinstance(what, str | Predicate):
-            return replaced(self._files, state, condition_of(what, state.schema), None)
+            return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
-        found = arrow_table(what, only_keys)
-        check_fit(f"the keys of {state.name}", only_keys, found)
-        wanted = distinct(conformed(found, only_keys, by_name, is_checked=True), keys)
+        found = to_arrow_table(what, only_keys)
+        check_rows_fit(f"the keys of {state.name}", only_keys, found)
+        wanted = deduplicate_keys(conform_rows(found, only_keys, match_by_name, is_checked=True), keys)
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
         for values, file in self._files.write_keys(state, wanted):
             by_log.setdefault(values, []).append(file)
-        deltas = {values: deleted(files, state.version.keys) for values, files in by_log.items()}
-        return planned(deltas, counts=RowCounts(deleted=None))
+        deltas = {values: build_delete_delta(files, state.version.keys) for values, files in by_log.items()}
+        return plan_write(deltas, counts=RowCounts(deleted=None))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
         """Put rows in the place of all, or of those that `where` means."""
-        checked = _checked(state, rows)
+        checked = _prepare_rows(state, rows)
         if where is not None:
             return self._overwritten(state, checked, where)
-        by_log = placed(state, self._files.write(state, checked))
-        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible(self._store, state))
-        return all_replaced(state, by_log, counts)
+        by_log = group_files_by_log(state, self._files.write(state, checked))
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state))
+        return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
         """Put rows in the place of those in the partitions that they lie in."""
-        checked = _checked(state, rows)
-        parts = partitioned(checked, state.version.partition_scheme, state.schema)
-        touched = touched_partitions(state, (values for values, _ in parts))
-        return planned({}) if touched is None else self._overwritten(state, checked, touched)
+        checked = _prepare_rows(state, rows)
+        parts = split_by_partition(checked, state.version.partition_scheme, state.schema)
+        touched = build_partition_predicate(state, (values for values, _ in parts))
+        return plan_write({}) if touched is None else self._overwritten(state, checked, touched)
 
     def _overwritten(self, state: TableState, rows: pa.Table, where: str | Predicate) -> PlannedWrite:
-        condition = condition_of(where, state.schema)
+        condition = parse_condition(where, state.schema)
         if state.version.keys:
-            check_distinct(state.name, rows, state.checked_keys("an overwrite of some rows"))
-        return replaced(self._files, state, condition, rows)
+            check_keys_unique(state.name, rows, state.checked_keys("an overwrite of some rows"))
+        return plan_overwrite(self._files, state, condition, rows)
 
     def update(
-        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | Narrowed | None = None
+        self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
         """Set columns of the rows that `where` means; a text is an expression."""
-        checked = checked_assignments(values, state.schema)
-        expressions = {name: as_expression(value) for name, value in checked.items()}
-        return updated(self._files, state, expressions, condition_of(where, state.schema))
+        checked = resolve_assignments(values, state.schema)
+        expressions = {name: to_expression(value) for name, value in checked.items()}
+        return plan_update(self._files, state, expressions, parse_condition(where, state.schema))
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Do with each row of the source and of the table what the first clause says that applies."""
-        return merged(self._files, state, arrow_table(source, state.schema), plan)
+        return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that a condition means."""
-        condition = condition_of(where, state.schema)
-        rows = target_rows(self._store, state, state.schema.columns, condition.predicate).rows
-        found = rows.filter(meant(rows, condition, state.schema)).select(list(state.schema.names))
-        return python_rows(found.slice(0, _EXAMPLES_MAX))
+        condition = parse_condition(where, state.schema)
+        rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
+        found = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
+        return to_python_rows(found.slice(0, _EXAMPLES_MAX))
 
-    def given_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
+    def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns that rows have, with None for the type of one that holds nulls alone."""
-        return given_types(arrow_table(rows, None if state is None else state.schema))
+        return detect_column_types(to_arrow_table(rows, None if state is None else state.schema))
 
     def compact(
-        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: Watch = unwatched
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: ProgressCallback = ignore_progress
     ) -> PlannedCompaction:
         """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
         plan = plan_table_compaction(state, self._files.file_size_bytes, bounds)
-        return compacted_table(plan, state.name, partial(merged_files, self._files), watch)
+        return compact_table(plan, state.name, partial(write_compacted_files, self._files), watch)
 
 
-def _checked(state: TableState, rows: object) -> pa.Table:
-    found = with_defaults(arrow_table(rows, state.schema), state)
-    check_fit(state.name, state.schema, found)
-    checked = conformed(found, state.schema, by_name, is_checked=True)
-    check_rows(state, checked)
+def _prepare_rows(state: TableState, rows: object) -> pa.Table:
+    found = fill_defaults(to_arrow_table(rows, state.schema), state)
+    check_rows_fit(state.name, state.schema, found)
+    checked = conform_rows(found, state.schema, match_by_name, is_checked=True)
+    check_constraints(state, checked)
     return checked

@@ -1,4 +1,4 @@
-"""Rows as people hand them in, turned into one Arrow table."""
+"""Conversion of pandas, Polars and Python rows to Arrow tables, and back to other frames."""
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,15 +7,33 @@ from typing import Any
 import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.row_faults import refused_values
-from mangrove.model.arrow_form import type_to_arrow
+from mangrove.local.python_rows import build_value_error
+from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Decimal, Map, inner_columns
 
-__all__ = ["arrow_table"]
+__all__ = ["to_arrow_table", "to_duckdb", "to_polars"]
 
 
-def arrow_table(rows: object, schema: Schema | None) -> pa.Table:
+def to_polars(rows: pa.Table) -> Any:
+    """Return the rows as a polars DataFrame."""
+    try:
+        import polars  # noqa: PLC0415 - it takes long to import, and few need it
+    except ImportError as error:
+        raise InvalidInputError("polars is not installed: pip install 'mangrove-lake[polars]'") from error
+    return polars.from_arrow(rows)
+
+
+def to_duckdb(rows: pa.Table, connection: Any | None = None) -> Any:
+    """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
+    try:
+        import duckdb  # noqa: PLC0415 - it takes long to import, and few need it
+    except ImportError as error:
+        raise InvalidInputError("DuckDB is not installed: pip install 'mangrove-lake[duckdb]'") from error
+    return (duckdb if connection is None else connection).from_arrow(rows)
+
+
+def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
     """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table with the columns they have."""
     if isinstance(rows, pa.Table):
         return rows
@@ -31,7 +49,7 @@ def arrow_table(rows: object, schema: Schema | None) -> pa.Table:
         found: pa.Table = foreign.to_arrow()
         return found
     if isinstance(rows, list | tuple):
-        return _from_dicts(_checked_dicts(rows), schema)
+        return _from_dicts(_check_dicts(rows), schema)
     raise InvalidInputError(
         f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, or "
         "a list of dicts"
@@ -51,7 +69,7 @@ def _advice(rows: object, origin: str) -> str:
             return "give "
 
 
-def _checked_dicts(rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+def _check_dicts(rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             held = "None" if row is None else f"a value of type {type(row).__name__}"
@@ -111,7 +129,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
         try:
             arrays.append(pa.array(values, told))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-            raise refused_values(str(name), values, data_type, error) from error
+            raise build_value_error(str(name), values, data_type, error) from error
         except OverflowError as error:
             raise InvalidInputError(f"column {name!r} holds a whole number of more than 64 bits") from error
         except UnicodeEncodeError as error:

@@ -1,6 +1,19 @@
-"""Parquet files on a store: written whole, read by columns."""
+"""Parquet encoding and ranged reads, with page and footer checksums.
 
-from collections.abc import Iterator, Sequence
+Arrow decodes in threads that Python does not know, and one of them may be the last
+to let go of the bytes that it read from. If those belong to Python while the
+process ends, Python ends the thread instead, and that aborts the process. So what
+Arrow's threads read is copied once, into memory that needs no Python.
+
+Pages have checksums of their own, a footer has none, and one flipped bit in it
+gives a column another id, name or bound. So a writer lets its Parquet library
+put `CHECKSUM_PLACEHOLDER` into the footer's metadata, and then writes the checksum of the
+footer over the zeros in it. A footer without the text, or with the zeros, is
+taken as it is: other programs write none, and not every file can be changed.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -8,29 +21,215 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.local.conforming import FIELD_ID, by_id, by_name, conformed
-from mangrove.local.footer_seal import UNSEALED, sealed
-from mangrove.local.parquet_bytes import ParquetBytes
-from mangrove.model.arrow_form import schema_to_arrow
+from mangrove.local.conform import FIELD_ID, conform_rows, match_by_id, match_by_name
+from mangrove.local.parallel import map_parallel
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.storage.port import Store
 
-__all__ = ["count_rows", "encoded", "read_columns"]
+__all__ = [
+    "CHECKSUM_PLACEHOLDER",
+    "FOOTER_TAIL_BYTES",
+    "ParquetBytes",
+    "add_footer_checksum",
+    "copy_to_arrow_buffer",
+    "count_rows",
+    "encode_parquet",
+    "find_footer_checksum",
+    "is_footer_checksum_valid",
+    "parse_footer_size",
+    "read_columns",
+    "write_buffer_bytes",
+]
+
+
+def copy_to_arrow_buffer(data: bytes) -> pa.Buffer:
+    """Return the bytes in memory of Arrow's.
+
+    >>> copy_to_arrow_buffer(b"abc").to_pybytes()
+    b'abc'
+    """
+    buffer = pa.allocate_buffer(len(data))
+    write_buffer_bytes(buffer, 0, data)
+    return buffer
+
+
+def write_buffer_bytes(buffer: pa.Buffer, start: int, data: bytes) -> None:
+    """Put bytes into a buffer that was just allocated, from a place on."""
+    if data:
+        memoryview(buffer).cast("B")[start : start + len(data)] = data
+
+
+FOOTER_TAIL_BYTES: Final = 8
+"""What stands behind a footer: its size in four bytes, and Parquet's own mark."""
+
+_MARK: Final = b"mangrove.footer.crc32="
+_ZEROS: Final = b"00000000"
+CHECKSUM_PLACEHOLDER: Final = (_MARK + _ZEROS).decode()
+"""The text in which the seal goes, in the last place of a footer's metadata that holds one like it."""
+
+
+def parse_footer_size(end: bytes | memoryview) -> int:
+    """Return how long a file's footer is, with what stands behind it, by the last bytes of the file."""
+    return int.from_bytes(end[-FOOTER_TAIL_BYTES:-4], "little") + FOOTER_TAIL_BYTES
+
+
+def find_footer_checksum(end: bytes | memoryview) -> tuple[int, bytes] | None:
+    """Return how far before the file's end the seal stands, and what it must be; None for a footer without one.
+
+    The bytes are a file, or the end of one with all of its footer.
+    """
+    footer = bytes(end[-parse_footer_size(end) :])
+    # Columns' names and bounds can hold any text, but they stand before the metadata.
+    start = footer.rfind(_MARK) + len(_MARK)
+    behind = start + len(_ZEROS)
+    if start < len(_MARK) or behind > len(footer):
+        return None
+    # As though the zeros were still there: a checksum cannot be part of what it is of.
+    seal = zlib.crc32(footer[behind:], zlib.crc32(footer[:start] + _ZEROS))
+    return len(footer) - start, b"%08x" % seal
+
+
+def add_footer_checksum(data: memoryview) -> bytes:
+    """Return a whole file with the seal where its footer has room for it."""
+    found = find_footer_checksum(data)
+    if found is None:
+        return bytes(data)
+    before_end, seal = found
+    start = len(data) - before_end
+    return b"".join([data[:start], seal, data[start + len(seal) :]])
+
+
+def is_footer_checksum_valid(end: bytes) -> bool:
+    """Return whether a footer is the one that was sealed, or has no seal; the bytes are a file's end with all of it."""
+    found = find_footer_checksum(end)
+    if found is None:
+        return True
+    before_end, seal = found
+    start = len(end) - before_end
+    return end[start : start + len(seal)] in (seal, _ZEROS)
+
+
+_WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Up to this size one request for all of a file costs less than several for parts of it."""
+_END_SIZE_BYTES: Final = 64 * 1024
+"""How much of a larger file is read first: its footer, unless the columns are very many."""
+_GAP_SIZE_BYTES_MAX: Final = 512 * 1024
+"""Columns that lie so near to each other are read by one request, with what is between them."""
+_BEHIND_SIZE_BYTES: Final = 100
+"""So far behind a column Arrow may look, because writers of old counted too few bytes."""
+
+
+class ParquetBytes:
+    """A file of a store, opened; a large one has its footer alone, until columns are fetched.
+
+    The buffer is as large as the file, but memory is taken only for what is put into it.
+    """
+
+    def __init__(self, store: Store, file: DataFile) -> None:
+        self._store = store
+        self._file = file
+        self._is_whole = file.size_bytes <= _WHOLE_SIZE_BYTES_MAX
+        self._end = store.read(file.path) if self._is_whole else self._read_end()
+        if not is_footer_checksum_valid(self._end):
+            # As Arrow refuses a page that does not match its checksum.
+            raise OSError("its footer does not match its checksum")
+        self._buffer = self._with_end()
+        self.parquet = self._opened()
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Read what the columns of these names need."""
+        groups = range(self.parquet.metadata.num_row_groups)
+        self._fetch([chunk for number in groups for chunk in self._chunks(number, names)])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows; of a large file no more than one row group is held at a time."""
+        if self._is_whole:
+            yield from self.parquet.iter_batches()
+            return
+        for number in range(self.parquet.metadata.num_row_groups):
+            self._buffer = self._with_end()
+            self._fetch(self._chunks(number))
+            yield from self._opened(metadata=self.parquet.metadata).iter_batches(row_groups=[number])
+
+    def _opened(self, **options: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(self._buffer), page_checksum_verification=True, **options)
+
+    def _read_end(self) -> bytes:
+        """Return the last bytes of the file, with all of its footer."""
+        start = self._file.size_bytes - _END_SIZE_BYTES
+        end = self._store.read(self._file.path, start, _END_SIZE_BYTES)
+        missing = min(start, parse_footer_size(end) - len(end))
+        return end if missing <= 0 else self._store.read(self._file.path, start - missing, missing) + end
+
+    def _with_end(self) -> pa.Buffer:
+        if self._is_whole:
+            return copy_to_arrow_buffer(self._end)
+        buffer = pa.allocate_buffer(self._file.size_bytes)
+        write_buffer_bytes(buffer, self._file.size_bytes - len(self._end), self._end)
+        return buffer
+
+    def _chunks(self, number: int, names: Sequence[str] | None = None) -> Iterator[tuple[int, int]]:
+        """Yield from where to where a row group's columns lie, all or those of some names with all inside them."""
+        group: Any = self.parquet.metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            path = column.path_in_schema
+            if names is not None and not any(path == name or path.startswith(f"{name}.") for name in names):
+                continue
+            start = column.data_page_offset
+            if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
+                start = column.dictionary_page_offset
+            yield start, start + column.total_compressed_size
+
+    def _fetch(self, chunks: Iterable[tuple[int, int]]) -> None:
+        if self._is_whole:
+            return
+        map_parallel(self._fill, list(_coalesce_ranges(chunks, self._file.size_bytes)))
+
+    def _fill(self, piece: tuple[int, int]) -> None:
+        start, end = piece
+        data = self._store.read(self._file.path, start, end - start)
+        if len(data) != end - start:
+            raise OSError(f"it ends before byte {end}, though it should have {self._file.size_bytes}")
+        write_buffer_bytes(self._buffer, start, data)
+
+
+def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield pieces that cover the chunks, those near to each other as one.
+
+    >>> list(_coalesce_ranges([(3_000_000, 3_000_010), (0, 10), (20, 30)], 3_000_050))
+    [(0, 130), (3000000, 3000050)]
+    """
+    piece: tuple[int, int] | None = None
+    for start, end in sorted(chunks):
+        if not 0 <= start <= end <= size_bytes:
+            raise OSError(f"its footer tells of bytes {start} to {end}, but it has {size_bytes}")
+        reach = min(end + _BEHIND_SIZE_BYTES, size_bytes)
+        if piece is not None and start - piece[1] <= _GAP_SIZE_BYTES_MAX:
+            piece = piece[0], max(piece[1], reach)
+            continue
+        if piece is not None:
+            yield piece
+        piece = start, reach
+    if piece is not None:
+        yield piece
+
 
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow says of a file that is no Parquet, or damaged; the last of them of a column's name."""
 
 
-def encoded(rows: pa.Table) -> bytes:
+def encode_parquet(rows: pa.Table) -> bytes:
     """Return the rows as a Parquet file, with the ids of the columns, and checksums of each page and of the footer."""
     sink = pa.BufferOutputStream()
-    stored = pa.schema([field.with_type(_stored(field.type)) for field in rows.schema])
+    stored = pa.schema([field.with_type(_storage_type(field.type)) for field in rows.schema])
     written = rows.cast(stored)
-    _write(written, sink, **_aids_to_skipping(written))
-    return sealed(memoryview(sink.getvalue()))
+    _write(written, sink, **_statistics_options(written))
+    return add_footer_checksum(memoryview(sink.getvalue()))
 
 
 def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
@@ -44,7 +243,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
     try:
         stored = ParquetBytes(store, file)
         found = stored.parquet.schema_arrow
-        matching = by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else by_name
+        matching = match_by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else match_by_name
         names = [field.name for field in found if any(matching(field, column) for column in columns)]
         if not names:
             return _nulls(schema, stored.parquet.metadata.num_rows)
@@ -56,7 +255,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
         raise FormatError(
             f"{file.location} is damaged or no Parquet file: {_reason(error)}. Run `mangrove check`"
         ) from error
-    return conformed(rows, schema, matching, is_checked=False)
+    return conform_rows(rows, schema, matching, is_checked=False)
 
 
 def count_rows(store: Store, file: DataFile) -> int:
@@ -73,10 +272,10 @@ def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
     settings: dict[str, Any] = {"compression": "zstd", "version": "2.6", "store_schema": False, **aids}
     with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
         writer.write_table(rows)
-        writer.add_key_value_metadata({"mangrove": UNSEALED})
+        writer.add_key_value_metadata({"mangrove": CHECKSUM_PLACEHOLDER})
 
 
-def _aids_to_skipping(rows: pa.Table) -> dict[str, bool | list[str]]:
+def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
     """Return which columns get bounds and dictionaries: not those by which Spark would skip rows that are meant.
 
     To SQL, NaN is above all numbers, but the bounds that Arrow writes leave it out. To SQL, both
@@ -111,20 +310,20 @@ def _has_negative_zero(chunk: Any) -> bool:
     return bool(pc.any(pc.equal(chunk.view(bits), -(2 ** (bits.bit_width - 1)))).as_py())
 
 
-def _stored(arrow: Any) -> Any:
+def _storage_type(arrow: Any) -> Any:
     """Return the type with all inside it nullable: Arrow writes no null struct whose parts must not be null."""
     if pa.types.is_struct(arrow):
         fields = [arrow.field(place) for place in range(arrow.num_fields)]
-        return pa.struct([field.with_type(_stored(field.type)).with_nullable(nullable=True) for field in fields])
+        return pa.struct([field.with_type(_storage_type(field.type)).with_nullable(nullable=True) for field in fields])
     if pa.types.is_map(arrow):
         item = arrow.item_field
         key: Any = arrow.key_field
-        value: Any = item.with_type(_stored(item.type)).with_nullable(nullable=True)
+        value: Any = item.with_type(_storage_type(item.type)).with_nullable(nullable=True)
         of_fields: Any = pa.map_(key, value)
         return of_fields
     if pa.types.is_list(arrow):
         element = arrow.value_field
-        return pa.list_(element.with_type(_stored(element.type)).with_nullable(nullable=True))
+        return pa.list_(element.with_type(_storage_type(element.type)).with_nullable(nullable=True))
     return arrow
 
 

@@ -1,42 +1,101 @@
-"""Rows as Python has them, also where a time lies outside the years that Python's calendar knows."""
+"""Conversion of Arrow values to Python values, and errors for values that do not fit."""
 
+import decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["held_values", "python_rows", "python_value"]
+from mangrove.errors import InvalidInputError
+from mangrove.model.arrow_schema import type_to_arrow
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import DataType, Map
+from mangrove.tables.merge import describe_invalid_decimal
+
+__all__ = ["build_value_error", "list_representable_values", "to_python_rows", "to_python_value"]
 
 
-def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
+def build_value_error(name: str, values: Sequence[Any], wanted: DataType | None, error: Exception) -> InvalidInputError:
+    """Return the refusal of a column of rows, as exact as the values allow."""
+    for value in _inside(values):
+        fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
+        if fault is not None:
+            return InvalidInputError(f"column {name!r} holds {fault}")
+    if isinstance(wanted, Map):
+        fault = _map_fault(name, values, wanted)
+        if fault is not None:
+            return InvalidInputError(fault)
+    return InvalidInputError(f"column {name!r} holds values that are not of one type: {error}")
+
+
+def _inside(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, Mapping):
+            yield from _inside([*value.keys(), *value.values()])
+        elif isinstance(value, list | tuple):
+            yield from _inside(value)
+        else:
+            yield value
+
+
+def _map_fault(name: str, values: Sequence[Any], wanted: Map) -> str | None:
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, Mapping | list | tuple):
+            return f"column {name!r} is {format_type(wanted)} and holds {value!r}: give a dict"
+        pairs = [*value.items()] if isinstance(value, Mapping) else [*value]
+        for key, inner in (pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2):
+            if key is None:
+                return f"a map in column {name!r} has the key null: leave that entry out"
+            if not _fits(key, wanted.key.type):
+                return f"a map in column {name!r} has the key {key!r}, and its keys are {format_type(wanted.key.type)}"
+            if not _fits(inner, wanted.value.type):
+                return (
+                    f"a map in column {name!r} has {inner!r} for the key {key!r}, and its values are "
+                    f"{format_type(wanted.value.type)}"
+                )
+    return None
+
+
+def _fits(value: Any, wanted: DataType) -> bool:
+    try:
+        pa.array([value], type_to_arrow(wanted))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError):
+        return False
+    return True
+
+
+def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Return each row by the names of its columns; a time outside the years 1 to 9999 is text there."""
     try:
         return rows.to_pylist()
     except (OverflowError, ValueError):
-        columns = [[python_value(value) for value in column] for column in rows.columns]
+        columns = [[to_python_value(value) for value in column] for column in rows.columns]
         return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def held_values(column: Any) -> list[Any]:
+def list_representable_values(column: Any) -> list[Any]:
     """Return the values of a column, without the times that Python cannot hold."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        return [value for value in map(python_value, column) if not isinstance(value, str)]
+        return [value for value in map(to_python_value, column) if not isinstance(value, str)]
 
 
-def python_value(scalar: Any) -> Any:
+def to_python_value(scalar: Any) -> Any:
     """Return a value of Arrow's as Python has it, with text for a time that Python cannot hold.
 
-    >>> python_value(pa.scalar(3_000_000, pa.int32()).cast(pa.date32()))
+    >>> to_python_value(pa.scalar(3_000_000, pa.int32()).cast(pa.date32()))
     '10183-09-21'
     """
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
         if pa.types.is_struct(scalar.type):
-            return {name: python_value(inner) for name, inner in scalar.items()}
+            return {name: to_python_value(inner) for name, inner in scalar.items()}
         if pa.types.is_map(scalar.type):
-            return [(python_value(entry["key"]), python_value(entry["value"])) for entry in scalar.values]
+            return [(to_python_value(entry["key"]), to_python_value(entry["value"])) for entry in scalar.values]
         if pa.types.is_nested(scalar.type):
-            return [python_value(inner) for inner in scalar.values]
+            return [to_python_value(inner) for inner in scalar.values]
         return str(scalar.cast(pa.string()))

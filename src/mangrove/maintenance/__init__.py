@@ -1,1 +1,1 @@
-"""Keeping a lakehouse in order: expiry, vacuum, exports and checks, on either layout."""
+"""Expiry, vacuum, export, conversion and integrity checks for all layouts."""

@@ -1,4 +1,4 @@
-"""The check of a whole lakehouse: every rule of the layout, every pointer, every data file.
+"""Integrity checks of metadata, references and data files.
 
 Nothing is changed unless repair is asked for, and repair mends only what cannot
 be wrong to mend: what the layout can complete by itself, and files that no
@@ -6,25 +6,163 @@ version needs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Final, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.maintenance.checked_files import CheckedFiles, CountMany
-from mangrove.maintenance.export_record import RECORD_PATH
-from mangrove.maintenance.exported import export_named, export_versions
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import changed_objects
-from mangrove.maintenance.progress import Progress, Watch, unwatched
-from mangrove.maintenance.vacuum import vacuum
-from mangrove.maintenance.version_files import lost_versions, version_file, version_files
-from mangrove.metastore import Problem, Snapshot, Unopened, check_clock
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.exports import EXPORT_RECORD_PATH, find_export, list_export_versions
+from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
+from mangrove.maintenance.reachability import resolve_paths, scan_changed_objects
+from mangrove.maintenance.vacuum import vacuum_files
+from mangrove.maintenance.version_files import find_lost_versions, find_version_file, version_paths_of
+from mangrove.metastore import OpenFailure, Problem, Snapshot, check_clock
 from mangrove.model.locators import Kind
+from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
+from mangrove.model.paths import is_uri
 from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.local_links import linked_paths
+from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["CheckReport", "check", "report_of_unopened", "spread"]
+__all__ = [
+    "CheckReport",
+    "CountRows",
+    "CountRowsOfMany",
+    "FileChecker",
+    "build_parallel_row_counter",
+    "check_lakehouse",
+    "report_open_failure",
+    "sample_versions",
+]
+
+_SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Up to this size a file is little more than the wait for the store, and several of them fit into memory."""
+_THREADS: Final = 8
+_WAITING_MAX: Final = 64
+"""How many files are handed to the threads at once, so that an interruption waits for few."""
+
+CountRows: TypeAlias = Callable[[Store, DataFile], int]
+"""Reads from a data file itself how many rows it has."""
+CountRowsOfMany: TypeAlias = Callable[[Store, Sequence[DataFile], ProgressCallback], Mapping[str, int | str]]
+"""Reads how many rows many files have, by their locations; or says why one of them cannot be read."""
+
+
+def build_parallel_row_counter(count_rows: CountRows) -> CountRowsOfMany:
+    """Return what counts the rows of many files in this process: small ones several at a time, large ones alone."""
+
+    def counted(store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> Mapping[str, int | str]:
+        found: dict[str, int | str] = {}
+        bytes_done, bytes_total = 0, sum(file.size_bytes for file in files)
+        for file, rows in _count_each(lambda file: _rows_or_reason(count_rows, store, file), files):
+            found[file.location] = rows
+            bytes_done += file.size_bytes
+            watch(Progress("counting rows", len(found), len(files), bytes_done, bytes_total))
+        return found
+
+    return counted
+
+
+def _count_each(
+    counted: Callable[[DataFile], int | str], files: Sequence[DataFile]
+) -> Iterator[tuple[DataFile, int | str]]:
+    small = [file for file in files if file.size_bytes <= _SMALL_BYTES_MAX]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for first in range(0, len(small), _WAITING_MAX):
+            batch = small[first : first + _WAITING_MAX]
+            yield from zip(batch, pool.map(counted, batch), strict=True)
+    yield from ((file, counted(file)) for file in files if file.size_bytes > _SMALL_BYTES_MAX)
+
+
+def _rows_or_reason(count_rows: CountRows, store: Store, file: DataFile) -> int | str:
+    try:
+        return count_rows(store, file)
+    except FormatError as error:
+        return str(error)
+
+
+class FileChecker:
+    """The files that are there, and the data files that have been looked at, each of them once."""
+
+    def __init__(self, store: Store, count_rows: CountRowsOfMany | None, referenced_root: str | None = None) -> None:
+        self._store = store
+        self._count_rows = count_rows
+        self._referenced_root = referenced_root
+        self._waiting: list[DataFile] = []
+        self._sizes: dict[str, int] | None = None
+        self._seen: set[str] = set()
+        self.elsewhere = 0
+        """How many data files lie outside the lakehouse's root, where nobody looks."""
+
+    @property
+    def data_files(self) -> int:
+        """How many data files below the root have been looked at."""
+        return len(self._seen) - self.elsewhere
+
+    def problems_of_path(self, path: str) -> Iterator[Problem]:
+        """Yield what is wrong with one of the layout's own files."""
+        if self._size(path) is None:
+            yield Problem(path, "a file that a version needs is missing")
+
+    def problems_of_data(self, file: DataFile) -> Iterator[Problem]:
+        """Yield what is wrong with a data file, the first time that it is met."""
+        if file.location in self._seen:
+            return
+        self._seen.add(file.location)
+        paths = resolve_paths(file.location, self._store.uri)
+        if not paths:
+            self.elsewhere += 1
+            if self._referenced_root is None or not file.location.startswith(self._referenced_root):
+                yield Problem(file.location, "a data file is outside the lakehouse's root, where no reader opens it")
+            return
+        if is_uri(file.location):
+            yield Problem(
+                file.location, "a data file is named by its URI, and readers open paths below the root: convert it"
+            )
+            return
+        if file.location not in self._listed() and any(linked_paths(self._store.uri, paths)):
+            yield Problem(file.location, "a data file is a symbolic link or below one, which no reader follows")
+            return
+        size = self._size(file.location)
+        if size is None:
+            yield Problem(file.location, "a data file that a version needs is missing")
+        elif size != file.size_bytes:
+            yield Problem(file.location, f"a data file has {size} bytes, its manifest says {file.size_bytes}")
+        elif self._count_rows is not None:
+            # There may be millions of them, and nobody needs their statistics any more.
+            self._waiting.append(replace(file, statistics=()))
+
+    def problems_of_rows(self, watch: ProgressCallback) -> Iterator[Problem]:
+        """Yield what is wrong with the rows of the files that were met, counted all together."""
+        waiting, self._waiting = self._waiting, []
+        if self._count_rows is None or not waiting:
+            return
+        counted = self._count_rows(self._store, waiting, watch)
+        for file in waiting:
+            found = counted[file.location]
+            if isinstance(found, str):
+                yield Problem(file.location, found)
+            elif found != file.row_count:
+                yield _row_count_problem(file, found)
+
+    def _listed(self) -> dict[str, int]:
+        if self._sizes is None:
+            listed = self._store.list()
+            self._sizes = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+        return self._sizes
+
+    def _size(self, path: str) -> int | None:
+        sizes = self._listed()
+        # What was committed after the listing is asked for by itself.
+        return sizes[path] if path in sizes else self._store.size(path)
+
+
+def _row_count_problem(file: DataFile, rows: int) -> Problem:
+    return Problem(file.location, f"a data file has {rows} rows, its manifest says {file.row_count}")
+
 
 _PROBLEMS_MAX = 10_000
 _VERSIONS_ONE_BY_ONE_MAX = 1_000
@@ -72,10 +210,10 @@ class CheckReport:
         return "\n".join([*lines, f"{verdict} in {looked}"])
 
 
-def spread(versions: Sequence[int], count: int) -> list[int]:
+def sample_versions(versions: Sequence[int], count: int) -> list[int]:
     """Return `count` of the versions, the newest and the oldest among them, the others evenly between.
 
-    >>> spread([1, 2, 3, 4, 5], 3), spread([1, 2, 3], 1), spread([1, 2], 9)
+    >>> sample_versions([1, 2, 3, 4, 5], 3), sample_versions([1, 2, 3], 1), sample_versions([1, 2], 9)
     ([1, 3, 5], [3], [1, 2])
     """
     if count < 1:
@@ -86,15 +224,15 @@ def spread(versions: Sequence[int], count: int) -> list[int]:
     return [versions[round(number * last / (count - 1))] for number in range(count)]
 
 
-def check(
-    lake: Maintained,
+def check_lakehouse(
+    lake: MaintenanceContext,
     *,
     sample: int | None = None,
     thorough: bool = False,
-    count_rows: CountMany | None = None,
+    count_rows: CountRowsOfMany | None = None,
     referenced_root: str | None = None,
     repair: bool = False,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> CheckReport:
     """Look at everything that the versions reach, or a sample of the versions.
 
@@ -105,22 +243,24 @@ def check(
     counted at the end. A data file outside the root is a problem, unless it is below
     `referenced_root`.
     """
-    repaired = _repaired(lake, watch) if repair else []
-    told = _Told()
-    kept, damaged = _kept(lake)
-    versions = kept if sample is None else spread(kept, sample)
-    files = CheckedFiles(lake.store, count_rows, referenced_root)
+    repaired = _repair(lake, watch) if repair else []
+    told = _ProblemLog()
+    kept, damaged = _list_live_versions(lake)
+    versions = kept if sample is None else sample_versions(kept, sample)
+    files = FileChecker(lake.store, count_rows, referenced_root)
     settings = _settings(lake)
-    named = set(export_versions(settings))
+    named = set(list_export_versions(settings))
     ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
     for problem in chain(
-        damaged, _wrong_clock(lake), _broken_rules(lake, ruled, watch), _lost_names(lake, settings, set(kept))
+        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(kept))
     ):
         told.tell(problem)
-    for problem in chain(_gaps(lake, kept), _lost(lake, kept), _walked(lake, versions, files, watch)):
-        told.tell_if_unexplained(problem)
+    for problem in chain(
+        _find_gaps(lake, kept), _find_lost_versions(lake, kept), _check_files(lake, versions, files, watch)
+    ):
+        told.notify_if_unexplained(problem)
     for problem in files.problems_of_rows(watch):
-        told.tell_if_unexplained(problem)
+        told.notify_if_unexplained(problem)
     return CheckReport(
         tuple(versions),
         len(kept),
@@ -131,22 +271,22 @@ def check(
     )
 
 
-def report_of_unopened(found: Unopened) -> CheckReport:
+def report_open_failure(found: OpenFailure) -> CheckReport:
     """Return the report on a lakehouse that cannot be opened, of which nobody can look at all versions."""
-    told = _Told()
+    told = _ProblemLog()
     for problem in found.problems:
         told.tell(problem)
     return CheckReport((), 0, 0, 0, tuple(told.problems), opens=found.opens)
 
 
-def _kept(lake: Maintained) -> tuple[list[int], list[Problem]]:
+def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Problem]]:
     try:
-        return [commit.version for commit in lake.upkeep.kept()], []
+        return [commit.version for commit in lake.maintenance.kept()], []
     except FormatError as error:
         return _versions_up_to(lake, lake.metastore.latest().version), [Problem(lake.store.uri, str(error))]
 
 
-def _settings(lake: Maintained) -> LakehouseSettings:
+def _settings(lake: MaintenanceContext) -> LakehouseSettings:
     """Return the newest settings, or plain ones where they are lost: the rules of the newest version tell of that."""
     try:
         return lake.metastore.latest().settings
@@ -154,7 +294,7 @@ def _settings(lake: Maintained) -> LakehouseSettings:
         return LakehouseSettings()
 
 
-class _Told:
+class _ProblemLog:
     """The problems that were found, each thing once, and only as many as people can read."""
 
     def __init__(self) -> None:
@@ -170,7 +310,7 @@ class _Told:
             self.problems.append(problem)
             self._paths.add(problem.path)
 
-    def tell_if_unexplained(self, problem: Problem) -> None:
+    def notify_if_unexplained(self, problem: Problem) -> None:
         """Take a problem, unless something else is known to be wrong with the same file.
 
         That a version cannot be read is no news where it is known which of its
@@ -182,7 +322,7 @@ class _Told:
         self.tell(problem)
 
 
-def _versions_up_to(lake: Maintained, newest: int) -> list[int]:
+def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:
     """Return the newest versions one by one, oldest first, where a damaged one stops the layout from listing them."""
     found: list[int] = []
     for version in range(newest, max(-1, newest - _VERSIONS_ONE_BY_ONE_MAX), -1):
@@ -196,16 +336,16 @@ def _versions_up_to(lake: Maintained, newest: int) -> list[int]:
     return found[::-1]
 
 
-def _repaired(lake: Maintained, watch: Watch) -> list[str]:
-    done = lake.upkeep.repair()
-    cleaned = vacuum(lake, watch=watch)
+def _repair(lake: MaintenanceContext, watch: ProgressCallback) -> list[str]:
+    done = lake.maintenance.repair()
+    cleaned = vacuum_files(lake, watch=watch)
     return [*done, f"{cleaned} because nothing needs them"] if cleaned.paths else done
 
 
-def _broken_rules(lake: Maintained, versions: Iterable[int], watch: Watch) -> Iterator[Problem]:
+def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch: ProgressCallback) -> Iterator[Problem]:
     for number, version in enumerate(versions, start=1):
         try:
-            yield from lake.upkeep.problems(lake.metastore.at_version(version))
+            yield from lake.maintenance.problems(lake.metastore.at_version(version))
         except NotFoundError:
             continue  # it expired while the check went on
         except FormatError as error:
@@ -216,7 +356,9 @@ def _broken_rules(lake: Maintained, versions: Iterable[int], watch: Watch) -> It
 class _Walk:
     """One pass over versions, from one of them on; `at` says how far it came."""
 
-    def __init__(self, lake: Maintained, versions: Sequence[int], at: int, files: CheckedFiles, watch: Watch) -> None:
+    def __init__(
+        self, lake: MaintenanceContext, versions: Sequence[int], at: int, files: FileChecker, watch: ProgressCallback
+    ) -> None:
         self._lake = lake
         self._versions = versions
         self._files = files
@@ -233,7 +375,7 @@ class _Walk:
             except NotFoundError:
                 self.at += 1  # it expired while the check went on
                 continue
-            for value in changed_objects(self._lake, before, snapshot, _OBJECTS):
+            for value in scan_changed_objects(self._lake, before, snapshot, _OBJECTS):
                 if isinstance(value, Delta):
                     for file in value.manifest.entries:
                         self.problems += self._files.problems_of_data(file)
@@ -243,13 +385,15 @@ class _Walk:
             self._watch(Progress("walking versions", self.at, len(self._versions)))
 
 
-def _walked(lake: Maintained, versions: Sequence[int], files: CheckedFiles, watch: Watch) -> Iterator[Problem]:
+def _check_files(
+    lake: MaintenanceContext, versions: Sequence[int], files: FileChecker, watch: ProgressCallback
+) -> Iterator[Problem]:
     """Yield what is wrong with the files of the versions; a version that cannot be read does not hide the next."""
     at = 0
     while at < len(versions):
         walk = _Walk(lake, versions, at, files, watch)
         try:
-            for path in lake.upkeep.files_of(walk.snapshots()):
+            for path in lake.maintenance.files_of(walk.snapshots()):
                 yield from files.problems_of_path(path)
         except FormatError as error:
             yield Problem(f"{_VERSION}{versions[walk.at]}", str(error))
@@ -257,33 +401,33 @@ def _walked(lake: Maintained, versions: Sequence[int], files: CheckedFiles, watc
         at = walk.at + 1
 
 
-def _wrong_clock(lake: Maintained) -> Iterator[Problem]:
+def _wrong_clock(lake: MaintenanceContext) -> Iterator[Problem]:
     """Yield that the newest version is dated so far in the future that nobody can commit after it."""
     newest = lake.metastore.latest()
     try:
         check_clock(newest, lake.effects.now_millis(), lake.effects.clock_tolerance_millis)
     except FormatError as error:
-        yield Problem(version_file(lake.store, newest.version) or f"{_VERSION}{newest.version}", str(error))
+        yield Problem(find_version_file(lake.store, newest.version) or f"{_VERSION}{newest.version}", str(error))
 
 
-def _gaps(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
     """Yield the versions that somebody deleted by hand: the name after a version that is kept is never freed."""
     for version, following in pairwise(kept):
-        places = version_files(version)
-        path = None if following == version + 1 else version_file(lake.store, version)
-        if path is not None and version_file(lake.store, version + 1) is None:
+        places = version_paths_of(version)
+        path = None if following == version + 1 else find_version_file(lake.store, version)
+        if path is not None and find_version_file(lake.store, version + 1) is None:
             yield Problem(
-                version_files(version + 1)[places.index(path) - len(places)],
+                version_paths_of(version + 1)[places.index(path) - len(places)],
                 f"it is missing, though version {version} before it and version {following} after it are kept",
             )
 
 
-def _lost(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
     """Yield the other versions that somebody deleted by hand, the oldest among them, those in a row as one."""
-    if not kept or lake.upkeep.is_read_only or lake.store.exists(RECORD_PATH):
+    if not kept or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
         return  # other programs leave nothing where a version was, and a copy begins with the version it is of
     try:
-        lost = lost_versions(lake.store, kept[-1])
+        lost = find_lost_versions(lake.store, kept[-1])
     except FormatError:
         return  # the newest version's own file is damaged: its rules tell of that
     numbers = set(lost.values())
@@ -297,12 +441,12 @@ def _lost(lake: Maintained, kept: Sequence[int]) -> Iterator[Problem]:
         yield Problem(path, f"it is missing: {these} deleted and did not expire. Put back what was there from a copy")
 
 
-def _lost_names(lake: Maintained, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
-    if lake.store.exists(RECORD_PATH):
+def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
+    if lake.store.exists(EXPORT_RECORD_PATH):
         return  # a copy has one version; the names are those of the lakehouse that it was made from
     for name, location in settings.exported_snapshots.items():
         try:
-            version = export_named(settings, name).version
+            version = find_export(settings, name).version
         except FormatError as error:
             yield Problem(location, str(error))
             continue

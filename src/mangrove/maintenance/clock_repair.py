@@ -3,16 +3,16 @@
 from typing import Final
 
 from mangrove.errors import ConflictError
-from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.context import MaintenanceContext
 from mangrove.metastore import Changes, Isolation
-from mangrove.transaction.time_limit import latest_commit_millis
+from mangrove.transaction.transaction import commit_deadline_millis
 
 __all__ = ["repair_clock"]
 
 _ATTEMPTS_MAX: Final = 10
 
 
-def repair_clock(lake: Maintained, message: str = "", author: str = "") -> int:
+def repair_clock(lake: MaintenanceContext, message: str = "", author: str = "") -> int:
     """Commit a version that is dated by the clock of this machine, unless the newest is not in its future; return it.
 
     It holds what the newest version holds. The versions before it keep the times that
@@ -28,7 +28,7 @@ def repair_clock(lake: Maintained, message: str = "", author: str = "") -> int:
             settings=newest.settings,
             message=message or f"repair the clock: version {newest.version} is dated in the future",
             author=author,
-            commit_before_millis=latest_commit_millis(newest.settings, now_millis),
+            commit_before_millis=commit_deadline_millis(newest.settings, now_millis),
             resets_clock=True,
         )
         try:

@@ -1,18 +1,151 @@
-"""Expiry: forgetting the versions that the settings no longer keep."""
+"""Version expiry according to retention settings, exports and shared transactions.
 
+A version goes when it is older than its settings allow, is none of the newest
+few, is held by nobody, and has been out of date for longer than a transaction
+may last. The last of these keeps writers safe: see decision 0008.
+
+Versions go from the old end only. Whoever looks for the newest version relies on
+there being no gap above the one it knows, so a version in the middle stays until
+those before it are gone or held.
+"""
+
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
-from mangrove.maintenance.held import held_by
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.progress import Progress, Watch, unwatched
-from mangrove.maintenance.retention import expirable, kept_because
-from mangrove.maintenance.version_files import with_files
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.exports import list_exports
+from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
+from mangrove.maintenance.version_files import filter_versions_with_file
+from mangrove.metastore import Commit, Snapshot
+from mangrove.model.clock import time_limit_millis
+from mangrove.model.locators import Kind
+from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.times import format_iso_time
+from mangrove.transaction.transaction import youngest_expirable_millis
 
-__all__ = ["ExpiryReport", "expire"]
+__all__ = [
+    "GRACE_MILLIS",
+    "ExpiryReport",
+    "RetentionPins",
+    "expire_versions",
+    "explain_retention",
+    "find_pins",
+    "is_live",
+    "select_expirable",
+]
 
-_VERSIONS_AT_ONCE = 1000
+GRACE_MILLIS = 24 * 60 * 60 * 1000
+"""How old a file that nothing needs has to be before vacuum deletes it, unless it is told otherwise."""
+
+
+def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis: int) -> bool:
+    """Return whether a shared transaction may still be published, with some time left for clocks that differ."""
+    return (
+        shared.state is SharedTransactionState.OPEN and now_millis < shared.expires_at_millis + transaction_limit_millis
+    )
+
+
+def select_expirable(
+    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
+) -> list[int]:
+    """Return the versions that may go, oldest first; `kept` are all that there are, oldest first.
+
+    `held` are those that an export names or a shared transaction stands on, and
+    `safe_millis` is how long a version must have been out of date.
+    """
+    common_millis = settings.maximum_version_age_millis
+    overrides = settings.maximum_version_age_millis_overrides
+    gone: list[int] = []
+    for version, created_at, outdated_at in _version_lifetimes(kept, settings.minimum_versions_to_keep):
+        if now_millis - outdated_at < safe_millis:
+            break
+        if version in held:
+            continue
+        age_millis = now_millis - created_at
+        if age_millis > overrides.get(version, common_millis):
+            gone.append(version)
+        elif age_millis <= common_millis:
+            break
+    return gone
+
+
+def explain_retention(
+    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
+) -> list[str]:
+    """Return what keeps the versions that stay, given all that there are, as people set it."""
+    stay = max(1, settings.minimum_versions_to_keep)
+    reasons = [f"the newest {min(stay, len(kept)):,} stay (minimum_versions_to_keep)"]
+    named = sum(commit.version in held for commit in kept)
+    if named:
+        reasons.append(f"{named:,} are held by exports or shared transactions")
+    common_millis = settings.maximum_version_age_millis
+    for version, created_at, outdated_at in _version_lifetimes(kept, stay):
+        life_millis = settings.maximum_version_age_millis_overrides.get(version, common_millis)
+        if version in held:
+            continue
+        if now_millis - created_at <= life_millis:
+            until = format_iso_time(created_at + life_millis)
+            reasons.append(
+                f"version {version} and later ones are young enough until {until} (maximum_version_age_millis)"
+            )
+            break
+        if now_millis - outdated_at < safe_millis:
+            until = format_iso_time(outdated_at + safe_millis)
+            reasons.append(
+                f"version {version} was the newest so lately that a transaction may stand on it until {until} "
+                "(transaction.time-limit-millis)"
+            )
+            break
+    return reasons
+
+
+def _version_lifetimes(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each version but the newest few, with the times at which it was made and at which the next one was.
+
+    No version was made later than any that follows it, whatever a wrong clock wrote
+    into it. A root that another program wrote may not say when: of that too it is
+    known that it is older than the next.
+    """
+    made: list[int | None] = []
+    known: int | None = None
+    for commit in reversed(kept):
+        own = commit.created_at_millis
+        known = min(own or known, known) if known is not None else own or None
+        made.append(known)
+    made.reverse()
+    for number, commit in enumerate(kept[: max(0, len(kept) - max(1, stay))]):
+        created_at, outdated_at = made[number], made[number + 1]
+        if created_at is None or outdated_at is None:
+            return
+        yield commit.version, created_at, outdated_at
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPins:
+    """The versions that stay whatever their age, and since when written files stay whatever needs them."""
+
+    versions: frozenset[int] = frozenset()
+    files_since_millis: int | None = None
+    """What a shared transaction staged was written after it began, so its files are known by their age alone."""
+
+
+def find_pins(newest: Snapshot, now_millis: int) -> RetentionPins:
+    """Return what the newest version says is relied on."""
+    limit_millis = time_limit_millis(newest.settings)
+    live = [
+        shared
+        for _, shared in newest.children(Kind.SHARED_TRANSACTION, None)
+        if isinstance(shared, SharedTransaction) and is_live(shared, now_millis, limit_millis)
+    ]
+    named = {export.version for export in list_exports(newest.settings)}
+    # The store's clock stamps files and the client's the beginning; they may differ by less than the limit.
+    began = min((shared.began_at_millis - limit_millis for shared in live), default=None)
+    return RetentionPins(frozenset(named | {shared.base_version for shared in live}), began)
+
+
+_VERSIONS_PER_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +167,9 @@ class ExpiryReport:
         return f"{len(self.versions):,} versions {verb}, {bounds}; {self.kept:,} are kept"
 
 
-def expire(lake: Maintained, *, dry_run: bool = False, alone: bool = False, watch: Watch = unwatched) -> ExpiryReport:
+def expire_versions(
+    lake: MaintenanceContext, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress
+) -> ExpiryReport:
     """Forget the versions that may go, oldest first, so that what an interruption leaves is in order too.
 
     `alone` promises that nobody else reads or writes meanwhile: then also a
@@ -43,23 +178,23 @@ def expire(lake: Maintained, *, dry_run: bool = False, alone: bool = False, watc
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
     safe_millis = 0 if alone else youngest_expirable_millis(newest.settings)
-    kept = lake.upkeep.kept()
-    held = held_by(newest, now_millis).versions
-    old = expirable(kept, newest.settings, held, now_millis, safe_millis)
+    kept = lake.maintenance.kept()
+    held = find_pins(newest, now_millis).versions
+    old = select_expirable(kept, newest.settings, held, now_millis, safe_millis)
     going = set(old)
     stay = [commit for commit in kept if commit.version not in going]
-    reasons = tuple(kept_because(stay, newest.settings, held, now_millis, safe_millis))
+    reasons = tuple(explain_retention(stay, newest.settings, held, now_millis, safe_millis))
     # A version that another program made in its own way has nothing that we could take away.
-    versions = with_files(lake.store, old)
+    versions = filter_versions_with_file(lake.store, old)
     if dry_run:
         return ExpiryReport(tuple(versions), len(kept) - len(versions), dry_run=True, reasons=reasons)
     gone: list[int] = []
     waiting = iter(versions)
-    while batch := list(islice(waiting, _VERSIONS_AT_ONCE)):
+    while batch := list(islice(waiting, _VERSIONS_PER_BATCH)):
         # An export or a shared transaction may have been made since, and is worth one request.
-        held = held_by(lake.metastore.latest(), now_millis).versions
+        held = find_pins(lake.metastore.latest(), now_millis).versions
         batch = [version for version in batch if version not in held]
-        lake.upkeep.expire(batch)
+        lake.maintenance.expire(batch)
         gone += batch
         watch(Progress("expiring versions", len(gone), len(versions)))
     return ExpiryReport(tuple(gone), len(kept) - len(gone), dry_run=False, reasons=reasons)

@@ -1,4 +1,4 @@
-"""Exports: a version under a name, copied in full, in part, or by its root alone.
+"""Exports of a version as a full, minimal or partial copy.
 
     minimal   the root node; everything else is read from the source
     partial   all that the layout itself needs, and the data of the tables that are named
@@ -15,15 +15,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
-from mangrove.maintenance.copying import Copier, copy_files, missing_copies, sizes_of
-from mangrove.maintenance.export_record import RECORD_PATH, ExportRecord, decode_record, encode_record
-from mangrove.maintenance.exported import Export, check_export_name, export_named, location_of
-from mangrove.maintenance.held import held_by
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import paths_below, visit_needed
-from mangrove.maintenance.progress import Watch, said_bytes, unwatched
-from mangrove.maintenance.retention import expirable
-from mangrove.maintenance.version_files import HINTS, version_file
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.copy import Copier, copy_files, find_missing_copies, load_file_sizes
+from mangrove.maintenance.expiry import find_pins, select_expirable
+from mangrove.maintenance.exports import (
+    EXPORT_RECORD_PATH,
+    Export,
+    ExportRecord,
+    check_export_name,
+    decode_export_record,
+    encode_export_record,
+    find_export,
+    format_export_location,
+)
+from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
+from mangrove.maintenance.reachability import resolve_paths, visit_reachable_files
+from mangrove.maintenance.version_files import HINT_PATHS, find_version_file
 from mangrove.metastore import Changes, Isolation, Parent, Snapshot
 from mangrove.model.locators import (
     Kind,
@@ -37,9 +44,9 @@ from mangrove.model.locators import (
 from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, Table
 from mangrove.storage.port import Store
-from mangrove.transaction.time_limit import latest_commit_millis, youngest_expirable_millis
+from mangrove.transaction.transaction import commit_deadline_millis, youngest_expirable_millis
 
-__all__ = ["ExportMode", "ExportReport", "drop_export", "export", "pin"]
+__all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version"]
 
 _ATTEMPTS_MAX = 20
 
@@ -65,14 +72,14 @@ class ExportReport:
     """Whether the lakehouse keeps the version under the name."""
 
     def __str__(self) -> str:
-        copied = f"{self.files_copied:,} files ({said_bytes(self.bytes_copied)}) copied"
+        copied = f"{self.files_copied:,} files ({format_bytes(self.bytes_copied)}) copied"
         there = f", {self.files_there:,} were there already" if self.files_there else ""
         kept = "" if self.is_kept else "; the lakehouse itself does not know the name"
         return f"{self.mode.value} export {self.export}: {copied}{there}{kept}"
 
 
-def export(
-    lake: Maintained,
+def export_version(
+    lake: MaintenanceContext,
     destination: Store,
     name: str,
     *,
@@ -81,7 +88,7 @@ def export(
     tables: Sequence[str] = (),
     keep: bool = True,
     copier: Copier = copy_files,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> ExportReport:
     """Copy a version to another place, where it opens as a lakehouse of its own.
 
@@ -92,38 +99,40 @@ def export(
     """
     check_export_name(name)
     _check_place(lake, destination)
-    keep = keep and not lake.upkeep.is_read_only
-    plan = _planned(lake, destination, name, version, mode, tables)
+    keep = keep and not lake.maintenance.is_read_only
+    plan = _plan_export(lake, destination, name, version, mode, tables)
     _check_possible(lake, plan, keep=keep)
     _check_free(destination, plan.record)
     if version is None:
         _check_newest(lake, destination, plan)
-    made = Export(name, plan.snapshot.version, location_of(destination.uri, plan.snapshot.version, plan.root))
+    made = Export(
+        name, plan.snapshot.version, format_export_location(destination.uri, plan.snapshot.version, plan.root)
+    )
     if keep:
         _record(lake, made)
-    destination.put(RECORD_PATH, encode_record(plan.record))
-    wanted = sizes_of(lake.store, _wanted(lake, plan))
-    missing = missing_copies(wanted, destination.list())
+    destination.put(EXPORT_RECORD_PATH, encode_export_record(plan.record))
+    wanted = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
+    missing = find_missing_copies(wanted, destination.list())
     # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
     copier(lake.store, destination, missing, watch, last=plan.root)
     _check_complete(destination, wanted)
     return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
 
 
-def pin(lake: Maintained, name: str, version: int | None = None) -> Export:
+def pin_version(lake: MaintenanceContext, name: str, version: int | None = None) -> Export:
     """Give a version a name without copying anything, so that it is kept for as long as it has it."""
     check_export_name(name)
     snapshot = _snapshot(lake, name, version)
-    _check_it_stays(lake, snapshot.version)
-    root = version_file(lake.store, snapshot.version)
-    pinned = Export(name, snapshot.version, location_of("", snapshot.version, root))
+    _check_retained(lake, snapshot.version)
+    root = find_version_file(lake.store, snapshot.version)
+    pinned = Export(name, snapshot.version, format_export_location("", snapshot.version, root))
     _record(lake, pinned)
     return pinned
 
 
-def drop_export(lake: Maintained, name: str) -> Export:
+def drop_export(lake: MaintenanceContext, name: str) -> Export:
     """Forget an export's name, so that its version may expire; what was copied elsewhere stays there."""
-    dropped = export_named(lake.metastore.latest().settings, name)
+    dropped = find_export(lake.metastore.latest().settings, name)
 
     def without(recorded: Mapping[str, str]) -> dict[str, str]:
         return {other: location for other, location in recorded.items() if other != name}
@@ -143,8 +152,13 @@ class _Plan:
     record: ExportRecord
 
 
-def _planned(
-    lake: Maintained, destination: Store, name: str, version: int | None, mode: ExportMode, tables: Sequence[str]
+def _plan_export(
+    lake: MaintenanceContext,
+    destination: Store,
+    name: str,
+    version: int | None,
+    mode: ExportMode,
+    tables: Sequence[str],
 ) -> _Plan:
     there = _record_there(destination)
     if version is None and there is not None and (there.source, there.name) == (lake.store.uri, name):
@@ -152,12 +166,12 @@ def _planned(
     snapshot = _snapshot(lake, name, version)
     if (mode is ExportMode.PARTIAL) != bool(tables):
         raise InvalidInputError("name the tables of a partial export, and only of that")
-    root = version_file(lake.store, snapshot.version)
+    root = find_version_file(lake.store, snapshot.version)
     record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
-    return _Plan(snapshot, root, mode, tuple(_chosen_tables(snapshot, tables)), record)
+    return _Plan(snapshot, root, mode, tuple(_resolve_tables(snapshot, tables)), record)
 
 
-def _check_possible(lake: Maintained, plan: _Plan, *, keep: bool) -> None:
+def _check_possible(lake: MaintenanceContext, plan: _Plan, *, keep: bool) -> None:
     """Refuse a copy that would need files which nothing keeps, or a file that is not there."""
     if plan.mode is ExportMode.FULL:
         return
@@ -170,19 +184,19 @@ def _check_possible(lake: Maintained, plan: _Plan, *, keep: bool) -> None:
         raise InvalidInputError(
             f"no file of {lake.store.uri} stands for version {plan.snapshot.version}: make a full or a partial export"
         )
-    _check_it_stays(lake, plan.snapshot.version)
+    _check_retained(lake, plan.snapshot.version)
 
 
-def _snapshot(lake: Maintained, name: str, version: int | None) -> Snapshot:
+def _snapshot(lake: MaintenanceContext, name: str, version: int | None) -> Snapshot:
     """Return the version that is asked for, or that an earlier attempt recorded, or the newest."""
     newest = lake.metastore.latest()
     earlier = newest.settings.exported_snapshots.get(name)
     if version is None and earlier is not None:
-        version = export_named(newest.settings, name).version
+        version = find_export(newest.settings, name).version
     return newest if version is None else lake.metastore.at_version(version)
 
 
-def _check_place(lake: Maintained, destination: Store) -> None:
+def _check_place(lake: MaintenanceContext, destination: Store) -> None:
     here, there = lake.store.uri, destination.uri
     if there.startswith(here) or here.startswith(there):
         raise InvalidInputError(f"{there} and the lakehouse {here} lie one in the other: export to another place")
@@ -190,8 +204,8 @@ def _check_place(lake: Maintained, destination: Store) -> None:
 
 def _record_there(destination: Store) -> ExportRecord | None:
     """Return what an earlier export to that place noted there."""
-    (data,) = destination.read_many([RECORD_PATH])
-    return None if data is None else decode_record(data, f"{RECORD_PATH} in {destination.uri}")
+    (data,) = destination.read_many([EXPORT_RECORD_PATH])
+    return None if data is None else decode_export_record(data, f"{EXPORT_RECORD_PATH} in {destination.uri}")
 
 
 def _check_free(destination: Store, record: ExportRecord) -> None:
@@ -209,14 +223,14 @@ def _check_free(destination: Store, record: ExportRecord) -> None:
         )
 
 
-def _check_newest(lake: Maintained, destination: Store, plan: _Plan) -> None:
+def _check_newest(lake: MaintenanceContext, destination: Store, plan: _Plan) -> None:
     """Refuse to repeat a complete export of what is not the newest any more: the copy would stay as it is."""
     newest = lake.metastore.latest()
     # That the name was recorded is a version as well, in which nothing else is new.
     own = 1 if plan.record.name in newest.settings.exported_snapshots else 0
     if newest.version <= plan.snapshot.version + own or _record_there(destination) is None:
         return
-    if not _is_there(lake, destination, plan):
+    if not _is_complete(lake, destination, plan):
         return
     held = plan.snapshot.version
     raise AlreadyExistsError(
@@ -226,27 +240,27 @@ def _check_newest(lake: Maintained, destination: Store, plan: _Plan) -> None:
     )
 
 
-def _is_there(lake: Maintained, destination: Store, plan: _Plan) -> bool:
+def _is_complete(lake: MaintenanceContext, destination: Store, plan: _Plan) -> bool:
     """Return whether an earlier attempt came to its end: the root is copied last."""
     if plan.root is not None:
         return destination.exists(plan.root)
-    return not missing_copies(sizes_of(lake.store, _wanted(lake, plan)), destination.list())
+    return not find_missing_copies(load_file_sizes(lake.store, _list_files_to_copy(lake, plan)), destination.list())
 
 
-def _check_it_stays(lake: Maintained, version: int) -> None:
+def _check_retained(lake: MaintenanceContext, version: int) -> None:
     """Refuse to rely on a version that an expiry which runs now may be deleting."""
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
-    held = held_by(newest, now_millis).versions
+    held = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
-    if version in expirable(lake.upkeep.kept(), newest.settings, held, now_millis, safe_millis):
+    if version in select_expirable(lake.maintenance.kept(), newest.settings, held, now_millis, safe_millis):
         raise ConflictError(
             f"version {version} is old enough to expire at any moment, so nothing can rely on it: make a full export "
             "of it, or raise maximum_version_age_millis first"
         )
 
 
-def _record(lake: Maintained, made: Export) -> None:
+def _record(lake: MaintenanceContext, made: Export) -> None:
     """Record the export in the lakehouse's definition, unless it is there already."""
 
     def with_it(recorded: Mapping[str, str]) -> dict[str, str]:
@@ -261,7 +275,9 @@ def _record(lake: Maintained, made: Export) -> None:
     lake.metastore.at_version(made.version)
 
 
-def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[str, str]], message: str) -> None:
+def _change_names(
+    lake: MaintenanceContext, change: Callable[[Mapping[str, str]], dict[str, str]], message: str
+) -> None:
     for _ in range(_ATTEMPTS_MAX):
         began_at_millis = lake.effects.now_millis()
         newest = lake.metastore.latest()
@@ -272,7 +288,7 @@ def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[s
             lake.effects.new_id(),
             settings=changed,
             message=message,
-            commit_before_millis=latest_commit_millis(newest.settings, began_at_millis),
+            commit_before_millis=commit_deadline_millis(newest.settings, began_at_millis),
         )
         try:
             lake.metastore.commit(newest, changes, Isolation.SNAPSHOT)
@@ -285,25 +301,25 @@ def _change_names(lake: Maintained, change: Callable[[Mapping[str, str]], dict[s
     )
 
 
-def _wanted(lake: Maintained, plan: _Plan) -> set[str]:
+def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
     wanted: set[str] = set()
     match plan.mode:
         case ExportMode.FULL:
-            visit_needed(lake, [plan.snapshot], wanted.add)
+            visit_reachable_files(lake, [plan.snapshot], wanted.add)
         case ExportMode.PARTIAL:
-            wanted.update(lake.upkeep.files_of([plan.snapshot]))
+            wanted.update(lake.maintenance.files_of([plan.snapshot]))
             for table in plan.tables:
                 for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
                     for file in delta.manifest.entries:
-                        wanted.update(paths_below(file.location, lake.store.uri))
+                        wanted.update(resolve_paths(file.location, lake.store.uri))
         case ExportMode.MINIMAL:
             assert plan.root is not None
             wanted.add(plan.root)
     # The source's hint speaks of versions that the copy does not have.
-    return wanted - HINTS
+    return wanted - HINT_PATHS
 
 
-def _chosen_tables(snapshot: Snapshot, names: Sequence[str]) -> list[Table]:
+def _resolve_tables(snapshot: Snapshot, names: Sequence[str]) -> list[Table]:
     chosen: list[Table] = []
     for name in names:
         parts = split_name(name)
@@ -332,7 +348,7 @@ def _deltas(snapshot: Snapshot, table: TableIdentity) -> Iterator[Delta]:
 
 
 def _check_complete(destination: Store, wanted: Mapping[str, int]) -> None:
-    missing = missing_copies(wanted, destination.list())
+    missing = find_missing_copies(wanted, destination.list())
     if missing:
         raise StorageError(
             f"{min(missing)} and {len(missing) - 1} others are not in {destination.uri} in full, though they were "

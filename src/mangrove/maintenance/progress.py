@@ -1,18 +1,18 @@
-"""How far long work has come, as a value that whoever watches is given."""
+"""Progress reports of long operations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Progress", "Watch", "said_bytes", "unwatched"]
+__all__ = ["Progress", "ProgressCallback", "format_bytes", "ignore_progress"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def said_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return a size as people say it.
 
-    >>> said_bytes(1), said_bytes(1536), said_bytes(5 * 1024**3)
+    >>> format_bytes(1), format_bytes(1536), format_bytes(5 * 1024**3)
     ('1 byte', '1.5 KiB', '5.0 GiB')
     """
     if count == 1:
@@ -35,13 +35,13 @@ class Progress:
 
     def __str__(self) -> str:
         files = f"{self.files_done:,}" if self.files_total is None else f"{self.files_done:,} of {self.files_total:,}"
-        total = "" if self.bytes_total is None else f" of {said_bytes(self.bytes_total)}"
-        size = f", {said_bytes(self.bytes_done)}{total}" if self.bytes_done or self.bytes_total else ""
+        total = "" if self.bytes_total is None else f" of {format_bytes(self.bytes_total)}"
+        size = f", {format_bytes(self.bytes_done)}{total}" if self.bytes_done or self.bytes_total else ""
         return f"{self.what}: {files} files{size}"
 
 
-Watch: TypeAlias = Callable[[Progress], None]
+ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
-def unwatched(_: Progress) -> None:
+def ignore_progress(_: Progress) -> None:
     """Watch nothing."""

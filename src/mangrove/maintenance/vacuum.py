@@ -1,39 +1,125 @@
-"""Vacuum: deleting the files that no version needs.
+"""Deletion of unreferenced files, including outdated Iceberg metadata.
+
+No version needs such a file, and each can be written again. But engines may be reading
+what shows the newest state, and what shows the next one takes most of its files from what
+was shown last. All others go as what no version needs, and all of a table that was dropped.
 
 Files are listed first, and what is needed is found out afterwards, so that a
 commit which came in between counts. Of what is not needed only that goes which
 is older than any transaction can be: see decision 0008.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from mangrove.effects import settle
+from mangrove.effects import wait_for_pending
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.maintenance.held import held_by
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.needed import visit_needed
-from mangrove.maintenance.progress import Progress, Watch, said_bytes, unwatched
-from mangrove.maintenance.retention import GRACE_MILLIS
-from mangrove.maintenance.shown_files import ShownFiles, is_shown_metadata
-from mangrove.metastore import Retired
-from mangrove.storage.port import Entry, ObjectInfo, Store
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.expiry import GRACE_MILLIS, find_pins
+from mangrove.maintenance.progress import Progress, ProgressCallback, format_bytes, ignore_progress
+from mangrove.maintenance.reachability import visit_reachable_files
+from mangrove.metastore import RetiredVersion, Snapshot
+from mangrove.model.locators import Kind, TableLocator
+from mangrove.model.objects import Table, TableType
+from mangrove.storage.port import ListEntry, ObjectInfo, Store
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
+from mangrove.tables.table_state import TableState, load_opened_table_state
+from mangrove.transaction.deltas import open_table
+from mangrove.transaction.transaction import youngest_expirable_millis
 
-__all__ = ["DATA_FOLDER", "DeleteFiles", "VacuumReport", "candidates", "delete_files", "vacuum"]
+__all__ = [
+    "DATA_FOLDER",
+    "DeleteFiles",
+    "IcebergMetadataFiles",
+    "VacuumReport",
+    "delete_files",
+    "is_iceberg_metadata",
+    "select_candidates",
+    "vacuum_files",
+]
+
+_FOLDER: Final = re.compile(r"data/([^/]+)/metadata/")
+_METADATA: Final = re.compile(_FOLDER.pattern + r"[0-9a-f]{32}-\d+" + re.escape(METADATA_SUFFIX))
+
+_WITHOUT_PARTS: Final = f"-0{METADATA_SUFFIX}"
+"""So ends what shows a table to which nothing was ever written."""
+
+
+def is_iceberg_metadata(path: str) -> bool:
+    """Return whether a file is what engines open first, so that it goes before all that it leads to."""
+    return _METADATA.fullmatch(path) is not None
+
+
+class IcebergMetadataFiles:
+    """What a listing found of the files that show tables."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, ObjectInfo] = {}
+
+    def note(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
+        """Pass a listing on, and note for each table what was shown last."""
+        for entry in entries:
+            match = _METADATA.fullmatch(entry.path) if isinstance(entry, ObjectInfo) else None
+            if match is not None and isinstance(entry, ObjectInfo):
+                known = self._last.get(match[1])
+                if known is None or entry.modified_at_millis > known.modified_at_millis:
+                    self._last[match[1]] = entry
+            yield entry
+
+    def kept(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
+        """Yield the files that stay, of those tables of which something would go."""
+        touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None} & self._last.keys()
+        if not touched:
+            return
+        newest = lake.metastore.latest()
+        for locator, table in lake.maintenance.objects(newest, Kind.TABLE):
+            if isinstance(locator, TableLocator) and isinstance(table, Table) and table.id in touched:
+                yield from _list_referenced_files(lake, self._last[table.id].path)
+                state = _state(newest, locator, table)
+                if state is not None:
+                    yield from _list_referenced_files(lake, compute_published_name(state, lake.store.uri).metadata_path)
+
+
+def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iterator[str]:
+    """Yield the files by which a state is shown, or none where nobody knows all of them: they are written again."""
+    parts_path = metadata_path.removesuffix(METADATA_SUFFIX) + PARTS_SUFFIX
+    (parts,) = lake.store.read_many([parts_path])
+    if parts is None and not metadata_path.endswith(_WITHOUT_PARTS):
+        return
+    yield metadata_path
+    yield parts_path
+    try:
+        yield from decode_part_paths((parts or b"").decode())
+    except UnicodeDecodeError as error:
+        beside = posixpath.basename(metadata_path)
+        raise FormatError(f"{parts_path} is damaged: delete it, and {beside} beside it; they are derived") from error
+
+
+def _state(newest: Snapshot, locator: TableLocator, table: Table) -> TableState | None:
+    """Return the table as it is shown, or None where it cannot be."""
+    if table.table_type is not TableType.MANAGED:
+        return None
+    try:
+        opened = open_table(newest, locator)
+    except InvalidInputError:
+        return None  # nothing says what its rows are
+    return None if opened.version.schema is None else load_opened_table_state(newest, opened)
+
 
 DATA_FOLDER = "data/"
 """Where tables keep their files."""
 
-_FILES_AT_ONCE = 1000
+_FILES_PER_BATCH = 1000
 _ATTEMPTS_MAX = 3
-_SETTLED_SECONDS_MAX = 60.0
+_PENDING_SECONDS_MAX = 60.0
 
 _Visit: TypeAlias = Callable[[str], object]
 """What is told of each path that is in use."""
-DeleteFiles: TypeAlias = Callable[[Store, Mapping[str, int], Watch], None]
+DeleteFiles: TypeAlias = Callable[[Store, Mapping[str, int], ProgressCallback], None]
 """Deletes files of known sizes from a store; Spark may bring one that uses many machines."""
 
 
@@ -48,11 +134,11 @@ class VacuumReport:
 
     def __str__(self) -> str:
         verb = "would be deleted" if self.dry_run else "were deleted"
-        return f"{len(self.paths):,} of {self.files_listed:,} files ({said_bytes(self.size_bytes)}) {verb}"
+        return f"{len(self.paths):,} of {self.files_listed:,} files ({format_bytes(self.size_bytes)}) {verb}"
 
 
 @runtime_checkable
-class _LeavesTemporaries(Protocol):
+class _HasTemporaryFiles(Protocol):
     """A store whose killed writers leave files that no listing shows."""
 
     def leftovers(self) -> Iterator[ObjectInfo]: ...
@@ -60,8 +146,8 @@ class _LeavesTemporaries(Protocol):
     def delete_leftovers(self, paths: Iterable[str]) -> None: ...
 
 
-def candidates(
-    listed: Iterable[Entry], owns: Callable[[str], bool], written_before_millis: int | None
+def select_candidates(
+    listed: Iterable[ListEntry], owns: Callable[[str], bool], written_before_millis: int | None
 ) -> Iterator[ObjectInfo]:
     """Yield the files that may go if nothing needs them: ours, and old enough; None is any age."""
     for entry in listed:
@@ -73,14 +159,14 @@ def candidates(
             yield entry
 
 
-def vacuum(
-    lake: Maintained,
+def vacuum_files(
+    lake: MaintenanceContext,
     *,
     dry_run: bool = False,
     grace_millis: int | None = None,
     alone: bool = False,
     deleter: DeleteFiles | None = None,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> VacuumReport:
     """Delete what no version that is kept needs, and no export and no live shared transaction.
 
@@ -91,27 +177,27 @@ def vacuum(
     """
     if alone:
         # Else the temporary file of a hint that this process writes in the background would count as left behind.
-        settle(lake.effects, _SETTLED_SECONDS_MAX)
+        wait_for_pending(lake.effects, _PENDING_SECONDS_MAX)
     now_millis = lake.effects.now_millis()
-    before_millis = _written_before(lake, grace_millis, now_millis, alone=alone)
+    before_millis = _cutoff_millis(lake, grace_millis, now_millis, alone=alone)
     retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
     garbage: dict[str, int] = {}
-    listed = _Counted(lake.store.list(), watch)
-    shown = ShownFiles()
-    for entry in candidates(shown.note(iter(listed)), lake.upkeep.owns, before_millis):
+    listed = _CountedListing(lake.store.list(), watch)
+    shown = IcebergMetadataFiles()
+    for entry in select_candidates(shown.note(iter(listed)), lake.maintenance.owns, before_millis):
         garbage[entry.path] = entry.size
-    folders = _visit_used(lake, retired_since, lambda path: garbage.pop(path, None))
+    folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
     for path in list(shown.kept(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
         # What shows a state goes before the files that it leads to: nobody shall find it without them.
-        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_shown_metadata, garbage)}, watch)
-        for step in _deletion_steps(garbage, lake.upkeep.deletion_rank):
+        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_iceberg_metadata, garbage)}, watch)
+        for step in _deletion_steps(garbage, lake.maintenance.deletion_rank):
             (deleter or delete_files)(lake.store, step, watch)
-    left = _leftovers(lake.store, before_millis)
-    if not dry_run and isinstance(lake.store, _LeavesTemporaries):
+    left = _list_temporary_files(lake.store, before_millis)
+    if not dry_run and isinstance(lake.store, _HasTemporaryFiles):
         _delete(lake.store.delete_leftovers, left, watch)
     gone = garbage | left
     return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
@@ -125,28 +211,28 @@ def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> l
     return [steps[number] for number in sorted(steps)]
 
 
-def delete_files(store: Store, sizes: Mapping[str, int], watch: Watch) -> None:
+def delete_files(store: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
     """Delete the files from this process, in requests for many at once."""
     _delete(store.delete_many, sizes, watch)
 
 
-class _Counted:
+class _CountedListing:
     """A listing that tells how far it has come."""
 
-    def __init__(self, entries: Iterator[Entry], watch: Watch) -> None:
+    def __init__(self, entries: Iterator[ListEntry], watch: ProgressCallback) -> None:
         self._entries = entries
         self._watch = watch
         self.files = 0
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ListEntry]:
         for entry in self._entries:
             self.files += 1
-            if self.files % _FILES_AT_ONCE == 0:
+            if self.files % _FILES_PER_BATCH == 0:
                 self._watch(Progress("listing", self.files))
             yield entry
 
 
-def _written_before(lake: Maintained, grace_millis: int | None, now_millis: int, *, alone: bool) -> int | None:
+def _cutoff_millis(lake: MaintenanceContext, grace_millis: int | None, now_millis: int, *, alone: bool) -> int | None:
     """Return the time before which a file must have been written to go, or None if any may."""
     newest = lake.metastore.latest()
     least_millis = youngest_expirable_millis(newest.settings)
@@ -157,12 +243,12 @@ def _written_before(lake: Maintained, grace_millis: int | None, now_millis: int,
             f"a grace time of {grace_millis} ms could take files from a transaction that is about to commit: give at "
             f"least {least_millis} ms, or say that nobody else is at work"
         )
-    held_since = held_by(newest, now_millis).files_since_millis
-    times = [held_since, None if alone else now_millis - grace_millis]
+    pinned_since = find_pins(newest, now_millis).files_since_millis
+    times = [pinned_since, None if alone else now_millis - grace_millis]
     return min((millis for millis in times if millis is not None), default=None)
 
 
-def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> frozenset[str]:
+def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit: _Visit) -> frozenset[str]:
     """Visit what the versions that are kept need, again if some of them expired meanwhile.
 
     So is what a version needs that expired since then: somebody may be rolling back
@@ -170,12 +256,12 @@ def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> f
     what it needs.
     """
     for _ in range(_ATTEMPTS_MAX):
-        kept = [commit.version for commit in lake.upkeep.kept()]
-        retired = [] if retired_since is None else lake.upkeep.retired(retired_since, set(kept))
+        kept = [commit.version for commit in lake.maintenance.kept()]
+        retired = [] if retired_since is None else lake.maintenance.retired(retired_since, set(kept))
         try:
-            folders = visit_needed(lake, map(lake.metastore.at_version, kept), visit)
+            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit)
         except (NotFoundError, FormatError):
-            if {commit.version for commit in lake.upkeep.kept()}.issuperset(kept):
+            if {commit.version for commit in lake.maintenance.kept()}.issuperset(kept):
                 raise
         else:
             return folders | _visit_retired(lake, retired, visit)
@@ -185,7 +271,7 @@ def _visit_used(lake: Maintained, retired_since: int | None, visit: _Visit) -> f
     )
 
 
-def _visit_retired(lake: Maintained, retired: Sequence[Retired], visit: _Visit) -> frozenset[str]:
+def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], visit: _Visit) -> frozenset[str]:
     """Visit what versions need that expired lately.
 
     Where one of them cannot be read, nobody can use it any more: what it needed may
@@ -194,7 +280,7 @@ def _visit_retired(lake: Maintained, retired: Sequence[Retired], visit: _Visit) 
     for one in retired:
         visit(one.path)
     try:
-        return visit_needed(lake, (one.snapshot for one in retired), visit)
+        return visit_reachable_files(lake, (one.snapshot for one in retired), visit)
     except FormatError:
         if len(retired) == 1:
             return frozenset()
@@ -202,9 +288,9 @@ def _visit_retired(lake: Maintained, retired: Sequence[Retired], visit: _Visit) 
     return _visit_retired(lake, retired[:half], visit) | _visit_retired(lake, retired[half:], visit)
 
 
-def _leftovers(store: Store, written_before_millis: int | None) -> dict[str, int]:
+def _list_temporary_files(store: Store, written_before_millis: int | None) -> dict[str, int]:
     """Return the temporary files that killed writers left, with their sizes."""
-    if not isinstance(store, _LeavesTemporaries):
+    if not isinstance(store, _HasTemporaryFiles):
         return {}
     return {
         entry.path: entry.size
@@ -213,11 +299,11 @@ def _leftovers(store: Store, written_before_millis: int | None) -> dict[str, int
     }
 
 
-def _delete(delete: Callable[[Iterable[str]], None], garbage: Mapping[str, int], watch: Watch) -> None:
+def _delete(delete: Callable[[Iterable[str]], None], garbage: Mapping[str, int], watch: ProgressCallback) -> None:
     waiting = iter(garbage)
     done = bytes_done = 0
     total, bytes_total = len(garbage), sum(garbage.values())
-    while batch := list(islice(waiting, _FILES_AT_ONCE)):
+    while batch := list(islice(waiting, _FILES_PER_BATCH)):
         delete(batch)
         done += len(batch)
         bytes_done += sum(garbage[path] for path in batch)

@@ -1,1 +1,1 @@
-"""Frozen values that say what a lakehouse holds."""
+"""Immutable data classes for the objects of a lakehouse."""

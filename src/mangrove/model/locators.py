@@ -1,4 +1,4 @@
-"""Locators: the way to each object of a lakehouse.
+"""Locators, the typed addresses of lakehouse objects.
 
     NamespaceLocator ── TableLocator, ViewLocator            by name, which can change
     TableIdentity ── TableVersionLocator ── StreamLocator ── PartitionLocator ── DeltaLocator
@@ -15,7 +15,7 @@ from functools import total_ordering
 from typing import ClassVar, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import check_id, check_name, joined_name, split_name
+from mangrove.model.names import check_id, check_name, join_name, split_name
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -100,7 +100,7 @@ class NamespaceLocator(_Located):
         return
 
     def __str__(self) -> str:
-        return joined_name(self.name)
+        return join_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class TableLocator(_Located):
         return NamespaceLocator(self.namespace)
 
     def __str__(self) -> str:
-        return joined_name(self.namespace, self.name)
+        return join_name(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ViewLocator(_Located):
         return NamespaceLocator(self.namespace)
 
     def __str__(self) -> str:
-        return joined_name(self.namespace, self.name)
+        return join_name(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class SharedTransactionLocator(_Located):
         return
 
     def __str__(self) -> str:
-        return joined_name(self.name)
+        return join_name(self.name)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,4 +1,4 @@
-"""Manifests: the data files of a delta, with what is known about their columns."""
+"""Manifests with data files, delete files and column statistics."""
 
 import enum
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mangrove.model.locators import LARGEST_INTEGER
 from mangrove.model.names import check_id, check_text
 from mangrove.model.paths import check_location, is_uri
 from mangrove.model.types import COLUMN_ID_MAX
-from mangrove.model.values import Value, canonical_value
+from mangrove.model.values import Value, normalize_value
 
 __all__ = [
     "EMPTY_MANIFEST",
@@ -20,7 +20,7 @@ __all__ = [
     "DataFile",
     "FileKind",
     "Manifest",
-    "canonical_values",
+    "normalize_values",
 ]
 
 PARQUET: Final = "application/parquet"
@@ -61,11 +61,11 @@ class ColumnStatistics:
         _check_count(self.value_count, "value_count of column", self.column_id)
         _check_count(self.size_bytes, "size_bytes of column", self.column_id)
         if self.minimum is not None:
-            minimum = canonical_value(self.minimum, "the minimum of a column")
+            minimum = normalize_value(self.minimum, "the minimum of a column")
             if minimum is not self.minimum:
                 object.__setattr__(self, "minimum", minimum)
         if self.maximum is not None:
-            maximum = canonical_value(self.maximum, "the maximum of a column")
+            maximum = normalize_value(self.maximum, "the maximum of a column")
             if maximum is not self.maximum:
                 object.__setattr__(self, "maximum", maximum)
         if self.minimum is not None and self.maximum is not None:
@@ -131,7 +131,7 @@ class DataFile:
             if self.kind is not FileKind.POSITION_DELETES:
                 raise InvalidInputError(f"{self.location} applies to one file, which only position deletes can do")
         if self.partition_values is not None:
-            object.__setattr__(self, "partition_values", canonical_values(self.partition_values))
+            object.__setattr__(self, "partition_values", normalize_values(self.partition_values))
         object.__setattr__(self, "key_ids", tuple(self.key_ids))
         object.__setattr__(self, "statistics", tuple(self.statistics))
         for key_id in self.key_ids:
@@ -188,9 +188,9 @@ class Manifest:
 EMPTY_MANIFEST: Final = Manifest()
 
 
-def canonical_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+def normalize_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """Return partition values in their one form."""
-    return tuple(None if value is None else canonical_value(value, "a partition value") for value in values)
+    return tuple(None if value is None else normalize_value(value, "a partition value") for value in values)
 
 
 def _check_count(count: int | None, what: str, where: object) -> None:

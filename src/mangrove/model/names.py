@@ -1,4 +1,4 @@
-"""The rules for the names of namespaces, tables and views, with the dotted text that people type.
+"""Validation, quoting and suggestion of namespace, table, view and column names.
 
 A name is 1 to a maximum of UTF-8 bytes and holds no space, no control character
 and no `/`, because names are padded with spaces in tree keys and appear in file
@@ -8,7 +8,9 @@ no character that moves or reverses the text around it: a terminal, a log or a p
 would show another name than the one that is stored.
 """
 
+import difflib
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mangrove.errors import InvalidInputError
@@ -18,11 +20,26 @@ __all__ = [
     "check_name",
     "check_new_name",
     "check_text",
-    "joined_name",
-    "quoted_name",
+    "find_closest_name",
+    "join_name",
+    "quote_name",
     "split_name",
     "split_path",
+    "suggest_name",
 ]
+
+
+def find_closest_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that looks most like one that is not there, if any does."""
+    found = difflib.get_close_matches(name.casefold(), [one.casefold() for one in names], 1, 0.6)
+    return next((one for one in names if found and one.casefold() == found[0]), None)
+
+
+def suggest_name(name: str, names: Sequence[str]) -> str:
+    """Return the end of a sentence about a name that is not there."""
+    meant = find_closest_name(name, names)
+    return f": there are {', '.join(names)}" if meant is None else f": did you mean {meant!r}?"
+
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
 _DECEPTIVE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -126,20 +143,20 @@ def _parts(text: str, form: str) -> tuple[str, ...]:
         position += 1
 
 
-def quoted_name(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return `name` as SQL text: bare where Spark takes it so everywhere, else between backticks.
 
-    >>> quoted_name("amount"), quoted_name("order"), quoted_name("größe")
+    >>> quote_name("amount"), quote_name("order"), quote_name("größe")
     ('amount', '`order`', '`größe`')
     """
     is_plain = _PLAIN.fullmatch(name) and name.upper() not in _RESERVED
     return name if is_plain else _between_backticks(name)
 
 
-def joined_name(*parts: str) -> str:
+def join_name(*parts: str) -> str:
     """Return the dotted text that `split_name` takes apart into `parts`, with backticks only where it needs them.
 
-    >>> joined_name("straße", "order"), joined_name("sales", "orders.2026")
+    >>> join_name("straße", "order"), join_name("sales", "orders.2026")
     ('straße.order', 'sales.`orders.2026`')
     """
     return ".".join(part if _WORD.fullmatch(part) else _between_backticks(part) for part in parts)

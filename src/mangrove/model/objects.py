@@ -1,4 +1,4 @@
-"""The objects of a lakehouse, as every layout stores them.
+"""Namespaces, tables, views, table versions, streams, partitions and deltas.
 
     Namespace ── Table ── TableVersion ── Stream ── Partition ── Delta
               └─ View                     SharedTransaction
@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.locators import LARGEST_INTEGER, Kind
-from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, canonical_values
+from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, normalize_values
 from mangrove.model.names import check_id, check_name, check_text, split_name
+from mangrove.model.partitioning import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
 
@@ -109,7 +109,7 @@ class Namespace:
     def __post_init__(self) -> None:
         check_id(self.id, "namespace id")
         check_name(self.name, "namespace")
-        _settle(self, self.properties, self.description)
+        _freeze_properties(self, self.properties, self.description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,11 @@ class Table:
         check_id(self.namespace_id, "namespace id")
         check_name(self.name, "table")
         check_text(self.table_format, "the table format")
-        _settle(self, self.properties, self.description)
+        _freeze_properties(self, self.properties, self.description)
         object.__setattr__(self, "format_properties", Properties(self.format_properties))
         _check_ordinal(self.latest_table_version, "latest_table_version")
         _check_ordinal(self.latest_active_table_version, "latest_active_table_version")
-        object.__setattr__(self, "keys", _checked_keys(self.keys, self.schema, f"table {self.name!r}"))
+        object.__setattr__(self, "keys", _validate_keys(self.keys, self.schema, f"table {self.name!r}"))
         if self.location is not None:
             check_text(self.location, "a table's location")
         if self.table_type is TableType.MANAGED and self.location is not None:
@@ -176,7 +176,7 @@ class View:
         object.__setattr__(self, "reads", tuple(self.reads))
         for read in self.reads:
             split_name(read)
-        _settle(self, self.properties, self.description)
+        _freeze_properties(self, self.properties, self.description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +208,12 @@ class TableVersion:
         _check_distinct([schema.schema_id for schema in self.schemas], "schemas", "schema id")
         _check_distinct([scheme.id for scheme in self.partition_schemes], "partition schemes", "id")
         _check_distinct([scheme.id for scheme in self.sort_schemes], "sort schemes", "id")
-        object.__setattr__(self, "keys", _checked_keys(self.keys, self.schema, f"table version {self.version}"))
+        object.__setattr__(self, "keys", _validate_keys(self.keys, self.schema, f"table version {self.version}"))
         if self.schema is not None:
             self.partition_scheme.result_types(self.schema)
         for content_type in self.content_types:
             check_text(content_type, "a content type")
-        _settle(self, self.properties, self.description)
+        _freeze_properties(self, self.properties, self.description)
         _check_whole(self.watermark, "watermark")
         _check_ordinal(self.previous_version, "previous table version")
         if self.latest_stream_id is not None:
@@ -281,11 +281,11 @@ class Partition:
         check_id(self.scheme_id, "partition scheme id")
         if self.previous_id is not None:
             check_id(self.previous_id, "previous partition id")
-        object.__setattr__(self, "values", canonical_values(self.values))
+        object.__setattr__(self, "values", normalize_values(self.values))
         object.__setattr__(self, "content_types", tuple(self.content_types))
         for content_type in self.content_types:
             check_text(content_type, "a content type")
-        _settle(self, self.properties, None)
+        _freeze_properties(self, self.properties, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class Delta:
             check_text(location, "a replaced location")
         if self.type is not DeltaType.REPLACE and (self.replaces_through is not None or self.replaced_locations):
             raise InvalidInputError(f"a delta of type {self.type.value} replaces something: only a replace does")
-        _settle(self, self.properties, None)
+        _freeze_properties(self, self.properties, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,14 +356,14 @@ def kind_of(value: Object) -> Kind:
     return _KINDS[type(value)]
 
 
-def _settle(value: object, properties: Mapping[str, str], description: str | None) -> None:
+def _freeze_properties(value: object, properties: Mapping[str, str], description: str | None) -> None:
     if type(properties) is not Properties:
         object.__setattr__(value, "properties", Properties(properties))
     if description is not None:
         check_text(description, "a description")
 
 
-def _checked_keys(keys: Iterable[int], schema: Schema | None, where: str) -> tuple[int, ...]:
+def _validate_keys(keys: Iterable[int], schema: Schema | None, where: str) -> tuple[int, ...]:
     checked = tuple(keys)
     if checked and schema is None:
         raise InvalidInputError(f"{where} has keys but no schema: give it one")

@@ -1,4 +1,4 @@
-"""Mappings that cannot change, and so can be shared, compared and hashed."""
+"""Immutable, hashable mappings for object properties."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar

@@ -1,4 +1,4 @@
-"""A schema: the columns of a table or view at one time, found by name or by id."""
+"""Schemas with lookup of columns by name or id."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ from mangrove.model.types import (
     DataType,
     check_column_names,
     inner_columns,
-    with_inner_columns,
+    replace_inner_columns,
 )
 
-__all__ = ["COLUMNS_MAX", "NESTING_MAX", "Schema", "check_column_count", "check_new_columns", "with_fresh_ids"]
+__all__ = ["COLUMNS_MAX", "NESTING_MAX", "Schema", "assign_fresh_ids", "check_column_count", "check_new_columns"]
 
 COLUMNS_MAX: Final = 10_000
 """How many columns a new table or view may have, those inside nested types included."""
@@ -67,9 +67,9 @@ class Schema:
         found: Column | None = None
         level = self.columns
         for name in path:
-            found = _named(level, name)
+            found = _find_column(level, name)
             if found is None:
-                whole = _named(self.columns, ".".join(path))
+                whole = _find_column(self.columns, ".".join(path))
                 if whole is not None:
                     raise NotFoundError(
                         f"there is no column {path[-1]!r} in {path[0]!r}, but a column {whole.name!r}: "
@@ -124,7 +124,7 @@ def check_new_columns(schema: Schema | None, before: Schema | None = None) -> No
         check_new_name(name, "column")
 
 
-def with_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, ...]:
+def assign_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, ...]:
     """Return the columns with ids from `after` + 1 on, whatever ids they have.
 
     A level is numbered before what lies inside it, so the columns that people see
@@ -146,7 +146,7 @@ def with_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, .
     for place in range(len(order) - 1, -1, -1):
         start = end - sizes[place]
         if sizes[place]:
-            inner: DataType = with_inner_columns(numbered[place].type, iter(numbered[start:end]))
+            inner: DataType = replace_inner_columns(numbered[place].type, iter(numbered[start:end]))
             numbered[place] = replace(numbered[place], type=inner)
         end = start
     return tuple(numbered[: len(roots)])
@@ -171,7 +171,7 @@ def _walk(columns: tuple[Column, ...], above: tuple[str, ...]) -> Iterator[tuple
         yield from _walk(inner_columns(column.type), path)
 
 
-def _named(columns: tuple[Column, ...], name: str) -> Column | None:
+def _find_column(columns: tuple[Column, ...], name: str) -> Column | None:
     folded = name.casefold()
     for column in columns:
         if column.name.casefold() == folded:

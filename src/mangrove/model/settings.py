@@ -1,4 +1,4 @@
-"""The settings of a lakehouse: the sizes its tree is built with, and how long its versions live."""
+"""Lakehouse settings for tree sizes and version retention."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,16 +1,16 @@
-"""Times as people read them: ISO 8601 in UTC, from milliseconds since 1970."""
+"""ISO 8601 formatting of epoch milliseconds."""
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["iso_time"]
+__all__ = ["format_iso_time"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def iso_time(millis: int) -> str:
+def format_iso_time(millis: int) -> str:
     """Return the time in UTC; one that the calendar cannot hold is told in milliseconds.
 
-    >>> iso_time(1_793_491_200_000), iso_time(1_793_491_200_250)
+    >>> format_iso_time(1_793_491_200_000), format_iso_time(1_793_491_200_250)
     ('2026-11-01T00:00:00Z', '2026-11-01T00:00:00.250Z')
     """
     try:

@@ -1,4 +1,4 @@
-"""What a transaction said about itself, also where several of them became one version."""
+"""The message, author and write summary of each transaction in a commit."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +9,14 @@ from mangrove.errors import FormatError
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.properties import NO_PROPERTIES, Properties
 
-__all__ = ["TransactionRecord", "Wrote", "members_of", "members_property", "wrote"]
+__all__ = ["TransactionRecord", "WriteSummary", "decode_members", "encode_members", "summarize_writes"]
 
 _MEMBERS: Final = "mangrove.members"
 """The property of a commit that lists, as JSON, the transactions that were committed together."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Wrote:
+class WriteSummary:
     """What a transaction wrote, roughly: something of a kind, with this name, or below the table with this id."""
 
     kind: str
@@ -35,7 +35,7 @@ class TransactionRecord:
     message: str = ""
     author: str = ""
     properties: Mapping[str, str] = NO_PROPERTIES
-    wrote: tuple[Wrote, ...] = ()
+    wrote: tuple[WriteSummary, ...] = ()
     """Known only where it shares a version with others, so that a conflict can name the one that is meant."""
 
     def __post_init__(self) -> None:
@@ -52,12 +52,12 @@ class TransactionRecord:
         return f"transaction {self.id} ({' '.join(about)})" if about else f"transaction {self.id}"
 
 
-def wrote(locators: Iterable[Locator]) -> tuple[Wrote, ...]:
+def summarize_writes(locators: Iterable[Locator]) -> tuple[WriteSummary, ...]:
     """Return what was written, each table or name once for each kind."""
     return tuple(
         sorted(
             {
-                Wrote(
+                WriteSummary(
                     locator.kind.word,
                     (str(locator.parts[1]),)
                     if locator.kind >= Kind.TABLE_VERSION
@@ -69,7 +69,7 @@ def wrote(locators: Iterable[Locator]) -> tuple[Wrote, ...]:
     )
 
 
-def members_property(members: Sequence[TransactionRecord]) -> dict[str, str]:
+def encode_members(members: Sequence[TransactionRecord]) -> dict[str, str]:
     """Return the property by which a commit lists the transactions that it holds."""
     records = [
         [one.id, one.message, one.author, dict(one.properties), [[item.kind, *item.parts] for item in one.wrote]]
@@ -78,7 +78,7 @@ def members_property(members: Sequence[TransactionRecord]) -> dict[str, str]:
     return {_MEMBERS: json.dumps(records, ensure_ascii=False, separators=(",", ":"))}
 
 
-def members_of(properties: Mapping[str, str], version: int) -> tuple[TransactionRecord, ...]:
+def decode_members(properties: Mapping[str, str], version: int) -> tuple[TransactionRecord, ...]:
     """Return the transactions that a commit with these properties lists; none where it is one by itself."""
     text = properties.get(_MEMBERS)
     if text is None:
@@ -86,7 +86,7 @@ def members_of(properties: Mapping[str, str], version: int) -> tuple[Transaction
     try:
         return tuple(
             TransactionRecord(
-                name, message, author, given, tuple(Wrote(kind, tuple(parts)) for kind, *parts in written[0])
+                name, message, author, given, tuple(WriteSummary(kind, tuple(parts)) for kind, *parts in written[0])
             )
             for name, message, author, given, *written in json.loads(text)
         )

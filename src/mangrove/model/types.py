@@ -1,4 +1,4 @@
-"""The data types of columns, and the columns that carry them.
+"""Column data types and column definitions.
 
 A type is a value. Nested types hold columns, because what lies inside a struct,
 a list or a map has an id and may or may not be null, like any other column.
@@ -26,11 +26,11 @@ __all__ = [
     "Date",
     "Decimal",
     "Fixed",
-    "Float4",
-    "Float8",
-    "Int2",
-    "Int4",
-    "Int8",
+    "Float32",
+    "Float64",
+    "Int16",
+    "Int32",
+    "Int64",
     "List",
     "Map",
     "Struct",
@@ -44,7 +44,7 @@ __all__ = [
     "is_nested",
     "list_of",
     "map_of",
-    "with_inner_columns",
+    "replace_inner_columns",
 ]
 
 COLUMN_ID_MAX: Final = 2**31 - 1
@@ -63,17 +63,17 @@ class Boolean:
 
 
 @dataclass(frozen=True, slots=True)
-class Int2:
+class Int16:
     """A signed integer of 2 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Int4:
+class Int32:
     """A signed integer of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Int8:
+class Int64:
     """A signed integer of 8 bytes."""
 
 
@@ -96,12 +96,12 @@ class Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Float4:
+class Float32:
     """A binary floating-point number of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Float8:
+class Float64:
     """A binary floating-point number of 8 bytes."""
 
 
@@ -208,12 +208,12 @@ class Map:
 
 DataType: TypeAlias = (
     Boolean
-    | Int2
-    | Int4
-    | Int8
+    | Int16
+    | Int32
+    | Int64
     | Decimal
-    | Float4
-    | Float8
+    | Float32
+    | Float64
     | Char
     | Varchar
     | Date
@@ -288,7 +288,7 @@ def inner_columns(data_type: DataType) -> "tuple[Column, ...]":
             return ()
 
 
-def with_inner_columns(data_type: DataType, columns: Iterator[Column]) -> DataType:
+def replace_inner_columns(data_type: DataType, columns: Iterator[Column]) -> DataType:
     """Return `data_type` with its inner columns taken in order from `columns`."""
     match data_type:
         case Struct(old):

@@ -1,4 +1,4 @@
-"""The plain Python values that bounds of columns and values of partitions are made of.
+"""Normalization, bounds and epoch conversion of column values.
 
 Times are exact to the microsecond, and what has a zone is kept in UTC. A bound
 of long text or bytes is shortened so that it still bounds: the lower one by
@@ -20,11 +20,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     Time,
     Timestamp,
     TimestampTz,
@@ -36,18 +36,18 @@ __all__ = [
     "BOUND_LENGTH_MAX",
     "MICROS_PER_DAY",
     "Value",
-    "canonical_value",
     "date_of_days",
     "days_of",
-    "fits_type",
-    "lower_bound",
+    "is_value_of_type",
     "micros_of_datetime",
     "micros_of_time",
+    "normalize_value",
+    "restore_zone",
     "time_of_micros",
     "timestamp_of_micros",
     "timestamp_tz_of_micros",
-    "upper_bound",
-    "with_zone",
+    "truncate_lower_bound",
+    "truncate_upper_bound",
 ]
 
 Value: TypeAlias = (
@@ -64,7 +64,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-def canonical_value(value: Value, what: str = "value") -> Value:
+def normalize_value(value: Value, what: str = "value") -> Value:
     """Return `value` in its one form, with zones turned into UTC; refuse what cannot be stored or ordered."""
     kind = type(value)
     if isinstance(value, int) and kind is int:
@@ -94,7 +94,7 @@ def canonical_value(value: Value, what: str = "value") -> Value:
     )
 
 
-def fits_type(value: Value, data_type: DataType) -> bool:
+def is_value_of_type(value: Value, data_type: DataType) -> bool:
     """Return whether `value` is what a column of `data_type` holds."""
     allowed = _PYTHON_TYPES.get(type(data_type))
     if allowed is None or type(value) is not allowed:
@@ -104,21 +104,21 @@ def fits_type(value: Value, data_type: DataType) -> bool:
     return True
 
 
-def with_zone(value: Value, data_type: DataType) -> Value:
+def restore_zone(value: Value, data_type: DataType) -> Value:
     """Return what Arrow says of a column as a value of its type: a time of day has lost its zone there."""
     if isinstance(data_type, TimeTz) and isinstance(value, datetime.time):
         return value.replace(tzinfo=datetime.UTC)
     return value
 
 
-def lower_bound(value: Value) -> Value:
+def truncate_lower_bound(value: Value) -> Value:
     """Return a short value that is not greater than `value`."""
     if isinstance(value, str | bytes):
         return value[:BOUND_LENGTH_MAX]
     return value
 
 
-def upper_bound(value: Value) -> Value | None:
+def truncate_upper_bound(value: Value) -> Value | None:
     """Return a short value that is not smaller than `value`, or None where no short one exists."""
     if isinstance(value, str) and len(value) > BOUND_LENGTH_MAX:
         return _rounded_up_text(value[:BOUND_LENGTH_MAX])
@@ -195,12 +195,12 @@ def _rounded_up_text(text: str) -> str | None:
 
 _PYTHON_TYPES: Final[dict[type, type]] = {
     Boolean: bool,
-    Int2: int,
-    Int4: int,
-    Int8: int,
+    Int16: int,
+    Int32: int,
+    Int64: int,
     Decimal: decimal.Decimal,
-    Float4: float,
-    Float8: float,
+    Float32: float,
+    Float64: float,
     Char: str,
     Varchar: str,
     Date: datetime.date,

@@ -1,17 +1,17 @@
-"""Finding versions by asking which are there: the newest, the one of a time, and gaps that should not be."""
+"""Binary search for the newest version and the version at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.model.times import iso_time
+from mangrove.model.times import format_iso_time
 
-__all__ = ["check_no_gap", "newest_version", "version_at"]
+__all__ = ["check_no_gap", "find_newest_version", "find_version_at"]
 
-_ASKED_FOR_GAPS_AFTER_MILLIS: Final = 60_000
+_GAP_CHECK_AFTER_MILLIS: Final = 60_000
 
 
-def newest_version(exists: Callable[[int], bool], known: int) -> int:
+def find_newest_version(exists: Callable[[int], bool], known: int) -> int:
     """Return the newest version, of which `known` is one that exists.
 
     Versions follow each other without a gap up to the newest, so steps that
@@ -40,7 +40,7 @@ def _last_in_sequence(exists: Callable[[int], bool], known: int) -> int:
     return low
 
 
-def version_at(
+def find_version_at(
     created_at: Callable[[int], int | None], newest: int, millis: int, clock_resets: Sequence[int] = ()
 ) -> int:
     """Return the newest version created at that time or before.
@@ -58,7 +58,7 @@ def version_at(
             break
         end = start
     raise NotFoundError(
-        f"no version that is kept was committed at {iso_time(millis)} or before: "
+        f"no version that is kept was committed at {format_iso_time(millis)} or before: "
         "ask for a later time, or see the history for what is there"
     )
 
@@ -82,8 +82,8 @@ def check_no_gap(version: int, created_at_millis: int, is_taken: Callable[[int],
     Only whoever stands on a version that is a minute old asks: nobody deletes by
     hand what was just made, and busy writers should not pay for the question.
     """
-    is_asked = now_millis - created_at_millis > _ASKED_FOR_GAPS_AFTER_MILLIS
-    if is_asked and is_taken(version + 2) and not is_taken(version + 1):
+    is_checked = now_millis - created_at_millis > _GAP_CHECK_AFTER_MILLIS
+    if is_checked and is_taken(version + 2) and not is_taken(version + 1):
         raise FormatError(
             f"version {version + 1} is missing, though version {version + 2} is there: somebody deleted its "
             "file. Nothing was committed; open the lakehouse again to stand on the newest, and run `mangrove check`"

@@ -1,1 +1,1 @@
-"""The Iceberg REST endpoint: namespaces, tables and views for clients of that protocol."""
+"""Iceberg REST catalog."""

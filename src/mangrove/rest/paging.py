@@ -1,4 +1,4 @@
-"""Lists a page at a time, all of one version, however long the reader takes."""
+"""Pagination of listings at a pinned version."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["Page", "PageAsked", "page_asked", "page_of"]
+__all__ = ["PaginatedNames", "PaginationRequest", "paginate_names", "parse_pagination"]
 
 T = TypeVar("T")
 _SIZE_DEFAULT: Final = 1_000
@@ -19,7 +19,7 @@ _TOKEN_CHARACTERS_MAX: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class PageAsked:
+class PaginationRequest:
     """Which page is wanted: what follows `after`, in the version that the first page was of."""
 
     size: int | None
@@ -29,39 +29,41 @@ class PageAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PaginatedNames:
     """A page of names, and the token for what follows; None after the last."""
 
     names: Sequence[str]
     next_token: str | None
 
 
-def page_asked(query: Mapping[str, str]) -> PageAsked:
+def parse_pagination(query: Mapping[str, str]) -> PaginationRequest:
     """Return which page a query asks for: the whole list, unless it gives a token or a size.
 
     The protocol begins with an empty token; PyIceberg begins with a size alone.
     """
     if "pageToken" not in query and "pageSize" not in query:
-        return PageAsked(None)
+        return PaginationRequest(None)
     size = _size(query["pageSize"]) if "pageSize" in query else _SIZE_DEFAULT
     token = query.get("pageToken", "")
     if not token:
-        return PageAsked(size)
+        return PaginationRequest(size)
     version, after = _read_token(token)
-    return PageAsked(size, version, after)
+    return PaginationRequest(size, version, after)
 
 
-def page_of(asked: PageAsked, version: int, names: Callable[[str | None], Iterator[str]]) -> Page:
+def paginate_names(
+    requested: PaginationRequest, version: int, names: Callable[[str | None], Iterator[str]]
+) -> PaginatedNames:
     """Return a page of `names`, which yields those after a name in their order."""
-    if asked.size is None:
-        return Page(tuple(names(None)), None)
+    if requested.size is None:
+        return PaginatedNames(tuple(names(None)), None)
     # One more than the page holds says whether there is another.
-    found = tuple(islice(names(asked.after), asked.size + 1))
-    shown = found[: asked.size]
-    return Page(shown, _written_token(version, shown[-1]) if len(found) > asked.size else None)
+    found = tuple(islice(names(requested.after), requested.size + 1))
+    shown = found[: requested.size]
+    return PaginatedNames(shown, _encode_token(version, shown[-1]) if len(found) > requested.size else None)
 
 
-def _written_token(version: int, after: str) -> str:
+def _encode_token(version: int, after: str) -> str:
     return base64.urlsafe_b64encode(json.dumps([version, after]).encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""Giving a token to clients that ask for one first, as those do that are configured with a `credential`.
+"""OAuth token endpoint for Iceberg clients.
 
 There is one token, which whoever started the server chose. The secret of a
 client is that token, and so it gets back what it already has.
@@ -12,34 +12,40 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.responses import Response
 
-from mangrove.rest.asked import Asked
-from mangrove.rest.catalog_answers import answered
+from mangrove.rest.namespaces import respond_json
+from mangrove.rest.request import RestRequest
 
-__all__ = ["TOKENS", "token_answer"]
+__all__ = ["TOKENS_PATH", "handle_token"]
 
-TOKENS: Final = "/v1/oauth/tokens"
+TOKENS_PATH: Final = "/v1/oauth/tokens"
 _FIELDS_MAX: Final = 20
 _NOT_NEEDED: Final = "none-is-needed"
 
 
-def token_answer(asked: Asked) -> Response:
+def handle_token(requested: RestRequest) -> Response:
     """Return the token to who has it; on a server that asks for none, to anybody a text that does as well."""
     try:
-        fields = dict(parse_qsl(asked.body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        fields = dict(parse_qsl(requested.body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
     except ValueError:
-        return _refused(400, "invalid_request", "the form cannot be read: send it as application/x-www-form-urlencoded")
+        return _respond_oauth_error(
+            400, "invalid_request", "the form cannot be read: send it as application/x-www-form-urlencoded"
+        )
     if fields.get("grant_type") != "client_credentials":
-        return _refused(400, "unsupported_grant_type", "only client_credentials are taken here: give a credential")
-    if asked.served.is_secret is None:
-        return _given(_NOT_NEEDED)
-    secret = fields.get("client_secret") or _secret_of_header(asked.headers)
-    if secret is None or not asked.served.is_secret(secret):
-        return _refused(401, "invalid_client", "the client's secret is not the token of this server: give that")
-    return _given(secret)
+        return _respond_oauth_error(
+            400, "unsupported_grant_type", "only client_credentials are taken here: give a credential"
+        )
+    if requested.served.is_secret is None:
+        return _respond_token(_NOT_NEEDED)
+    secret = fields.get("client_secret") or _secret_of_header(requested.headers)
+    if secret is None or not requested.served.is_secret(secret):
+        return _respond_oauth_error(
+            401, "invalid_client", "the client's secret is not the token of this server: give that"
+        )
+    return _respond_token(secret)
 
 
-def _given(token: str) -> Response:
-    return answered({"access_token": token, "token_type": "bearer", "scope": "catalog"})
+def _respond_token(token: str) -> Response:
+    return respond_json({"access_token": token, "token_type": "bearer", "scope": "catalog"})
 
 
 def _secret_of_header(headers: Mapping[str, str]) -> str | None:
@@ -53,5 +59,5 @@ def _secret_of_header(headers: Mapping[str, str]) -> str | None:
     return unquote(secret) if colon else None
 
 
-def _refused(status: int, word: str, sentence: str) -> Response:
-    return answered({"error": word, "error_description": sentence}, status)
+def _respond_oauth_error(status: int, word: str, sentence: str) -> Response:
+    return respond_json({"error": word, "error_description": sentence}, status)

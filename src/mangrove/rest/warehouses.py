@@ -1,4 +1,4 @@
-"""Which state of the lakehouse a client works on: the newest, or a past one that its `warehouse` names.
+"""Resolution of the `warehouse` parameter to the latest or an earlier version.
 
 A client asks for its configuration once, and is told a prefix that it puts into
 every address from then on. The newest state has none. A past one is told by its
@@ -11,17 +11,17 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.past import PastLakehouse
+from mangrove.lakehouse.snapshot import LakeSnapshot
 from mangrove.metastore import Snapshot
-from mangrove.storage.uri import in_full, parse_root
+from mangrove.storage.uri import expand_location, parse_root_uri
 
-__all__ = ["prefix_of", "seen_at", "version_of_prefix", "version_of_warehouse"]
+__all__ = ["open_version", "parse_prefix", "prefix_of", "resolve_warehouse"]
 
 _PREFIX: Final = re.compile(r"version-(0|[1-9][0-9]{0,17})")
 _WAREHOUSE_CHARACTERS_MAX: Final = 1_000
 
 
-def version_of_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
+def resolve_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
     """Return the version that a client's `warehouse` names, or None for whichever is newest.
 
     The lakehouse's own address means the newest too: many clients must give some warehouse.
@@ -42,7 +42,7 @@ def _is_address_of(text: str, lake: Lakehouse) -> bool:
     if "://" not in text and not text.startswith("/"):
         return False
     try:
-        return parse_root(in_full(text, "/")) == parse_root(lake.uri)
+        return parse_root_uri(expand_location(text, "/")) == parse_root_uri(lake.uri)
     except InvalidInputError:
         return False
 
@@ -56,10 +56,10 @@ def prefix_of(version: int) -> str:
     return f"version-{version}"
 
 
-def version_of_prefix(prefix: str) -> int:
+def parse_prefix(prefix: str) -> int:
     """Return the version of a prefix.
 
-    >>> version_of_prefix("version-41")
+    >>> parse_prefix("version-41")
     41
     """
     match = _PREFIX.fullmatch(prefix)
@@ -71,12 +71,12 @@ def version_of_prefix(prefix: str) -> int:
     return int(match[1])
 
 
-def seen_at(lake: Lakehouse, version: int | None) -> PastLakehouse:
+def open_version(lake: Lakehouse, version: int | None) -> LakeSnapshot:
     """Return the lakehouse as of a version, or as it is now: in one version, so that no answer mixes two.
 
     A version that was forgotten is no table that is not there: clients would go on as if they might make it.
     """
-    return PastLakehouse(_snapshot(lake, version), lake.clients, lake.engines)
+    return LakeSnapshot(_snapshot(lake, version), lake.clients, lake.engines)
 
 
 def _snapshot(lake: Lakehouse, version: int | None) -> Snapshot:

@@ -1,1 +1,1 @@
-"""One process that serves a lakehouse over HTTP."""
+"""HTTP server for the explorer and the Iceberg REST catalog."""

@@ -1,4 +1,4 @@
-"""The command that serves a lakehouse: `python -m mangrove.server URI`."""
+"""Command `python -m mangrove.server`, which serves one lakehouse."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Deciding who may see a page: on this machine everybody, from anywhere else who has the token.
+"""Authorization of requests: tokens, session cookies, CSRF protection and security headers.
 
 Without a token the server listens on a loopback address only, and then it answers
 only to names of this machine: else a page from elsewhere could have its own name
@@ -12,28 +12,40 @@ import enum
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from mangrove.errors import InvalidInputError
+from mangrove.rest.errors import is_iceberg_path, respond_iceberg_error
+from mangrove.server.connections import peer_of
+from mangrove.server.metrics import RequestCounts, classify_path
+from mangrove.server.token_throttle import TokenThrottle
+from mangrove.web.routes import respond_error
 
 __all__ = [
     "COOKIE",
+    "SECURITY_HEADERS",
     "TOKEN_LENGTH_MIN",
     "Access",
-    "Asking",
+    "AccessMiddleware",
+    "RequestInfo",
     "Verdict",
-    "has_bearer",
+    "authorize",
+    "derive_csrf_token",
+    "derive_session_cookie",
+    "has_bearer_token",
     "is_loopback",
     "is_token",
-    "judge",
-    "proof_of",
-    "session_of",
     "shown_secrets",
+    "strip_token",
     "takes_secret",
-    "without_token",
 ]
 
 COOKIE: Final = "mangrove_session"
@@ -51,14 +63,14 @@ _READING: Final = frozenset({"GET", "HEAD"})
 class Verdict(enum.Enum):
     """What to do with a request."""
 
-    ANSWER = "answer"
+    ALLOW = "answer"
     LOG_IN = "log in"
     """The address holds the right token: remember it in a cookie, and go to the address without it."""
-    STRANGER = "stranger"
+    UNAUTHENTICATED = "stranger"
     """The token is missing or wrong: ask for it."""
-    WRONG_NAME = "wrong name"
+    BAD_HOST = "wrong name"
     """It was sent to a name that is not this machine's."""
-    ELSEWHERE = "elsewhere"
+    CROSS_ORIGIN = "elsewhere"
     """It would change something, and nothing says that a page of this server sent it."""
 
 
@@ -89,7 +101,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestInfo:
     """What a request says about who sent it."""
 
     path: str
@@ -119,21 +131,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def judge(access: Access, asking: Asking) -> Verdict:
+def authorize(access: Access, request_info: RequestInfo) -> Verdict:
     """Return what to do with a request."""
-    verdict = _judge_visitor(access, asking)
-    if verdict is not Verdict.ANSWER:
+    verdict = _authorize_browser(access, request_info)
+    if verdict is not Verdict.ALLOW:
         return verdict
-    if _is_page_of_others(asking):
-        return Verdict.ELSEWHERE
-    if not access.is_writable or asking.method in _READING or asking.path == _TOKENS:
+    if _is_cross_site_page(request_info):
+        return Verdict.CROSS_ORIGIN
+    if not access.is_writable or request_info.method in _READING or request_info.path == _TOKENS:
         return verdict
-    if has_bearer(access, asking.authorization):
-        return Verdict.ANSWER
-    return Verdict.ANSWER if _is_from_here(asking) else Verdict.ELSEWHERE
+    if has_bearer_token(access, request_info.authorization):
+        return Verdict.ALLOW
+    return Verdict.ALLOW if _is_same_origin(request_info) else Verdict.CROSS_ORIGIN
 
 
-def has_bearer(access: Access, authorization: str | None) -> bool:
+def has_bearer_token(access: Access, authorization: str | None) -> bool:
     """Return whether the header holds the token; no browser adds that header to a stranger's form."""
     return access.token is not None and _is_same(_bearer(authorization), access.token)
 
@@ -143,11 +155,11 @@ def is_token(access: Access, text: str) -> bool:
     return access.token is not None and _is_same(text, access.token)
 
 
-def shown_secrets(asking: Asking) -> list[str]:
+def shown_secrets(request_info: RequestInfo) -> list[str]:
     """Return what a request shows as a token or a session, right or wrong, where that is compared with the token."""
-    if asking.path in _OPEN_PATHS or asking.path.startswith(_OPEN_FOLDERS):
+    if request_info.path in _OPEN_PATHS or request_info.path.startswith(_OPEN_FOLDERS):
         return []
-    found = (_bearer(asking.authorization), _query_token(asking), asking.cookies.get(COOKIE))
+    found = (_bearer(request_info.authorization), _query_token(request_info), request_info.cookies.get(COOKIE))
     return [secret for secret in found if secret is not None]
 
 
@@ -156,37 +168,37 @@ def takes_secret(path: str) -> bool:
     return path == _TOKENS
 
 
-def _judge_visitor(access: Access, asking: Asking) -> Verdict:
+def _authorize_browser(access: Access, request_info: RequestInfo) -> Verdict:
     if access.token is None:
-        return Verdict.ANSWER if is_loopback(_host_name(asking.host or "")) else Verdict.WRONG_NAME
-    if asking.path in _OPEN_PATHS or asking.path.startswith(_OPEN_FOLDERS):
-        return Verdict.ANSWER
-    if has_bearer(access, asking.authorization):
-        return Verdict.ANSWER
-    given = _query_token(asking)
+        return Verdict.ALLOW if is_loopback(_host_name(request_info.host or "")) else Verdict.BAD_HOST
+    if request_info.path in _OPEN_PATHS or request_info.path.startswith(_OPEN_FOLDERS):
+        return Verdict.ALLOW
+    if has_bearer_token(access, request_info.authorization):
+        return Verdict.ALLOW
+    given = _query_token(request_info)
     if given is not None:
-        return Verdict.LOG_IN if _is_same(given, access.token) else Verdict.STRANGER
-    if _is_same(asking.cookies.get(COOKIE), session_of(access.token)):
-        return Verdict.ANSWER
-    return Verdict.STRANGER
+        return Verdict.LOG_IN if _is_same(given, access.token) else Verdict.UNAUTHENTICATED
+    if _is_same(request_info.cookies.get(COOKIE), derive_session_cookie(access.token)):
+        return Verdict.ALLOW
+    return Verdict.UNAUTHENTICATED
 
 
-def session_of(token: str) -> str:
+def derive_session_cookie(token: str) -> str:
     """Return what the cookie holds: enough to know the visitor again, and not the token itself."""
     return hmac.new(token.encode(), b"mangrove explorer session", hashlib.sha256).hexdigest()
 
 
-def proof_of(token: str) -> str:
+def derive_csrf_token(token: str) -> str:
     """Return what a form holds that changes something: only who may read our pages can know it."""
     return hmac.new(token.encode(), b"mangrove explorer form", hashlib.sha256).hexdigest()
 
 
-def without_token(path: str, query: str) -> str:
+def strip_token(path: str, query: str) -> str:
     """Return the address without its token, and never one of another server.
 
-    >>> without_token("/history", "token=secret&before=7")
+    >>> strip_token("/history", "token=secret&before=7")
     '/history?before=7'
-    >>> without_token("//elsewhere/", "token=secret")
+    >>> strip_token("//elsewhere/", "token=secret")
     '/elsewhere/'
     """
     kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
@@ -194,15 +206,19 @@ def without_token(path: str, query: str) -> str:
     return f"{step}?{urlencode(kept)}" if kept else step
 
 
-def _is_page_of_others(asking: Asking) -> bool:
+def _is_cross_site_page(request_info: RequestInfo) -> bool:
     """Return whether a page of elsewhere asks what only programs ask: for some answers files are written."""
-    return asking.path.startswith(_CLIENTS_FOLDER) and asking.site in ("cross-site", "same-site")
+    return request_info.path.startswith(_CLIENTS_FOLDER) and request_info.site in ("cross-site", "same-site")
 
 
-def _is_from_here(asking: Asking) -> bool:
-    if asking.site is not None:
-        return asking.site == "same-origin"
-    return asking.origin is not None and asking.host is not None and urlsplit(asking.origin).netloc == asking.host
+def _is_same_origin(request_info: RequestInfo) -> bool:
+    if request_info.site is not None:
+        return request_info.site == "same-origin"
+    return (
+        request_info.origin is not None
+        and request_info.host is not None
+        and urlsplit(request_info.origin).netloc == request_info.host
+    )
 
 
 def _host_name(host: str) -> str:
@@ -212,8 +228,8 @@ def _host_name(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _query_token(asking: Asking) -> str | None:
-    return dict(parse_qsl(asking.query)).get(_FIELD)
+def _query_token(request_info: RequestInfo) -> str | None:
+    return dict(parse_qsl(request_info.query)).get(_FIELD)
 
 
 def _bearer(authorization: str | None) -> str | None:
@@ -223,3 +239,146 @@ def _bearer(authorization: str | None) -> str | None:
 
 def _is_same(given: str | None, wanted: str) -> bool:
     return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+SECURITY_HEADERS: Final = {
+    # No script at all, and nothing from elsewhere: a hostile name that got into a page would still do nothing.
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # To other servers nothing; without it to our own, browsers would not say which page sent a form.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class AccessMiddleware:
+    """An ASGI application around another."""
+
+    def __init__(self, inner: ASGIApp, access: Access, counts: RequestCounts, throttle: TokenThrottle) -> None:
+        self._inner = inner
+        self._access = access
+        self._counts = counts
+        self._throttle = throttle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or say why not."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+
+        peer = _peer(scope)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message)
+                self._counts.count(classify_path(scope["path"]), message["status"])
+                if takes_secret(scope["path"]) and message["status"] == 401:
+                    self._throttle.record_wrong(peer, None)
+            await send(message)
+
+        answer = self._refused(scope, peer)
+        await (self._inner if answer is None else answer)(scope, receive, send_guarded)
+
+    def _refused(self, scope: Scope, peer: str) -> Response | None:
+        request_info = _build_request_info(scope)
+        secrets = shown_secrets(request_info) if self._access.token is not None else []
+        if secrets or takes_secret(request_info.path):
+            seconds = self._throttle.retry_after_seconds(peer)
+            if seconds is not None:
+                # The right token is refused too: else the answer would say which guess was right.
+                answer = _respond_message(
+                    request_info, 429, "Too many wrong tokens", _THROTTLED.format(seconds=seconds)
+                )
+                answer.headers["Retry-After"] = str(seconds)
+                return answer
+        verdict = authorize(self._access, request_info)
+        if verdict is Verdict.UNAUTHENTICATED:
+            for secret in secrets:
+                self._throttle.record_wrong(peer, secret)
+        return self._refused_by(verdict, scope, request_info)
+
+    def _refused_by(self, verdict: Verdict, scope: Scope, request_info: RequestInfo) -> Response | None:
+        match verdict:
+            case Verdict.ALLOW:
+                return None
+            case Verdict.LOG_IN:
+                return self._logged_in(scope, request_info)
+            case Verdict.UNAUTHENTICATED:
+                answer = _respond_message(request_info, 401, "A token is needed", _FOR_WHOM)
+                answer.headers["WWW-Authenticate"] = 'Bearer realm="mangrove"'
+                return answer
+            case Verdict.BAD_HOST:
+                return _respond_message(request_info, 421, "Another name", _BAD_HOST_MESSAGE)
+            case Verdict.CROSS_ORIGIN:
+                return _respond_message(request_info, 403, "Not from here", _CROSS_ORIGIN_MESSAGE)
+
+    def _logged_in(self, scope: Scope, request_info: RequestInfo) -> Response:
+        answer = RedirectResponse(strip_token(request_info.path, request_info.query), 303)
+        assert self._access.token is not None
+        answer.set_cookie(
+            COOKIE,
+            derive_session_cookie(self._access.token),
+            httponly=True,
+            samesite="lax",
+            secure=scope.get("scheme") == "https",
+        )
+        return answer
+
+
+_FOR_WHOM: Final = (
+    "This lakehouse is shown to who has its token: open the address with ?token=… once, "
+    "or send the header Authorization: Bearer …"
+)
+_BAD_HOST_MESSAGE: Final = (
+    "Without a token this server answers only to localhost and 127.0.0.1: open it under one of these, "
+    "or start it with a token"
+)
+_CROSS_ORIGIN_MESSAGE: Final = (
+    "Only a page of this server may change something, or a program that sends the header Authorization: Bearer …: "
+    "open the page here, and press its button"
+)
+
+
+_THROTTLED: Final = "Too many wrong tokens came from this address: try again in {seconds} seconds"
+
+
+def _respond_message(request_info: RequestInfo, status: int, title: str, sentence: str) -> Response:
+    if is_iceberg_path(request_info.path):
+        return respond_iceberg_error(status, sentence)
+    return respond_error(status, title, sentence, as_json=request_info.path.startswith("/api"))
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return peer_of(client[0]) if client else ""
+
+
+def _build_request_info(scope: Scope) -> RequestInfo:
+    headers = Headers(scope=scope)
+    return RequestInfo(
+        scope["path"],
+        scope.get("query_string", b"").decode("latin-1"),
+        headers.get("host"),
+        headers.get("authorization"),
+        _cookies(headers.get("cookie", "")),
+        scope["method"],
+        headers.get("origin"),
+        headers.get("sec-fetch-site"),
+    )
+
+
+def _cookies(text: str) -> dict[str, str]:
+    try:
+        return {name: morsel.value for name, morsel in SimpleCookie(text).items()}
+    except CookieError:
+        return {}
+
+
+def _add_headers(message: MutableMapping[str, Any]) -> None:
+    headers = MutableHeaders(scope=message)
+    for name, value in SECURITY_HEADERS.items():
+        headers[name] = value
+    headers.setdefault("Cache-Control", "no-store")

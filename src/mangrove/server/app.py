@@ -1,4 +1,4 @@
-"""The ASGI application: the explorer, the Iceberg REST endpoint, health and counts, behind the guard."""
+"""ASGI application that combines explorer, Iceberg REST catalog, health check and metrics."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -12,16 +12,15 @@ from starlette.types import ASGIApp
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.rest.absent import absent_routes
-from mangrove.rest.refusals import BASE, is_iceberg, refused
-from mangrove.server.access import Access, has_bearer, is_token, proof_of
-from mangrove.server.guarding import Guarding
+from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
+from mangrove.rest.routes import build_unavailable_routes
+from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
 from mangrove.server.health import Readiness
-from mangrove.server.metrics import RequestCounts, metrics_text
+from mangrove.server.metrics import RequestCounts, render_metrics
 from mangrove.server.token_throttle import TokenThrottle
-from mangrove.storage.counting import CountingStore, Requests
-from mangrove.web.changing import Changing
-from mangrove.web.routes import IcebergServing, explorer_routes, refusal
+from mangrove.storage.counting import CountingStore, StoreRequests
+from mangrove.web.rollback import RollbackAccess
+from mangrove.web.routes import IcebergEndpoint, build_explorer_routes, respond_error
 
 __all__ = ["build_app", "has_iceberg"]
 
@@ -47,10 +46,12 @@ def build_app(
         Route("/metrics", _metrics(lake, counts, stores)),
         *others,
         *_iceberg(lake, access),
-        *explorer_routes(lake, _changing(access), _serving(access)),
+        *build_explorer_routes(lake, _build_rollback_access(access), _build_iceberg_endpoint(access)),
     ]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected})
-    return Guarding(inner, access, counts, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
+    inner = Starlette(
+        routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
+    )
+    return AccessMiddleware(inner, access, counts, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
 
 
 def has_iceberg() -> bool:
@@ -61,21 +62,23 @@ def has_iceberg() -> bool:
 def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
     """Return the routes for clients of Iceberg's; without the extra, those that say what to install."""
     if not has_iceberg():
-        return absent_routes()
-    from mangrove.rest.routes import iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
+        return build_unavailable_routes()
+    from mangrove.rest.routes import build_iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
 
     is_secret = None if access.token is None else lambda text: is_token(access, text)
-    return iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
+    return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
 
 
-def _serving(access: Access) -> IcebergServing | None:
-    return IcebergServing(BASE, access.token is not None) if has_iceberg() else None
+def _build_iceberg_endpoint(access: Access) -> IcebergEndpoint | None:
+    return IcebergEndpoint(BASE_PATH, access.token is not None) if has_iceberg() else None
 
 
-def _changing(access: Access) -> Changing | None:
+def _build_rollback_access(access: Access) -> RollbackAccess | None:
     if access.token is None or not access.is_writable:
         return None
-    return Changing(proof_of(access.token), lambda authorization: has_bearer(access, authorization))
+    return RollbackAccess(
+        derive_csrf_token(access.token), lambda authorization: has_bearer_token(access, authorization)
+    )
 
 
 async def _answer_health(_: Request) -> Response:
@@ -98,8 +101,8 @@ def _metrics(lake: Lakehouse, counts: RequestCounts, stores: Sequence[CountingSt
             newest = lake.version
         except MangroveError:
             newest = None
-        asked = sum((store.requests for store in stores), Requests())
-        text = metrics_text(counts.snapshot(), asked, newest)
+        requested = sum((store.requests for store in stores), StoreRequests())
+        text = render_metrics(counts.snapshot(), requested, newest)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     return answer
@@ -109,20 +112,22 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "This page is only read: use GET.")}
     title, sentence = titles.get(error.status_code, ("Error", error.detail))
-    if is_iceberg(request.url.path):
-        asked = f"{request.method} {request.url.path[:200]}"
-        return refused(error.status_code, f"{asked} is not served here: /iceberg/v1/config tells what is.")
-    answer = refusal(error.status_code, title, sentence, as_json=_wants_json(request))
+    if is_iceberg_path(request.url.path):
+        requested = f"{request.method} {request.url.path[:200]}"
+        return respond_iceberg_error(
+            error.status_code, f"{requested} is not served here: /iceberg/v1/config tells what is."
+        )
+    answer = respond_error(error.status_code, title, sentence, as_json=_accepts_json(request))
     answer.headers.update(error.headers or {})
     return answer
 
 
-def _unexpected(request: Request, error: Exception) -> Response:
+def _handle_unexpected_error(request: Request, error: Exception) -> Response:
     sentence = f"Something went wrong here that should not ({type(error).__name__}); the server's log says more."
-    if is_iceberg(request.url.path):
-        return refused(500, sentence)
-    return refusal(500, "Error", sentence, as_json=_wants_json(request))
+    if is_iceberg_path(request.url.path):
+        return respond_iceberg_error(500, sentence)
+    return respond_error(500, "Error", sentence, as_json=_accepts_json(request))
 
 
-def _wants_json(request: Request) -> bool:
+def _accepts_json(request: Request) -> bool:
     return request.url.path.startswith("/api")

@@ -5,7 +5,7 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import MangroveError
-from mangrove.lakehouse.layouts import open_laid_out
+from mangrove.lakehouse.layouts import open_layout
 
 __all__ = ["READY_FOR_MILLIS", "Readiness"]
 
@@ -36,7 +36,7 @@ class Readiness:
     def _is_readable(self) -> bool:
         try:
             # Opened again, because what is held in memory would stay well after the files are gone.
-            open_laid_out(self._effects).metastore.latest()
+            open_layout(self._effects).metastore.latest()
         except MangroveError:
             return False
         return True

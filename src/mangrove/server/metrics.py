@@ -1,13 +1,13 @@
-"""What the server counts about itself, as Prometheus reads it."""
+"""Request and storage counters in the Prometheus text format."""
 
 import threading
 from collections import Counter
 from dataclasses import fields
 from typing import Final
 
-from mangrove.storage.counting import Requests
+from mangrove.storage.counting import StoreRequests
 
-__all__ = ["RequestCounts", "metrics_text", "page_of"]
+__all__ = ["RequestCounts", "classify_path", "render_metrics"]
 
 _PAGES: Final = frozenset(
     {"namespaces", "tables", "views", "history", "tree", "storage", "static", "healthz", "readyz", "metrics"}
@@ -33,10 +33,10 @@ class RequestCounts:
             return dict(self._counts)
 
 
-def page_of(path: str) -> str:
+def classify_path(path: str) -> str:
     """Return the page that an address belongs to: one of a few words, whatever was asked for.
 
-    >>> page_of("/"), page_of("/tables/sales.orders"), page_of("/api/tree"), page_of("/wp-admin")
+    >>> classify_path("/"), classify_path("/tables/sales.orders"), classify_path("/api/tree"), classify_path("/wp-admin")
     ('overview', 'tables', 'tree', 'other')
     """
     steps = path.strip("/").split("/")
@@ -61,7 +61,7 @@ def _iceberg_page(steps: list[str]) -> str:
             return "iceberg-other"
 
 
-def metrics_text(answers: dict[tuple[str, int], int], storage: Requests, newest_version: int | None) -> str:
+def render_metrics(answers: dict[tuple[str, int], int], storage: StoreRequests, newest_version: int | None) -> str:
     """Return the counts in the text format of Prometheus; a version that cannot be read is left out."""
     lines = [
         "# HELP mangrove_http_requests_total Requests that were answered.",

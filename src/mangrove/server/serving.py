@@ -1,4 +1,4 @@
-"""Serving a lakehouse on an address until somebody stops it."""
+"""Server lifecycle: socket binding, start and graceful shutdown."""
 
 import os
 import socket
@@ -10,11 +10,11 @@ from typing import Final
 
 import uvicorn
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.caching import Cache
-from mangrove.lakehouse.opening import open_on, store_to_open
-from mangrove.rest.refusals import BASE
+from mangrove.lakehouse.cache import CacheSettings
+from mangrove.lakehouse.opening import open_on_store, resolve_store
+from mangrove.rest.errors import BASE_PATH
 from mangrove.server.access import Access
 from mangrove.server.app import build_app, has_iceberg
 from mangrove.server.connections import LimitedServer, limits_of
@@ -66,7 +66,7 @@ def serve(
     token: str | None = None,
     is_writable: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    cache: Cache | None = None,
+    cache: CacheSettings | None = None,
     certificate: Certificate | None = None,
     connections_per_peer_max: int | None = None,
     wrong_tokens_max: int | None = None,
@@ -88,8 +88,8 @@ def serve(
         counted.append(CountingStore(open_store(place, storage_options)))
         return counted[-1]
 
-    lake = open_on(real_effects(store_to_open(uri, store_at, cache)), storage_options=storage_options)
-    listening = _listening(host, port)
+    lake = open_on_store(build_effects(resolve_store(uri, store_at, cache)), storage_options=storage_options)
+    listening = _bind_socket(host, port)
     config = uvicorn.Config(
         build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max),
         log_level="warning",
@@ -108,13 +108,13 @@ def serve(
     with listening:
         shown = f"[{host}]" if ":" in host else host
         origin = f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}"
-        announce(f"{origin}/", f"{origin}{BASE}" if has_iceberg() else None)
+        announce(f"{origin}/", f"{origin}{BASE_PATH}" if has_iceberg() else None)
         # Ctrl-C is how people stop it; uvicorn raises it again after it has said goodbye to its visitors.
         with suppress(KeyboardInterrupt):
             LimitedServer(config, limits).run(sockets=[listening])
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
         raise InvalidInputError(f"there is no port {port}: give one from 0 to 65535, where 0 takes one that is free")
     try:

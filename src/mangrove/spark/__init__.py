@@ -1,1 +1,1 @@
-"""The Spark engine: everything that knows PySpark and its Java."""
+"""Spark engine."""

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.model.names import split_name
-from mangrove.spark.session_names import is_remote
+from mangrove.spark.statements import is_remote
 
 __all__ = ["Namespaces", "add_catalog_hints"]
 
@@ -103,7 +103,7 @@ def _add_hint(error: PySparkException, uri: str, namespaces: Namespaces) -> bool
         f"The lakehouse at {uri} has a namespace {namespace}, which Spark's own catalog does not know. Read with "
         f"lake.table('{namespace}.{table}').to_spark() or with lake.sql, write with "
         f"lake.table('{namespace}.{table}').append(frame), or give the table a name in Spark's catalog with "
-        "mangrove.spark.surface.attach. What to write instead of each call of Spark: docs/how-to/spark.md"
+        "mangrove.spark.registration.attach. What to write instead of each call of Spark: docs/how-to/spark.md"
     )
     return True
 

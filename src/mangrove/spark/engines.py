@@ -1,4 +1,4 @@
-"""Both engines of a lakehouse, Arrow in this process and Spark, each imported and started when it is first needed."""
+"""Lazy construction of the Arrow and Spark engines of a lakehouse."""
 
 import importlib.util
 import uuid
@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
-from mangrove.spark.reach import opens_in_other_processes, spark_is_installed
+from mangrove.spark.availability import can_open_in_workers, is_spark_installed
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.transactions import LakeTransaction
-    from mangrove.local.engine import LocalEngine
-    from mangrove.local.reading import LocalReader
+    from mangrove.lakehouse.transaction import LakeTransaction
+    from mangrove.local.engine import LocalEngine, LocalReader
     from mangrove.spark.engine import SparkEngine
     from mangrove.storage.port import Store
     from mangrove.tables.table_state import TableState
 
-__all__ = ["BothEngines", "IcebergShower", "NamesRead", "SqlRunner"]
+__all__ = ["BothEngines", "IcebergPublisher", "ReferencedNamesFinder", "SqlRunner"]
 
 SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], Any]"
-NamesRead: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
-IcebergShower: TypeAlias = "Callable[[Store, TableState, int], str]"
+ReferencedNamesFinder: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
+IcebergPublisher: TypeAlias = "Callable[[Store, TableState, int], str]"
 
 # Arrow takes long to import, and Spark longer.
 # ruff: noqa: PLC0415
@@ -38,8 +37,8 @@ class BothEngines:
         effects: Effects,
         storage_options: Mapping[str, str] | None = None,
         sql: "SqlRunner | None" = None,
-        names_read: "NamesRead | None" = None,
-        iceberg: "IcebergShower | None" = None,
+        names_read: "ReferencedNamesFinder | None" = None,
+        iceberg: "IcebergPublisher | None" = None,
     ) -> None:
         self._effects = effects
         self._storage_options = storage_options
@@ -59,7 +58,7 @@ class BothEngines:
         _check_spark()
         from mangrove.spark.engine import SparkEngine
         from mangrove.spark.job_group import enter_job_group
-        from mangrove.spark.surface import register
+        from mangrove.spark.registration import register
 
         engine = SparkEngine(self._effects.store, self._effects.new_id, storage_options=self._storage_options)
         register(engine.session)
@@ -69,7 +68,7 @@ class BothEngines:
 
     @cached_property
     def _reader(self) -> "LocalReader":
-        from mangrove.local.reading import LocalReader
+        from mangrove.local.engine import LocalReader
 
         return LocalReader(self._effects.store)
 
@@ -127,22 +126,22 @@ class BothEngines:
             )
         return self._iceberg(self._effects.store, state, at_millis)
 
-    def spark_sees(self, *others: str) -> bool:
+    def can_spark_open(self, *others: str) -> bool:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
-        return spark_is_installed() and all(map(opens_in_other_processes, [self._effects.store.uri, *others]))
+        return is_spark_installed() and all(map(can_open_in_workers, [self._effects.store.uri, *others]))
 
     def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
         if jars:
             _check_spark()
-            from mangrove.spark.jars import start_with_jars
+            from mangrove.spark.hadoop import start_session_with_jars
 
-            start_with_jars(self._effects.store.uri)
+            start_session_with_jars(self._effects.store.uri)
         return self._spark
 
 
 def _check_spark() -> None:
-    if not spark_is_installed():
+    if not is_spark_installed():
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
 
 

@@ -1,4 +1,4 @@
-"""Handing Spark a list of files without letting it ask the store about each.
+"""Parquet scans over explicit file lists without storage listings.
 
 A folder of the driver holds `_spark_metadata/0`, the log that Spark's own file
 sink writes: one line for each file, with its size. Spark believes it and makes
@@ -26,12 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from mangrove.spark.key_bits import KeyBits
-from mangrove.spark.row_bits import RowBits
+from mangrove.spark.deletion_vectors import DeletionVectorCache, KeyBitmapCache
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.storage.local_links import refuse_links
 
-__all__ = ["FileLists", "ListedFile", "RootsOf", "log_text"]
+__all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
 
 RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Returns for each path the root below which it lies, as Hadoop spells it."""
@@ -61,9 +60,9 @@ class FileLists:
     """Where the files lie that the worker reads."""
     foreign: WorkerReader | None = None
     """What reads files of other writers, whose columns have names only: Spark refuses those where ids are asked for."""
-    key_bits: KeyBits | None = None
+    key_bits: KeyBitmapCache | None = None
     """What tells by a bit for each key what is hidden; without it nothing is told so."""
-    row_bits: RowBits | None = None
+    row_bits: DeletionVectorCache | None = None
     """What tells by a bit for each row what is hidden; without it keys and numbers are joined."""
     roots_of: RootsOf | None = None
     """Below which root each path lies, where that differs: what an export lacks lies in what it was made from."""
@@ -102,7 +101,7 @@ class FileLists:
         ]
         return reduce(lambda left, right: left.unionByName(right), parts)
 
-    def tells_apart(self, files: Sequence[ListedFile], schema: StructType) -> bool:
+    def can_number_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         """Return whether one reading of many files numbers them, so that it costs the same however many they are."""
         return self.worker is not None or self._trusts(files, schema)
 
@@ -123,7 +122,7 @@ class FileLists:
 
     def _trusts(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         if self._is_trusted is None:
-            self._is_trusted = self._is_believed(files[:1], schema)
+            self._is_trusted = self._can_trust_files(files[:1], schema)
         return self._is_trusted
 
     def _listed(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
@@ -135,7 +134,7 @@ class FileLists:
         folder = self._folder / str(self._count)
         log = folder / "_spark_metadata" / "0"
         log.parent.mkdir(parents=True)
-        log.write_text(log_text(self._located(files)), "utf-8")
+        log.write_text(encode_file_log(self._located(files)), "utf-8")
         # Without a recursive look-up Spark takes the folders of the files for partitions, and finds no rows.
         return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
 
@@ -153,7 +152,7 @@ class FileLists:
         uris = [root + quote(path) for path, root in zip(paths, roots, strict=True)]
         return [file if file.uri == uri else replace(file, uri=uri) for file, uri in zip(files, uris, strict=True)]
 
-    def _is_believed(self, files: Sequence[ListedFile], schema: StructType) -> bool:
+    def _can_trust_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         try:
             seen = [_plain_uri(unquote(uri)) for uri in self._listed(files, schema).inputFiles()]
         except PySparkException:
@@ -170,7 +169,7 @@ def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: in
     return rows.withColumns({number: changed} | ({row_index: told.getField("row_index")} if row_index else {}))
 
 
-def log_text(files: Sequence[ListedFile]) -> str:
+def encode_file_log(files: Sequence[ListedFile]) -> str:
     """Return the log that names these files.
 
     Only the address needs to be encoded. There may be very many lines, and the rest of each is known.

@@ -1,4 +1,4 @@
-"""How far the jobs of one piece of work have come, by the tasks that Spark itself counts.
+"""Progress of Spark jobs by completed tasks.
 
 A thread asks now and then, while the caller waits for Spark. Over Spark Connect
 nobody can ask, so nothing is told on the way.
@@ -13,19 +13,19 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from mangrove.spark.job_group import GROUP_PROPERTY
-from mangrove.spark.session_names import is_remote
+from mangrove.spark.statements import is_remote
 
-__all__ = ["share_done", "told_jobs"]
+__all__ = ["compute_progress", "report_job_progress"]
 
 _PAUSE_SECONDS: Final = 0.5
 
 
-def share_done(stages: Sequence[tuple[int, int]]) -> float:
+def compute_progress(stages: Sequence[tuple[int, int]]) -> float:
     """Return which share of the work is done, of stages with so many tasks done of so many; never quite all.
 
     Spark plans the next stage when one is done, so as much again may come as is known.
 
-    >>> share_done([]), share_done([(4, 8)]), share_done([(8, 8)]), share_done([(8, 8), (8, 8)])
+    >>> compute_progress([]), compute_progress([(4, 8)]), compute_progress([(8, 8)]), compute_progress([(8, 8), (8, 8)])
     (0.0, 0.25, 0.5, 0.75)
     """
     share = 0.0
@@ -35,7 +35,7 @@ def share_done(stages: Sequence[tuple[int, int]]) -> float:
 
 
 @contextmanager
-def told_jobs(session: SparkSession, tell: Callable[[float], None]) -> Iterator[None]:
+def report_job_progress(session: SparkSession, tell: Callable[[float], None]) -> Iterator[None]:
     """Tell how far the jobs of this thread are that run within."""
     if is_remote(session):
         yield
@@ -46,14 +46,14 @@ def told_jobs(session: SparkSession, tell: Callable[[float], None]) -> Iterator[
     group = str(uuid.uuid4()) if before is None else before
     jobs = _Jobs(context.statusTracker(), group)
     done = threading.Event()
-    asking = threading.Thread(target=_ask, args=(jobs, tell, done), daemon=True)
+    request_info = threading.Thread(target=_poll_jobs, args=(jobs, tell, done), daemon=True)
     context.setLocalProperty(GROUP_PROPERTY, group)
-    asking.start()
+    request_info.start()
     try:
         yield
     finally:
         done.set()
-        asking.join()
+        request_info.join()
         context.setLocalProperty(GROUP_PROPERTY, before)
 
 
@@ -73,10 +73,10 @@ class _Jobs:
         return [(stage.numCompletedTasks, stage.numTasks) for stage in found if stage is not None]
 
 
-def _ask(jobs: _Jobs, tell: Callable[[float], None], done: threading.Event) -> None:
+def _poll_jobs(jobs: _Jobs, tell: Callable[[float], None], done: threading.Event) -> None:
     told = 0.0
     while not done.wait(_PAUSE_SECONDS):
-        share = share_done(jobs.stages())
+        share = compute_progress(jobs.stages())
         if share > told:
             told = share
             tell(share)

@@ -1,4 +1,4 @@
-"""The options of `format("mangrove")`: which table of which lakehouse, and what of it."""
+"""Options of the Spark data source."""
 
 import difflib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open as open_lakehouse
+from mangrove.lakehouse.opening import open_lakehouse as open_lakehouse
 from mangrove.model.locators import TableLocator, parse_table_name
 from mangrove.model.properties import FrozenMapping
 from mangrove.storage.opening import open_store
@@ -77,7 +77,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise InvalidInputError(
             'no option "lake" says where the lakehouse lies: add .option("lake", uri), or in SQL, where Spark forgets '
             "the OPTIONS of a table, WITH (lake = '…', table = '…') after its name; a table made by "
-            "mangrove.spark.surface.attach needs neither"
+            "mangrove.spark.registration.attach needs neither"
         )
     if not table:
         raise InvalidInputError(
@@ -91,7 +91,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         lake,
         parse_table_name(table),
         FrozenMapping({name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)}),
-        _moment(options),
+        _parse_as_of(options),
         options.get("where"),
         _columns(options.get("columns")),
         operation,
@@ -115,7 +115,7 @@ def _check_spelling(options: Mapping[str, str]) -> None:
             raise InvalidInputError(f"there is no option {name!r}: did you mean {known[close[0]]!r}?")
 
 
-def _moment(options: Mapping[str, str]) -> int | str | None:
+def _parse_as_of(options: Mapping[str, str]) -> int | str | None:
     version, timestamp = options.get("version"), options.get("timestamp")
     if version is not None and timestamp is not None:
         raise InvalidInputError("both a version and a timestamp are asked for: give one of them")

@@ -1,4 +1,9 @@
-"""Running SQL text on Spark with frames in the place of names; what Spark refuses comes back as facts.
+"""Execution of SQL text on Spark with temporary views for tables.
+
+Spark runs text, and a frame in a text needs a name. To give one and to take it
+back costs more than all else that we do for a query, so a frame keeps its name
+until many others were used after it. The names are global ones, because those
+are not listed among the temporary views that people see.
 
 In a session of this process frames have names that they keep. Over Connect they
 are handed over with the text (`spark.sql("… {t} …", t=frame)`), which costs nothing there.
@@ -6,10 +11,15 @@ are handed over with the text (`spark.sql("… {t} …", t=frame)`), which costs
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock, Thread
 from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -20,38 +30,140 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.model.schema import Schema
-from mangrove.spark.session_names import SessionNames
-from mangrove.spark.types import spark_type
+from mangrove.spark.types import to_spark_type
 
 __all__ = [
+    "NAMES_MAX",
+    "RUNTIME_ERRORS",
+    "SPARK_ERRORS",
     "Arguments",
     "Frame",
-    "Refused",
-    "Text",
+    "PositionedText",
+    "SessionNames",
+    "SparkErrorInfo",
+    "add_literal_columns",
+    "cache_rows",
+    "create_frame",
+    "create_one_row",
     "create_temporary_view",
+    "describe_analysis_error",
+    "describe_runtime_error",
     "drop_temporary_view",
-    "each_row",
-    "failed",
-    "keep_rows",
-    "let_go_of_rows",
-    "literal_rows",
-    "moment_value",
-    "one_row",
-    "quiet",
-    "read_elsewhere",
-    "refused",
-    "renamed_columns",
-    "rows_frame",
-    "run_text",
-    "run_time_errors",
-    "spark_errors",
+    "is_remote",
+    "iterate_rows",
+    "read_as_of_value",
+    "read_external_files",
+    "rename_columns",
+    "run_sql_text",
+    "suppress_spark_logging",
+    "uncache_rows",
 ]
+
+NAMES_MAX: Final = 128
+"""So many frames keep their names."""
+_DATABASE: Final = "spark.sql.globalTempDatabase"
+
+
+@dataclass
+class _NamedFrame:
+    frame: DataFrame
+    """Kept, so that no other frame has its id."""
+    name: str
+    users: int = 0
+
+
+class SessionNames:
+    """Names in a session of this process; threads may share them. Frames lose them when the object is forgotten."""
+
+    def __init__(self, session: SparkSession, names_max: int = NAMES_MAX) -> None:
+        self.session = session
+        self._names_max = names_max
+        # Sessions and lakehouses of one process share the global names.
+        self._prefix = f"mangrove_{uuid4().hex}"
+        self._count = 0
+        self._lock = Lock()
+        self._named: OrderedDict[int, _NamedFrame] = OrderedDict()
+        # At the end of the process Spark forgets them by itself.
+        weakref.finalize(self, _forget, session, self._named).atexit = False
+
+    @cached_property
+    def is_remote(self) -> bool:
+        """Whether the session is one over Connect, which takes frames along with the text."""
+        return is_remote(self.session)
+
+    @cached_property
+    def _database(self) -> str:
+        return str(self.session.conf.get(_DATABASE, "global_temp"))
+
+    @cached_property
+    def _catalog(self) -> Any:
+        return self.session._jsparkSession.sessionState().catalog()
+
+    def temporary_views(self, names: Collection[str]) -> frozenset[str]:
+        """Return which of these names are those of temporary views; over Connect also of the session's own tables."""
+        if self.is_remote:
+            return frozenset(name for name in names if self.session.catalog.tableExists(f"`{name.replace('`', '``')}`"))
+        # One question for all names: each way to the JVM and back counts, in every statement.
+        there = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
+        known = frozenset(there.split("\n"))
+        return frozenset(name for name in names if name.casefold() in known)
+
+    @contextmanager
+    def named(self, frames: Sequence[DataFrame]) -> Iterator[list[str]]:
+        """Give frames names that hold at least until the end of the block, in the order of the frames."""
+        used: list[_NamedFrame] = []
+        try:
+            with self._lock:
+                for frame in frames:
+                    used.append(self._entry(frame))
+                    used[-1].users += 1
+            yield [f"{self._database}.{entry.name}" for entry in used]
+        finally:
+            with self._lock:
+                for entry in used:
+                    entry.users -= 1
+                self._drop_oldest()
+
+    def _entry(self, frame: DataFrame) -> _NamedFrame:
+        entry = self._named.get(id(frame))
+        if entry is None:
+            self._count += 1
+            entry = _NamedFrame(frame, f"{self._prefix}_{self._count}")
+            frame.createGlobalTempView(entry.name)
+            self._named[id(frame)] = entry
+        self._named.move_to_end(id(frame))
+        return entry
+
+    def _drop_oldest(self) -> None:
+        """Take names back that were not used for long and are not in use now."""
+        idle = [key for key, entry in self._named.items() if not entry.users]
+        for key in idle[: max(0, len(self._named) - self._names_max)]:
+            self.session.catalog.dropGlobalTempView(self._named.pop(key).name)
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Return whether a session is one over Connect, which has no Java in this process."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _forget(session: SparkSession, named: OrderedDict[int, _NamedFrame]) -> None:
+    """Take back all names; a session that has stopped has none."""
+    if named and session.sparkContext._jsc is not None:
+        # An object may be forgotten in the middle of a call to the JVM, and a thread has one line to it.
+        names = [entry.name for entry in named.values()]
+        Thread(target=_drop, args=(session, names), name="mangrove names", daemon=True).start()
+
+
+def _drop(session: SparkSession, names: Sequence[str]) -> None:
+    for name in names:
+        session.catalog.dropGlobalTempView(name)
+
 
 Frame: TypeAlias = DataFrame
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
-spark_errors: Final = (PySparkException,)
+SPARK_ERRORS: Final = (PySparkException,)
 """What Spark raises, in this process and over Connect."""
-run_time_errors: Final = (PySparkException, Py4JJavaError)
+RUNTIME_ERRORS: Final = (PySparkException, Py4JJavaError)
 """What comes while rows are computed: some errors of Spark's reach Python as those of its bridge."""
 
 _HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
@@ -62,7 +174,7 @@ _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTA
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PositionedText:
     """A piece of SQL, and where it stands in what the user wrote; None where we wrote it."""
 
     text: str
@@ -70,7 +182,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SparkErrorInfo:
     """Why Spark refused a text, and where: positions are those of the user's text, None where Spark does not say."""
 
     condition: str
@@ -80,59 +192,68 @@ class Refused:
     end: int | None = None
 
 
-def run_text(names: SessionNames, pieces: Sequence[Text | Frame], arguments: Arguments = None) -> Frame | Refused:
+def run_sql_text(
+    names: SessionNames, pieces: Sequence[PositionedText | Frame], arguments: Arguments = None
+) -> Frame | SparkErrorInfo:
     """Return the rows of the statement that the pieces make together, or why Spark refuses it."""
     given = list(arguments) if isinstance(arguments, list | tuple) else arguments
-    frames = [piece for piece in pieces if not isinstance(piece, Text)]
+    frames = [piece for piece in pieces if not isinstance(piece, PositionedText)]
     if names.is_remote and frames:
-        return _handed_over(names.session, pieces, given)
+        return _submit(names.session, pieces, given)
     with names.named(frames) as called:
         following = iter(called)
-        written = [piece if isinstance(piece, Text) else Text(next(following), None) for piece in pieces]
+        written = [
+            piece if isinstance(piece, PositionedText) else PositionedText(next(following), None) for piece in pieces
+        ]
         try:
-            with quiet():
+            with suppress_spark_logging():
                 return names.session.sql("".join(piece.text for piece in written), given)  # type: ignore[arg-type]
-        except spark_errors as error:
-            return refused(error, written)
+        except SPARK_ERRORS as error:
+            return describe_analysis_error(error, written)
 
 
-def _handed_over(session: SparkSession, pieces: Sequence[Text | Frame], arguments: Arguments) -> Frame | Refused:
+def _submit(
+    session: SparkSession, pieces: Sequence[PositionedText | Frame], arguments: Arguments
+) -> Frame | SparkErrorInfo:
     frames: dict[str, Frame] = {}
     template = ""
     for piece in pieces:
-        if isinstance(piece, Text):
+        if isinstance(piece, PositionedText):
             template += piece.text.replace("{", "{{").replace("}", "}}")
         else:
             name = next((name for name, frame in frames.items() if frame is piece), f"mangrove_{len(frames)}")
             frames[name] = piece
             template += f"{{{name}}}"
     try:
-        with quiet():
+        with suppress_spark_logging():
             return session.sql(template, arguments, **frames)  # type: ignore[arg-type]
-    except spark_errors as error:
-        return refused(error, [piece if isinstance(piece, Text) else Text(_HANDED_OVER, None) for piece in pieces])
+    except SPARK_ERRORS as error:
+        return describe_analysis_error(
+            error,
+            [piece if isinstance(piece, PositionedText) else PositionedText(_HANDED_OVER, None) for piece in pieces],
+        )
 
 
-def refused(error: PySparkException, pieces: Sequence[Text] = ()) -> Refused:
+def describe_analysis_error(error: PySparkException, pieces: Sequence[PositionedText] = ()) -> SparkErrorInfo:
     """Return the facts of an error of Spark's, about a text that these pieces make."""
     start, end = _span(error, pieces)
     message = " ".join(_NOISE.sub("", error.getMessage() if error.getCondition() else str(error)).split())
-    return Refused(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
+    return SparkErrorInfo(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
 
 
-def failed(error: Exception) -> Refused:
+def describe_runtime_error(error: Exception) -> SparkErrorInfo:
     """Return the facts of an error that came while rows were computed, perhaps inside of a task's report."""
     if isinstance(error, PySparkException) and error.getCondition():
-        return refused(error)
+        return describe_analysis_error(error)
     found = _CONDITION.search(str(error))
     if found is not None:
-        return Refused(found[1], " ".join(_NOISE.sub("", found[0]).split()), {})
+        return SparkErrorInfo(found[1], " ".join(_NOISE.sub("", found[0]).split()), {})
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return Refused("", lines[0] if lines else type(error).__name__, {})
+    return SparkErrorInfo("", lines[0] if lines else type(error).__name__, {})
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_spark_logging() -> Iterator[None]:
     """Keep Spark from printing an error that is told to the user in our words."""
     # Spark's own class, which must be the first to make it.
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
@@ -157,10 +278,10 @@ def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_globa
             frame.createOrReplaceTempView(name)
         else:
             frame.createTempView(name)
-    except spark_errors as error:
+    except SPARK_ERRORS as error:
         if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
             raise AlreadyExistsError(f"the session has a temporary view {name}: write CREATE OR REPLACE") from error
-        raise InvalidInputError(refused(error).message) from error
+        raise InvalidInputError(describe_analysis_error(error).message) from error
 
 
 def drop_temporary_view(session: SparkSession, name: str) -> bool:
@@ -168,42 +289,42 @@ def drop_temporary_view(session: SparkSession, name: str) -> bool:
     return bool(session.catalog.dropTempView(name))
 
 
-def renamed_columns(frame: Frame, names: Sequence[str]) -> Frame:
+def rename_columns(frame: Frame, names: Sequence[str]) -> Frame:
     """Return the rows with other names for all columns."""
     if len(names) != len(frame.columns):
         raise InvalidInputError(f"{len(names)} columns are named, and the query has {len(frame.columns)}: name each")
     return frame.toDF(*names)
 
 
-def one_row(session: SparkSession, name: str) -> Frame:
+def create_one_row(session: SparkSession, name: str) -> Frame:
     """Return one row with one column of that name."""
     return session.range(1).toDF(name)
 
 
-def keep_rows(frame: Frame, *, at_once: bool) -> None:
+def cache_rows(frame: Frame, *, eager: bool) -> None:
     """Keep rows in Spark's memory, from now on or from when they are first read."""
     frame.cache()
-    if at_once:
+    if eager:
         frame.count()
 
 
-def let_go_of_rows(frame: Frame) -> None:
+def uncache_rows(frame: Frame) -> None:
     """Forget rows that were kept."""
     frame.unpersist()
 
 
-def each_row(frame: Frame, limit: int | None) -> Iterator[tuple[Any, ...]]:
+def iterate_rows(frame: Frame, limit: int | None) -> Iterator[tuple[Any, ...]]:
     """Yield rows as they come, so that a long answer need not fit into memory; with a limit no more are computed."""
     rows = (frame if limit is None else frame.limit(limit)).toLocalIterator()
     while True:
-        with quiet():
+        with suppress_spark_logging():
             row = next(rows, None)
         if row is None:
             return
         yield tuple(row)
 
 
-def moment_value(frame: Frame) -> object:
+def read_as_of_value(frame: Frame) -> object:
     """Return the one value of one row; a date or a time as how long it is after the year 1970 began in UTC."""
     kind = frame.schema.fields[0].dataType
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
@@ -212,28 +333,28 @@ def moment_value(frame: Frame) -> object:
     return frame.collect()[0][0]
 
 
-def rows_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
+def create_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
     """Return rows of this process as Spark's; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
 
 
-def literal_rows(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:
+def add_literal_columns(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:
     """Return the rows with more columns, each the same in all rows and given as SQL."""
     for name, text in values.items():
-        frame = frame.withColumn(name, f.expr(text).cast(spark_type(schema.column(name).type)))
+        frame = frame.withColumn(name, f.expr(text).cast(to_spark_type(schema.column(name).type)))
     return frame
 
 
-def read_elsewhere(session: SparkSession, file_format: str, location: str, options: Mapping[str, str]) -> Frame:
+def read_external_files(session: SparkSession, file_format: str, location: str, options: Mapping[str, str]) -> Frame:
     """Return the rows of files that others keep."""
     return session.read.format(file_format.lower()).options(**options).load(location)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _span(error: PySparkException, pieces: Sequence[Text]) -> tuple[int | None, int | None]:
+def _span(error: PySparkException, pieces: Sequence[PositionedText]) -> tuple[int | None, int | None]:
     """Return from where to where in the user's text the error lies."""
     for context in error.getQueryContext():
         if context.contextType().name == "SQL" and context.startIndex() >= 0:
@@ -248,7 +369,7 @@ def _span(error: PySparkException, pieces: Sequence[Text]) -> tuple[int | None, 
     return start, start
 
 
-def _original(position: int, pieces: Sequence[Text]) -> int | None:
+def _original(position: int, pieces: Sequence[PositionedText]) -> int | None:
     """Return the place in the user's text of a place in the text that Spark saw."""
     for piece in pieces:
         length = len(piece.text)

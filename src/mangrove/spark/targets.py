@@ -1,4 +1,4 @@
-"""The rows of a table that a write looks at on Spark, each with its file and its number, so that it is found again."""
+"""Target rows of a row-level change with their file and row position."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,57 +8,56 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from mangrove.local.positions import FILE_PATH, POSITION
+from mangrove.local.scan import FILE_PATH, POSITION
 from mangrove.model.schema import Schema
 from mangrove.spark.file_lists import FileLists, ListedFile
-from mangrove.spark.names_apart import named_apart, named_back
-from mangrove.spark.scan import BROADCAST_ROWS_MAX, listed
-from mangrove.spark.types import spark_schema
-from mangrove.tables.scan_plan import FileScan, KeyFile, ScanPlan, plan_scan
+from mangrove.spark.scan import BROADCAST_ROWS_MAX, alias_reused_columns, restore_column_names, to_listed_files
+from mangrove.spark.types import to_spark_schema
+from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["FILE", "ROW", "column", "file_numbers", "target_rows"]
+__all__ = ["FILE", "ROW", "column_of", "number_files", "read_target_rows"]
 
 FILE: Final = "mangrove file"
 """The column with the number of the file; with a space, so that no column of ours meets it by accident."""
 ROW: Final = "mangrove row"
 """The column with the number of the row in its file, from 0."""
-_STANDS_AT: Final = "mangrove stands at"
-_HIDDEN_BEFORE: Final = "mangrove hides before"
+_POSITION_COLUMN: Final = "mangrove stands at"
+_DELETED_BEFORE: Final = "mangrove hides before"
 _OTHER: Final = "mangrove other"
 
 
-def column(name: str, of: str | None = None) -> Column:
+def column_of(name: str, of: str | None = None) -> Column:
     """Return a column by a name that may hold anything, of a frame that is called so or of any."""
     quoted = f"`{name.replace('`', '``')}`"
     return f.col(quoted if of is None else f"`{of}`.{quoted}")
 
 
-def file_numbers(state: TableState) -> dict[str, int]:
+def number_files(state: TableState) -> dict[str, int]:
     """Return a number for each file of rows that counts, by which its rows are found again."""
     return {scan.file.location: number for number, scan in enumerate(plan_scan(state).scans)}
 
 
-def target_rows(
+def read_target_rows(
     lists: FileLists, root_uri: str, state: TableState, plan: ScanPlan, numbers: Mapping[str, int]
 ) -> DataFrame:
     """Return the visible rows of the files of a plan with all columns of the table, `FILE` and `ROW`."""
     if not plan.scans:
-        empty = lists.read([], spark_schema(state.schema))
+        empty = lists.read([], to_spark_schema(state.schema))
         return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
-    apart = named_apart(state.schema, state.version.earlier_schemas)
-    schema = spark_schema(apart)
+    apart = alias_reused_columns(state.schema, state.version.earlier_schemas)
+    schema = to_spark_schema(apart)
     whole = [scan for scan in plan.scans if scan.is_whole]
     touched = [scan for scan in plan.scans if not scan.is_whole]
-    kinds = [_numbered(some, root_uri, numbers) for some in (whole, touched) if some]
+    kinds = [_number_scans(some, root_uri, numbers) for some in (whole, touched) if some]
     parts = [lists.read_numbered(some, schema, FILE, ROW) for some in kinds]
     if touched:
         parts[-1] = _visible(lists, root_uri, apart, parts[-1], touched, numbers)
-    return named_back(reduce(lambda left, right: left.unionByName(right), parts), apart, state.schema)
+    return restore_column_names(reduce(lambda left, right: left.unionByName(right), parts), apart, state.schema)
 
 
-def _numbered(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, int]) -> list[ListedFile]:
-    files = listed([scan.file for scan in scans], root_uri)
+def _number_scans(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, int]) -> list[ListedFile]:
+    files = to_listed_files([scan.file for scan in scans], root_uri)
     return [replace(file, number=numbers[scan.file.location]) for file, scan in zip(files, scans, strict=True)]
 
 
@@ -71,35 +70,36 @@ def _visible(
     numbers: Mapping[str, int],
 ) -> DataFrame:
     """Return the rows that neither a newer key nor a number hides."""
-    standing = [(numbers[scan.file.location], scan.position) for scan in scans]
-    positions = lists.session.createDataFrame(standing, f"`{_OTHER}` bigint, `{_STANDS_AT}` bigint")
-    rows = rows.join(f.broadcast(positions), column(FILE) == column(_OTHER)).drop(_OTHER)
-    hiding = dict.fromkeys(key_file for scan in scans for key_file in scan.hidden_by)
-    for key_ids in dict.fromkeys(key_file.key_ids for key_file in hiding):
-        chosen = [key_file for key_file in hiding if key_file.key_ids == key_ids]
+    live_by_location = [(numbers[scan.file.location], scan.position) for scan in scans]
+    positions = lists.session.createDataFrame(live_by_location, f"`{_OTHER}` bigint, `{_POSITION_COLUMN}` bigint")
+    rows = rows.join(f.broadcast(positions), column_of(FILE) == column_of(_OTHER)).drop(_OTHER)
+    delete_files = dict.fromkeys(key_file for scan in scans for key_file in scan.equality_deletes)
+    for key_ids in dict.fromkeys(key_file.key_ids for key_file in delete_files):
+        chosen = [key_file for key_file in delete_files if key_file.key_ids == key_ids]
         rows = _without_keys(lists, root_uri, schema, rows, chosen)
     deletes = [scan for scan in scans if scan.position_deletes]
     if deletes:
         rows = _without_numbers(lists, root_uri, rows, deletes, numbers)
-    return rows.drop(_STANDS_AT)
+    return rows.drop(_POSITION_COLUMN)
 
 
 def _without_keys(
-    lists: FileLists, root_uri: str, schema: Schema, rows: DataFrame, key_files: Sequence[KeyFile]
+    lists: FileLists, root_uri: str, schema: Schema, rows: DataFrame, key_files: Sequence[EqualityDelete]
 ) -> DataFrame:
     columns = tuple(schema.column_with_id(key_id) for key_id in key_files[0].key_ids)
-    only_keys = spark_schema(Schema(columns, last_column_id=schema.last_column_id))
-    files = listed([key_file.file for key_file in key_files], root_uri)
+    only_keys = to_spark_schema(Schema(columns, last_column_id=schema.last_column_id))
+    files = to_listed_files([key_file.file for key_file in key_files], root_uri)
     placed = [replace(file, number=one.position) for file, one in zip(files, key_files, strict=True)]
-    found = lists.read_numbered(placed, only_keys, _HIDDEN_BEFORE)
+    found = lists.read_numbered(placed, only_keys, _DELETED_BEFORE)
     keys = found.select(
-        column(_HIDDEN_BEFORE), *(column(key.name).alias(f"{_OTHER} {place}") for place, key in enumerate(columns))
+        column_of(_DELETED_BEFORE),
+        *(column_of(key.name).alias(f"{_OTHER} {place}") for place, key in enumerate(columns)),
     )
     if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
         keys = f.broadcast(keys)
-    is_hidden = column(_STANDS_AT) < column(_HIDDEN_BEFORE)
+    is_hidden = column_of(_POSITION_COLUMN) < column_of(_DELETED_BEFORE)
     for place, key in enumerate(columns):
-        is_hidden = is_hidden & (column(key.name) == column(f"{_OTHER} {place}"))
+        is_hidden = is_hidden & (column_of(key.name) == column_of(f"{_OTHER} {place}"))
     return rows.join(keys, is_hidden, "left_anti")
 
 
@@ -107,13 +107,13 @@ def _without_numbers(
     lists: FileLists, root_uri: str, rows: DataFrame, scans: Sequence[FileScan], numbers: Mapping[str, int]
 ) -> DataFrame:
     files = list(dict.fromkeys(file for scan in scans for file in scan.position_deletes))
-    said = lists.read(listed(files, root_uri), spark_schema(Schema((FILE_PATH, POSITION))))
+    said = lists.read(to_listed_files(files, root_uri), to_spark_schema(Schema((FILE_PATH, POSITION))))
     meant = [(scan.file.location, numbers[scan.file.location]) for scan in scans]
     names = lists.session.createDataFrame(meant, f"location string, `{_OTHER} file` bigint")
-    gone = said.join(f.broadcast(names), column(FILE_PATH.name) == column("location")).select(
-        column(f"{_OTHER} file"), column(POSITION.name).alias(f"{_OTHER} row")
+    gone = said.join(f.broadcast(names), column_of(FILE_PATH.name) == column_of("location")).select(
+        column_of(f"{_OTHER} file"), column_of(POSITION.name).alias(f"{_OTHER} row")
     )
     if sum(file.row_count for file in files) <= BROADCAST_ROWS_MAX:
         gone = f.broadcast(gone)
-    is_gone = (column(FILE) == column(f"{_OTHER} file")) & (column(ROW) == column(f"{_OTHER} row"))
+    is_gone = (column_of(FILE) == column_of(f"{_OTHER} file")) & (column_of(ROW) == column_of(f"{_OTHER} row"))
     return rows.join(gone, is_gone, "left_anti")

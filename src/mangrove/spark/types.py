@@ -1,8 +1,9 @@
-"""Schemas as Spark has them, with column ids where its Parquet reader looks for them."""
+"""Conversion between table schemas and Spark schemas, with column ids."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
 from mangrove.errors import InvalidInputError
@@ -19,11 +20,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     List,
     Map,
     Struct,
@@ -34,16 +35,66 @@ from mangrove.model.types import (
     Varchar,
 )
 
-__all__ = ["FIELD_ID", "column_type", "columns_of", "given_types", "spark_schema", "spark_type"]
+__all__ = [
+    "FIELD_ID",
+    "detect_column_types",
+    "from_spark_schema",
+    "from_spark_type",
+    "reorder_struct_fields",
+    "to_spark_schema",
+    "to_spark_type",
+]
+
+
+def reorder_struct_fields(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+    """Return the value with its fields in the order that is wanted, at every level; a field that it lacks is null."""
+    if not _differs(given, wanted):
+        return value
+    match given, wanted:
+        case spark.StructType(), spark.StructType():
+            own = {field.name.casefold(): field for field in given.fields}
+            parts = []
+            for field in wanted.fields:
+                found = own.get(field.name.casefold())
+                if found is None:
+                    part = f.lit(None).cast(field.dataType)
+                else:
+                    part = reorder_struct_fields(value.getField(found.name), found.dataType, field.dataType)
+                parts.append(part.alias(field.name))
+            return f.when(value.isNotNull(), f.struct(*parts))
+        case spark.ArrayType(), spark.ArrayType():
+            return f.transform(value, lambda one: reorder_struct_fields(one, given.elementType, wanted.elementType))
+        case spark.MapType(), spark.MapType():
+            values = f.transform_values(
+                value, lambda _, one: reorder_struct_fields(one, given.valueType, wanted.valueType)
+            )
+            return f.transform_keys(values, lambda key, _: reorder_struct_fields(key, given.keyType, wanted.keyType))
+        case _:
+            raise AssertionError("only nested types can differ in the order of their fields")
+
+
+def _differs(given: spark.DataType, wanted: spark.DataType) -> bool:
+    match given, wanted:
+        case spark.StructType(), spark.StructType():
+            own, theirs = ([field.name.casefold() for field in one.fields] for one in (given, wanted))
+            pairs = zip(given.fields, wanted.fields, strict=False)
+            return own != theirs or any(_differs(one.dataType, to.dataType) for one, to in pairs)
+        case spark.ArrayType(), spark.ArrayType():
+            return _differs(given.elementType, wanted.elementType)
+        case spark.MapType(), spark.MapType():
+            return _differs(given.keyType, wanted.keyType) or _differs(given.valueType, wanted.valueType)
+        case _:
+            return False
+
 
 FIELD_ID: Final = "parquet.field.id"
 _PLAIN: Final[dict[type, spark.DataType]] = {
     Boolean: spark.BooleanType(),
-    Int2: spark.ShortType(),
-    Int4: spark.IntegerType(),
-    Int8: spark.LongType(),
-    Float4: spark.FloatType(),
-    Float8: spark.DoubleType(),
+    Int16: spark.ShortType(),
+    Int32: spark.IntegerType(),
+    Int64: spark.LongType(),
+    Float32: spark.FloatType(),
+    Float64: spark.DoubleType(),
     Char: spark.StringType(),
     Varchar: spark.StringType(),
     Date: spark.DateType(),
@@ -58,12 +109,12 @@ _PLAIN: Final[dict[type, spark.DataType]] = {
 
 _BACK: Final[dict[type, DataType]] = {
     spark.BooleanType: Boolean(),
-    spark.ByteType: Int2(),
-    spark.ShortType: Int2(),
-    spark.IntegerType: Int4(),
-    spark.LongType: Int8(),
-    spark.FloatType: Float4(),
-    spark.DoubleType: Float8(),
+    spark.ByteType: Int16(),
+    spark.ShortType: Int16(),
+    spark.IntegerType: Int32(),
+    spark.LongType: Int64(),
+    spark.FloatType: Float32(),
+    spark.DoubleType: Float64(),
     spark.StringType: Varchar(),
     spark.CharType: Varchar(),
     spark.VarcharType: Varchar(),
@@ -75,7 +126,7 @@ _BACK: Final[dict[type, DataType]] = {
 }
 
 
-def column_type(given: spark.DataType, path: str) -> DataType | None:
+def from_spark_type(given: spark.DataType, path: str) -> DataType | None:
     """Return the type of a column that holds what Spark has, or None for a column of nulls alone."""
     match given:
         case spark.NullType():
@@ -97,27 +148,27 @@ def column_type(given: spark.DataType, path: str) -> DataType | None:
             )
 
 
-def given_types(schema: spark.StructType) -> dict[str, DataType | None]:
+def detect_column_types(schema: spark.StructType) -> dict[str, DataType | None]:
     """Return the types of the columns of rows by their names; refuse two columns that SQL cannot tell apart."""
     seen: set[str] = set()
     for name in schema.names:
         if name.casefold() in seen:
             raise InvalidInputError(f"the rows have two columns {name!r}: give one of them another name, with AS")
         seen.add(name.casefold())
-    return {field.name: column_type(field.dataType, field.name) for field in schema.fields}
+    return {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
 
 
-def columns_of(schema: spark.StructType) -> tuple[Column, ...]:
-    """Return the columns that `spark_schema` was made from, as far as reading them needs."""
+def from_spark_schema(schema: spark.StructType) -> tuple[Column, ...]:
+    """Return the columns that `to_spark_schema` was made from, as far as reading them needs."""
     return tuple(_field_of(field, "") for field in schema.fields)
 
 
-def spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
+def to_spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
     """Return the schema; everything is nullable, as what is read from files always is."""
     return spark.StructType([_field(column, with_ids=with_ids) for column in schema.columns])
 
 
-def spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType:
+def to_spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType:
     """Return the type in which Spark holds values of `data_type`."""
     match data_type:
         case Decimal(precision, scale):
@@ -125,15 +176,17 @@ def spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType
         case Struct(columns):
             return spark.StructType([_field(column, with_ids=with_ids) for column in columns])
         case List(element):
-            return spark.ArrayType(spark_type(element.type, with_ids=with_ids))
+            return spark.ArrayType(to_spark_type(element.type, with_ids=with_ids))
         case Map(key, value):
-            return spark.MapType(spark_type(key.type, with_ids=with_ids), spark_type(value.type, with_ids=with_ids))
+            return spark.MapType(
+                to_spark_type(key.type, with_ids=with_ids), to_spark_type(value.type, with_ids=with_ids)
+            )
         case _:
             return _PLAIN[type(data_type)]
 
 
 def _inner(name: str, given: spark.DataType, path: str) -> Column:
-    inner = column_type(given, f"{path}.{name}")
+    inner = from_spark_type(given, f"{path}.{name}")
     if inner is None:
         raise InvalidInputError(f"{f'{path}.{name}'!r} holds nulls alone, so its type is not known: cast it first")
     return Column(0, name, inner)
@@ -149,4 +202,6 @@ def _field_of(field: spark.StructField, path: str) -> Column:
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:
     metadata = {FIELD_ID: column.id} if with_ids else None
-    return spark.StructField(column.name, spark_type(column.type, with_ids=with_ids), nullable=True, metadata=metadata)
+    return spark.StructField(
+        column.name, to_spark_type(column.type, with_ids=with_ids), nullable=True, metadata=metadata
+    )

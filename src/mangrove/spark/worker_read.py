@@ -1,4 +1,4 @@
-"""Reading files in Python workers, where Spark's Java has no classes for the bucket.
+"""Reads in Python workers: input partitions and file reader.
 
 Spark sees nothing of what happens in a worker, so only the columns and files that
 were asked for must be given here. It is about twice the work of Spark's own
@@ -6,20 +6,36 @@ reader, and needs no JAR.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
+from mangrove.expressions.predicates import Predicate
 from mangrove.local.parquet import read_columns
-from mangrove.maintenance.opened_export import opened_export
+from mangrove.local.scan import run_scan
+from mangrove.maintenance.exports import open_export
 from mangrove.model.manifests import DataFile
-from mangrove.spark.types import columns_of
+from mangrove.model.types import Column
+from mangrove.spark.pyspark_versions import arrow_schema
+from mangrove.spark.types import from_spark_schema
 from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
+from mangrove.tables.scan_plan import FileScan, ScanPlan
+from mangrove.tables.table_state import TableState
 
-__all__ = ["WorkerReader"]
+__all__ = [
+    "INPUT_PARTITION_BYTES",
+    "FilesInputPartition",
+    "InputPartitionReader",
+    "WorkerReader",
+    "plan_input_partitions",
+    "strip_logs",
+    "to_spark_batches",
+]
 
 _PARTITIONS_MAX: Final = 200
 _LISTED: Final = "path string, size bigint, number bigint"
@@ -42,12 +58,12 @@ class WorkerReader:
         row_index: str | None = None,
     ) -> DataFrame:
         """Return the rows of files, given as path, size and number, with these columns found by their ids."""
-        uri, options, columns = self.store_uri, self.storage_options, columns_of(schema)
+        uri, options, columns = self.store_uri, self.storage_options, from_spark_schema(schema)
         added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             # An export that is not full lies on top of what it was made from.
-            store = opened_export(open_store(uri, options), lambda below: open_store(below, options))
+            store = open_export(open_store(uri, options), lambda below: open_store(below, options))
             for batch in batches:
                 for entry in batch.to_pylist():
                     rows: Any = read_columns(store, DataFile(entry["path"], entry["size"], 0), columns)
@@ -62,3 +78,57 @@ class WorkerReader:
         spread = listed.repartition(min(len(files), _PARTITIONS_MAX))
         # A field that must not be null would be refused where a file lacks its column.
         return spread.mapInArrow(read, StructType([*schema.fields, *added]))
+
+
+INPUT_PARTITION_BYTES: Final = 32 * 1024 * 1024
+"""Small files are read together up to this size, since each task costs time of its own."""
+_BATCH_ROWS: Final = 65_536
+
+
+@dataclass
+class FilesInputPartition(InputPartition):
+    """Files of rows, each with the files of keys that hide some of them."""
+
+    scans: tuple[FileScan, ...]
+    version: int
+    """The version that gave these rows, for readers of a change feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputPartitionReader:
+    """What a task needs to know to read a piece: no logs, which are long and stay with the planner."""
+
+    state: TableState
+    columns: tuple[Column, ...]
+    predicate: Predicate | None = None
+
+    def rows(self, store: Store, scans: Sequence[FileScan]) -> pa.Table:
+        """Return the rows of some files that are visible and meant."""
+        return run_scan(store, self.state, ScanPlan(tuple(scans)), self.columns, self.predicate)
+
+
+def plan_input_partitions(
+    scans: Sequence[FileScan], version: int, size_bytes: int = INPUT_PARTITION_BYTES
+) -> list[FilesInputPartition]:
+    """Return the files as pieces of about equal size, in order."""
+    pieces: list[FilesInputPartition] = []
+    waiting: list[FileScan] = []
+    waiting_bytes = 0
+    for scan in scans:
+        if waiting and waiting_bytes + scan.file.size_bytes > size_bytes:
+            pieces.append(FilesInputPartition(tuple(waiting), version))
+            waiting, waiting_bytes = [], 0
+        waiting.append(scan)
+        waiting_bytes += scan.file.size_bytes
+    return [*pieces, FilesInputPartition(tuple(waiting), version)] if waiting else pieces
+
+
+def strip_logs(state: TableState) -> TableState:
+    """Return the table without its logs, as it is sent to workers."""
+    return replace(state, logs=())
+
+
+def to_spark_batches(rows: pa.Table, schema: StructType) -> Iterator[Any]:
+    """Yield the rows in exactly the types that Spark asks for."""
+    wanted = arrow_schema(schema)
+    yield from rows.select(wanted.names).cast(wanted).to_batches(max_chunksize=_BATCH_ROWS)

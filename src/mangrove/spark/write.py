@@ -1,41 +1,330 @@
-"""Writing a Spark DataFrame: each task writes files of its own, and only what it reports is committed.
+"""Writes of Spark DataFrames with the native Parquet writer or with Python tasks.
+
+Spark writes into a folder of its own below the table's, and lets each task's
+files appear when the job is done. Only then they are made durable and given
+their names, and what a failed attempt left goes with the folder. In a bucket,
+where a file cannot be renamed, and for columns that need a look at each value,
+`mangrove.spark.write` serves.
 
 A task that fails, or that another one overtakes, leaves files behind that nobody
 names; vacuum finds them. Spark's own writer is faster and serves where it can.
 """
 
+import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from mangrove.errors import InvalidInputError
-from mangrove.local.conforming import by_name, conformed
-from mangrove.local.files import FileWriter
-from mangrove.model.manifests import DataFile
-from mangrove.model.sql_text import type_text
+from mangrove.errors import InvalidInputError, StorageError
+from mangrove.local.conform import conform_rows, match_by_name
+from mangrove.local.data_files import FileWriter
+from mangrove.local.parquet import CHECKSUM_PLACEHOLDER, FOOTER_TAIL_BYTES, find_footer_checksum, parse_footer_size
+from mangrove.model.manifests import ColumnStatistics, DataFile
+from mangrove.model.partitioning import Direction, Identity, Nulls, SortField
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
 from mangrove.model.values import Value
-from mangrove.spark.native_write import REFUSAL, REFUSED, can_write_natively, written_natively
-from mangrove.spark.nesting import by_field_names
-from mangrove.spark.overflow import can_overflow, cast_without_overflow
-from mangrove.spark.task_files import gathered, new_id, reports, written_by_tasks
-from mangrove.spark.types import given_types, spark_type
+from mangrove.spark.task_files import (
+    create_file_id,
+    encode_file_reports,
+    find_column_indexes,
+    group_batches,
+    read_column_statistics,
+    write_in_tasks,
+)
+from mangrove.spark.types import FIELD_ID, detect_column_types, reorder_struct_fields, to_spark_type
+from mangrove.spark.write_checks import can_overflow, cast_without_overflow
+from mangrove.storage.local_links import refuse_links
 from mangrove.storage.opening import open_store
+from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.conversion import check_columns
 from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import (
+    build_data_file_path,
+    estimate_row_bytes,
+    estimate_rows_per_file,
+    select_statistics_columns,
+)
 
-__all__ = ["written"]
+__all__ = [
+    "REFUSAL_PATTERN",
+    "REFUSAL_PREFIX",
+    "build_sort_column",
+    "can_write_natively",
+    "write_natively",
+    "write_rows",
+]
 
-_REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)|" + REFUSAL.pattern, re.MULTILINE)
+REFUSAL_PREFIX: Final = "mangrove refuses: "
+REFUSAL_PATTERN: Final = re.compile(re.escape(REFUSAL_PREFIX) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
+_READERS_MAX: Final = 8
+_SESSION_SETTINGS: Final = {
+    # Spark's own default for moments is a type that other readers no longer know.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+_OPTIONS: Final = {
+    "compression": "zstd",
+    "parquet.compression.codec.zstd.level": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # With the other algorithm an attempt that dies may leave files beside those of the one that succeeds.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    # Pages have checksums, so Hadoop need not write a second file with more of them beside each.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+_settings_lock: Final = threading.Lock()
+_writes_of: Final[Counter[SparkSession]] = Counter()
+_settings_before: Final[dict[SparkSession, dict[str, str | None]]] = {}
 
 
-def written(
+@dataclass(frozen=True, slots=True)
+class _WrittenFile:
+    """A file that Spark has written, and what its footer says."""
+
+    path: Path
+    row_count: int
+    statistics: tuple[ColumnStatistics, ...]
+
+
+def can_write_natively(state: TableState, store_uri: str) -> bool:
+    """Return whether Spark's own writer can make the files of a table.
+
+    It keeps no ids inside lists and maps, has no bytes of fixed length, and cannot
+    look for nulls inside a struct.
+    """
+    return (
+        store_uri.startswith("file://")
+        and not state.version.partition_scheme.fields
+        and all(isinstance(field.transform, Identity) for field in state.version.sort_scheme.fields)
+        and all(_is_plain(column.type) for column in state.schema.columns)
+    )
+
+
+def write_natively(
+    rows: DataFrame, state: TableState, store_uri: str, new_id: Callable[[], str], file_size_bytes: int
+) -> list[DataFile]:
+    """Write rows that have been checked to fit, as new files; refuse nulls and texts that a column cannot hold."""
+    root = Path(parse_root_uri(store_uri).path)
+    location = build_data_file_path(state.table_id, new_id())
+    # Spark would write through a link to wherever it leads.
+    refuse_links(store_uri, [location])
+    folder = root / location.removesuffix(".parquet")
+    checked = _in_order(rows.select(*_checked_columns(state, rows)), state)
+    options = {**_OPTIONS, "maxRecordsPerFile": str(estimate_rows_per_file(state.schema, file_size_bytes))}
+    try:
+        with _settings(rows.sparkSession):
+            # With its scheme, since a path without one lies in a cluster's own file system.
+            checked.write.options(**options).parquet(f"file://{folder.as_posix()}")
+        found = _read_footers(folder, state)
+        if found is None and not rows.isEmpty():
+            raise StorageError(
+                f"Spark wrote rows for {state.name} to {folder}, and nothing is there: its workers have disks of their "
+                "own, so keep the lakehouse in a bucket or on a disk that all of them share"
+            )
+        return _rename_files(found or [], root, state, new_id)
+    except PySparkException as error:
+        refusal = REFUSAL_PATTERN.search(str(error))
+        if refusal is None:
+            raise
+        raise InvalidInputError(refusal[1]) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_plain(data_type: DataType) -> bool:
+    if isinstance(data_type, Struct):
+        return all(
+            inner.nullable and _is_plain(inner.type) and not isinstance(inner.type, Char) and not _length(inner.type)
+            for inner in data_type.columns
+        )
+    return not isinstance(data_type, List | Map | Fixed)
+
+
+def _length(data_type: DataType) -> int | None:
+    return data_type.length if isinstance(data_type, Char | Varchar) else None
+
+
+def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
+    """Return the columns as they are stored; what Spark tells in a footer of the last one has room for a seal."""
+    columns = state.schema.columns
+    *others, last = ({FIELD_ID: column.id} for column in columns)
+    told: list[dict[str, Any]] = [*others, {**last, "mangrove": CHECKSUM_PLACEHOLDER}]
+    return [_check_column(column, rows, metadata) for column, metadata in zip(columns, told, strict=True)]
+
+
+def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
+    """Return the column with its id, as it is stored; a text that is too long stops the write."""
+    given = next((field for field in rows.schema.fields if field.name.casefold() == column.name.casefold()), None)
+    found: Any = f.lit(None) if given is None else f.col(f"`{given.name.replace('`', '``')}`")
+    stored = to_spark_type(column.type, with_ids=True)
+    if given is None or isinstance(stored, StructType) or given.dataType != stored:
+        # Each call of Java counts in a small write, and most columns come as they are stored.
+        found = found.cast(stored)
+    length = _length(column.type)
+    if length is not None:
+        refusal = f.concat(
+            f.lit(f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, and a text has "),
+            f.length(found).cast("string"),
+            f.lit(" characters: shorten it"),
+        )
+        fitting = f.rpad(found, length, " ") if isinstance(column.type, Char) else found
+        found = f.when(f.length(found) > length, f.raise_error(refusal)).otherwise(fitting)
+    with_id: SparkColumn = found.alias(column.name, metadata=metadata)
+    return with_id
+
+
+def _in_order(rows: DataFrame, state: TableState) -> DataFrame:
+    fields = state.version.sort_scheme.fields
+    return rows.sortWithinPartitions(*(build_sort_column(state, field) for field in fields)) if fields else rows
+
+
+def build_sort_column(state: TableState, field: SortField) -> SparkColumn:
+    """Return by what Spark orders rows for a sort field without a transform."""
+    path = ".".join(f"`{name.replace('`', '``')}`" for name in state.schema.path_of(field.source_id))
+    column = f.col(path)
+    if field.direction is Direction.ASCENDING:
+        return column.asc_nulls_first() if field.nulls is Nulls.FIRST else column.asc_nulls_last()
+    return column.desc_nulls_first() if field.nulls is Nulls.FIRST else column.desc_nulls_last()
+
+
+@contextmanager
+def _settings(session: SparkSession) -> Iterator[None]:
+    """Give a session the settings of a write until its last write ends; what was there before comes back."""
+    with _settings_lock:
+        if not _writes_of[session]:
+            _settings_before[session] = {name: session.conf.get(name, None) for name in _SESSION_SETTINGS}
+            for name, value in _SESSION_SETTINGS.items():
+                session.conf.set(name, value)
+        _writes_of[session] += 1
+    try:
+        yield
+    finally:
+        with _settings_lock:
+            _writes_of[session] -= 1
+            if not _writes_of[session]:
+                for name, before in _settings_before.pop(session).items():
+                    _set_back(session, name, before)
+
+
+def _set_back(session: SparkSession, name: str, value: str | None) -> None:
+    if value is None:
+        session.conf.unset(name)
+    else:
+        session.conf.set(name, value)
+
+
+def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
+    """Return the files with rows in them, or None if there is no file; refuse misplaced nulls."""
+    paths = sorted(folder.glob("*.parquet"))
+    if not paths:
+        return None
+    version = state.version
+    first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
+    kept = select_statistics_columns(state.schema, first)
+    strict = [column for column in state.schema.columns if not column.nullable]
+    footer = pq.read_metadata(paths[0])
+    # All files of one write have the same columns in the same places.
+    kept_places = find_column_indexes(footer, kept)
+    strict_places = find_column_indexes(footer, [((column.name,), column.id) for column in strict])
+
+    def read(path: Path) -> tuple[_WrittenFile, dict[int, int]]:
+        footer = pq.read_metadata(path)
+        known = {one.column_id: one for one in read_column_statistics(footer, strict_places | kept_places)}
+        nulls = {column_id: known[column_id].null_count or 0 for column_id in strict_places}
+        return _WrittenFile(path, footer.num_rows, tuple(known[one] for one in sorted(kept_places))), nulls
+
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        found = [(file, nulls) for file, nulls in pool.map(read, paths) if file.row_count]
+    for column in strict:
+        _refuse_nulls(column, sum(nulls.get(column.id, 0) for _, nulls in found))
+    return [file for file, _ in found]
+
+
+def _refuse_nulls(column: Column, nulls: int) -> None:
+    if nulls:
+        raise InvalidInputError(
+            f"column {column.name!r} is not null, and {nulls} row(s) have no value in it: leave them out or fill them"
+        )
+
+
+def _rename_files(
+    found: list[_WrittenFile], root: Path, state: TableState, new_id: Callable[[], str]
+) -> list[DataFile]:
+    """Give the files their names for good, durably."""
+    version = state.version
+    width = estimate_row_bytes(state.schema)
+
+    def settle(file: _WrittenFile) -> DataFile:
+        location = build_data_file_path(state.table_id, new_id())
+        _write_footer_checksum(file.path)
+        _sync(file.path)
+        size = file.path.stat().st_size
+        file.path.rename(root / location)
+        return DataFile(
+            location,
+            size,
+            file.row_count,
+            schema_id=state.schema.schema_id,
+            sort_scheme_id=version.sort_scheme.id if version.sort_scheme.fields else None,
+            source_size_bytes=file.row_count * width,
+            statistics=file.statistics,
+        )
+
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        files = list(pool.map(settle, found))
+    if files:
+        for place in (root / files[0].location).parents:
+            _sync(place)
+            if place == root:
+                break
+    return files
+
+
+def _write_footer_checksum(path: Path) -> None:
+    """Write the checksum of a file's footer into it, unless it belongs to a worker who is another user."""
+    if not os.access(path, os.W_OK):
+        return
+    with path.open("r+b") as file:
+        file.seek(-FOOTER_TAIL_BYTES, os.SEEK_END)
+        file.seek(-parse_footer_size(file.read()), os.SEEK_END)
+        found = find_footer_checksum(file.read())
+        if found is not None:
+            before_end, seal = found
+            file.seek(-before_end, os.SEEK_END)
+            file.write(seal)
+
+
+def _sync(path: Path) -> None:
+    """Make sure that a file or the names in a folder survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_REFUSAL: Final = re.compile(r"mangrove\.errors\.InvalidInputError: (.*)|" + REFUSAL_PATTERN.pattern, re.MULTILINE)
+
+
+def write_rows(
     rows: DataFrame,
     state: TableState,
     store_uri: str,
@@ -43,22 +332,22 @@ def written(
     file_size_bytes: int,
 ) -> list[tuple[tuple[Value | None, ...], DataFile]]:
     """Write the rows as new files, and return each with its partition values."""
-    check_columns(state.name, state.schema, given_types(rows.schema))
+    check_columns(state.name, state.schema, detect_column_types(rows.schema))
     rows = _without_overflow(_by_field_names(rows, state), state)
     if can_write_natively(state, store_uri):
-        return [((), file) for file in written_natively(rows, state, store_uri, new_id, file_size_bytes)]
+        return [((), file) for file in write_natively(rows, state, store_uri, create_file_id, file_size_bytes)]
     # The deltas stay behind: a worker needs to know the columns, not what was written before.
     bare = replace(state, logs=())
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_store(store_uri, storage_options)
-        files = FileWriter(store, new_id, file_size_bytes)
-        for part in gathered(batches, file_size_bytes):
-            checked = conformed(part, bare.schema, by_name, is_checked=True)
-            yield reports(files.write(bare, checked))
+        files = FileWriter(store, create_file_id, file_size_bytes)
+        for part in group_batches(batches, file_size_bytes):
+            checked = conform_rows(part, bare.schema, match_by_name, is_checked=True)
+            yield encode_file_reports(files.write(bare, checked))
 
     try:
-        return written_by_tasks(_cast(rows, state), write)
+        return write_in_tasks(_cast(rows, state), write)
     except PySparkException as error:
         refusal = _REFUSAL.search(str(error))
         if refusal is None:
@@ -68,13 +357,13 @@ def written(
 
 def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
     """Return the rows with the fields of structs where the table has them, whatever order they came in."""
-    wanted = {column.name.casefold(): spark_type(column.type) for column in state.schema.columns}
+    wanted = {column.name.casefold(): to_spark_type(column.type) for column in state.schema.columns}
     ordered = {}
     for field in rows.schema.fields:
         if not isinstance(field.dataType, ArrayType | MapType | StructType):
             continue
         value = f.col(f"`{field.name.replace('`', '``')}`")
-        found = by_field_names(value, field.dataType, wanted[field.name.casefold()])
+        found = reorder_struct_fields(value, field.dataType, wanted[field.name.casefold()])
         if found is not value:
             ordered[field.name] = found
     return rows.withColumns(ordered) if ordered else rows
@@ -86,10 +375,10 @@ def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:
     narrowed = {}
     for field in rows.schema.fields:
         column = wanted[field.name.casefold()]
-        if can_overflow(field.dataType, spark_type(column.type)):
-            message = f"{REFUSED}column {column.name!r} is {type_text(column.type)}, which cannot hold "
+        if can_overflow(field.dataType, to_spark_type(column.type)):
+            message = f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, which cannot hold "
             value = f.col(f"`{field.name.replace('`', '``')}`")
-            narrowed[field.name] = cast_without_overflow(value, field.dataType, spark_type(column.type), message)
+            narrowed[field.name] = cast_without_overflow(value, field.dataType, to_spark_type(column.type), message)
     return rows.withColumns(narrowed) if narrowed else rows
 
 
@@ -99,7 +388,7 @@ def _cast(rows: DataFrame, state: TableState) -> DataFrame:
     columns = []
     for column in state.schema.columns:
         name = given.get(column.name.casefold())
-        wanted = spark_type(column.type)
+        wanted = to_spark_type(column.type)
         found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
         columns.append(found.cast(wanted).alias(column.name))
     return rows.select(*columns)

@@ -1,1 +1,1 @@
-"""The SQL surface: statements become calls on the lakehouse, and queries go to Spark as they were written."""
+"""SQL statements on a lakehouse; queries run on Spark."""

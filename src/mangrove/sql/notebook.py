@@ -1,4 +1,4 @@
-"""SQL in the cells of a notebook: `%load_ext mangrove`, `%mangrove file:///data/lake`, then `%%mangrove` above SQL.
+"""IPython magic `%%mangrove` for SQL in notebooks.
 
 One session lasts as long as the notebook, so BEGIN in one cell and COMMIT in
 another work. Parameters such as `:day` take the notebook's variables.
@@ -14,23 +14,23 @@ from typing import Any, Final
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.engines import BothEngines
-from mangrove.sql.answers import Row
+from mangrove.sql.execute.show import ResultRow
+from mangrove.sql.parse.tokens import tokenize
 from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
-from mangrove.sql.tokens import tokenize
 
-__all__ = ["NotebookSql", "ShownRows", "load_ipython_extension"]
+__all__ = ["NotebookResult", "NotebookSql", "load_ipython_extension"]
 
-_ROWS_SHOWN: Final = 100
+_PREVIEW_ROWS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRows:
+class NotebookResult:
     """What a cell shows: the first rows of its last statement, or what that did."""
 
     message: str
     columns: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ResultRow, ...] = ()
     has_more: bool = False
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class NotebookSql:
         self._variables = variables
         self._session: SqlSession | None = None
 
-    def magic(self, line: str, cell: str | None = None) -> ShownRows | None:
+    def magic(self, line: str, cell: str | None = None) -> NotebookResult | None:
         """Open the lakehouse that the line names, as a URI or as a variable, and run the cell."""
         where = line.strip()
         if where:
@@ -74,7 +74,7 @@ class NotebookSql:
             last: Result | None = None
             for result in self._session.script(cell, self._arguments(cell)):
                 last = result
-            return None if last is None else _shown(last)
+            return None if last is None else _preview_result(last)
 
     def _use(self, where: str) -> None:
         found = self._variables.get(where)
@@ -91,10 +91,12 @@ class NotebookSql:
         return {name: self._variables[name] for name in named if name in self._variables} or None
 
 
-def _shown(result: Result) -> ShownRows:
+def _preview_result(result: Result) -> NotebookResult:
     """Return the beginning of a result; no more rows are computed than are shown."""
-    rows = list(result.each_row(_ROWS_SHOWN + 1))
-    return ShownRows(result.message, result.columns, tuple(rows[:_ROWS_SHOWN]), len(rows) > _ROWS_SHOWN)
+    rows = list(result.each_row(_PREVIEW_ROWS_MAX + 1))
+    return NotebookResult(
+        result.message, result.columns, tuple(rows[:_PREVIEW_ROWS_MAX]), len(rows) > _PREVIEW_ROWS_MAX
+    )
 
 
 def load_ipython_extension(ipython: Any) -> None:

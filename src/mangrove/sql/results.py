@@ -1,4 +1,4 @@
-"""What a statement gives back: rows of Spark's, rows of our own, or what it did."""
+"""Results of SQL statements."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mangrove.errors import InvalidInputError
-from mangrove.spark.statements import Frame, each_row, failed, quiet, run_time_errors
-from mangrove.sql.answers import Answer, Row
-from mangrove.sql.refusals import stopped
-from mangrove.sql.table_scans import TableScan
-from mangrove.tables.row_counts import RowCounts
+from mangrove.spark.statements import (
+    RUNTIME_ERRORS,
+    Frame,
+    describe_runtime_error,
+    iterate_rows,
+    suppress_spark_logging,
+)
+from mangrove.sql.errors import build_runtime_error
+from mangrove.sql.execute.query import TableScan
+from mangrove.sql.execute.show import InlineResult, ResultRow
+from mangrove.tables.write_plan import RowCounts
 
 __all__ = ["Result"]
 
@@ -28,7 +34,7 @@ class Result:
     message: str = ""
     """What was done, for people."""
     frame: Frame | None = None
-    answer: Answer | None = None
+    answer: InlineResult | None = None
     counts: RowCounts | None = None
     """How many rows a change inserted, updated and deleted."""
     scans: tuple[TableScan, ...] = ()
@@ -45,28 +51,28 @@ class Result:
             return tuple(self.frame.columns)
         return () if self.answer is None else self.answer.columns
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ResultRow]:
         """Return its rows, which a query computes now."""
         if self.frame is None:
             return [] if self.answer is None else list(self.answer.rows)
-        with quiet(), self._told_by_line():
+        with suppress_spark_logging(), self._locate_errors():
             return [tuple(row) for row in self.frame.collect()]
 
-    def each_row(self, limit: int | None = None) -> Iterator[Row]:
+    def each_row(self, limit: int | None = None) -> Iterator[ResultRow]:
         """Yield its rows one by one, at most so many."""
         if self.frame is None:
             yield from islice(self.rows(), limit)
             return
-        with self._told_by_line():
-            yield from each_row(self.frame, limit)
+        with self._locate_errors():
+            yield from iterate_rows(self.frame, limit)
 
     @contextmanager
-    def _told_by_line(self) -> Iterator[None]:
+    def _locate_errors(self) -> Iterator[None]:
         """Tell in one sentence what stops Spark while it computes rows."""
         try:
             yield
-        except run_time_errors as error:
-            reason = stopped(failed(error))
+        except RUNTIME_ERRORS as error:
+            reason = build_runtime_error(describe_runtime_error(error))
             raise type(reason)(f"line {self.line}: {reason}") from error
         except (OverflowError, ValueError) as error:
             raise InvalidInputError(

@@ -1,74 +1,194 @@
-"""A conversation in SQL: statements one after the other, in transactions or each by itself."""
+"""SQL session with transactions, savepoints and script execution."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar, assert_never
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.new_tables import schema_of
-from mangrove.lakehouse.past import PastLakehouse
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.new_table import parse_schema_argument
+from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.schema import Schema
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import (
+    RUNTIME_ERRORS,
     Arguments,
     Frame,
+    create_frame,
     create_temporary_view,
+    describe_runtime_error,
     drop_temporary_view,
-    failed,
-    quiet,
-    renamed_columns,
-    rows_frame,
-    run_time_errors,
+    rename_columns,
+    suppress_spark_logging,
 )
-from mangrove.sql.answers import Answer, count_rows
-from mangrove.sql.caching import cache_table
-from mangrove.sql.calling import call
-from mangrove.sql.cursor import Cursor, Piece, SqlName
-from mangrove.sql.defining import define
-from mangrove.sql.grammar import parse_statement
-from mangrove.sql.grammar_queries import parse_query
-from mangrove.sql.immediate import immediate_arguments, set_variables, text_of
-from mangrove.sql.kept import kept_of
-from mangrove.sql.places import error_at, line_of, located
-from mangrove.sql.queries import BoundQuery, QueryBinder
-from mangrove.sql.refusals import stopped
-from mangrove.sql.results import Result
-from mangrove.sql.row_changes import RowChange, change_rows, said
-from mangrove.sql.row_statements import Query
-from mangrove.sql.session_statements import Analyze, CacheTable, ExecuteImmediate
-from mangrove.sql.session_transaction import SessionTransaction
-from mangrove.sql.showing import describe, show
-from mangrove.sql.sight import Sight, Source
-from mangrove.sql.splitting import split_script
-from mangrove.sql.statements import (
+from mangrove.sql.errors import build_runtime_error
+from mangrove.sql.execute.call import execute_call
+from mangrove.sql.execute.ddl import execute_ddl
+from mangrove.sql.execute.dml import DmlStatement, execute_dml, format_row_counts
+from mangrove.sql.execute.query import (
+    BoundQuery,
+    QueryBinder,
+    evaluate_immediate_arguments,
+    evaluate_text,
+    set_variables,
+)
+from mangrove.sql.execute.show import InlineResult, build_count_result, execute_describe, execute_show
+from mangrove.sql.parse.clauses import parse_query
+from mangrove.sql.parse.grammar import parse_statement
+from mangrove.sql.parse.statements import (
     AlterNamespace,
     AlterTable,
     AlterView,
-    Begin,
-    Call,
-    Commit,
+    Analyze,
+    BeginStatement,
+    CacheTable,
+    CallStatement,
+    CommitStatement,
     CreateNamespace,
     CreateTable,
     CreateView,
     Describe,
     DropObject,
+    ExecuteImmediate,
     Explain,
-    Rollback,
-    Savepoint,
-    Show,
+    Query,
+    RollbackStatement,
+    SavepointStatement,
+    ShowStatement,
     Statement,
     TemporaryView,
     Use,
 )
-from mangrove.sql.suggestions import known_names
-from mangrove.tables.row_counts import RowCounts
+from mangrove.sql.parse.tokens import (
+    SqlFragment,
+    SqlName,
+    TokenCursor,
+    build_error_at,
+    line_of,
+    locate_error,
+    split_script,
+)
+from mangrove.sql.resolver import NameResolver, StatementSource, list_known_names
+from mangrove.sql.results import Result
+from mangrove.sql.statement_cache import cache_table, statement_cache_of
+from mangrove.tables.write_plan import RowCounts
+from mangrove.transaction.transaction import TransactionState
+from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
 
-__all__ = ["SqlSession"]
+__all__ = ["SessionTransaction", "SqlSession", "run_sql"]
+
+T = TypeVar("T")
+
+
+class SessionTransaction:
+    """At most one open transaction; one that was handed in is ended by whoever began it."""
+
+    def __init__(self, lake: Lakehouse, transaction: LakeTransaction | None) -> None:
+        self._lake = lake
+        self._transaction = transaction
+        self._is_ours = transaction is None
+        self._savepoints: dict[str, WorkspaceSavepoint] = {}
+
+    @property
+    def open(self) -> LakeTransaction | None:
+        """The transaction that waits for a COMMIT, if there is one."""
+        if self._transaction is not None and self._transaction.state is not TransactionState.OPEN:
+            self._forget()
+        return self._transaction
+
+    def close(self) -> None:
+        """Forget the transaction that is open."""
+        if self._is_ours and self.open is not None:
+            self.open.rollback()
+        self._forget()
+
+    def control(self, statement: BeginStatement | CommitStatement | RollbackStatement | SavepointStatement) -> Result:
+        """Do what a statement says about the transaction itself."""
+        if isinstance(statement, BeginStatement):
+            return self._begin(statement)
+        transaction = self.open
+        if transaction is None:
+            raise InvalidInputError("no transaction is open: write BEGIN first")
+        match statement:
+            case SavepointStatement(name, is_release):
+                return self._release(name) if is_release else self._set(name, transaction)
+            case RollbackStatement(name):
+                return self._rolled_back(transaction) if name is None else self._rolled_back_to(name, transaction)
+            case CommitStatement(message):
+                self._check_ours()
+                self._forget()
+                version = transaction.commit(message)
+                return Result("transaction", f"committed as version {version}", version=version)
+            case _:
+                assert_never(statement)
+
+    def changed(self, work: Callable[[LakeTransaction], T], message: str) -> tuple[T, int | None]:
+        """Run work in the open transaction, or in one of its own; what fails leaves nothing behind."""
+        transaction = self.open
+        if transaction is None:
+            attempts: list[LakeTransaction] = []
+
+            def attempt(own: LakeTransaction) -> T:
+                attempts.append(own)
+                return work(own)
+
+            outcome = self._lake.run(attempt, message=message)
+            return outcome, attempts[-1].version
+        before = transaction.reading().savepoint()
+        try:
+            return work(transaction), None
+        except BaseException:
+            transaction.reading().restore(before)
+            raise
+
+    def _begin(self, statement: BeginStatement) -> Result:
+        if self.open is not None:
+            raise InvalidInputError("a transaction is open already, and they do not nest: COMMIT or ROLLBACK it first")
+        self._transaction = self._lake.transaction(statement.isolation or "snapshot", message=statement.message)
+        return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
+
+    def _set(self, name: str, transaction: LakeTransaction) -> Result:
+        # One that is set again is the newest, so its old place among the others goes.
+        self._savepoints.pop(name, None)
+        self._savepoints[name] = transaction.reading().savepoint()
+        return Result("transaction", f"savepoint {name} is set")
+
+    def _release(self, name: str) -> Result:
+        self._savepoint(name)
+        del self._savepoints[name]
+        return Result("transaction", f"savepoint {name} is forgotten")
+
+    def _rolled_back(self, transaction: LakeTransaction) -> Result:
+        self._check_ours()
+        transaction.rollback()
+        self._forget()
+        return Result("transaction", "the transaction is rolled back")
+
+    def _rolled_back_to(self, name: str, transaction: LakeTransaction) -> Result:
+        transaction.reading().restore(self._savepoint(name))
+        names = list(self._savepoints)
+        for later in names[names.index(name) + 1 :]:
+            del self._savepoints[later]
+        return Result("transaction", f"all that came after savepoint {name} is forgotten")
+
+    def _savepoint(self, name: str) -> WorkspaceSavepoint:
+        if name not in self._savepoints:
+            known = ", ".join(self._savepoints) or "none"
+            raise NotFoundError(f"there is no savepoint {name}; there are: {known}")
+        return self._savepoints[name]
+
+    def _check_ours(self) -> None:
+        if not self._is_ours:
+            raise InvalidInputError("the transaction was begun in Python: commit it or roll it back there")
+
+    def _forget(self) -> None:
+        self._transaction = None
+        self._savepoints = {}
+
 
 _FIRST_NAMESPACE: Final = "default"
 _NO_PLAN: Final = "Error occurred during query planning"
@@ -141,8 +261,8 @@ class SqlSession:
         """Return the rows of a result as Spark's, also where it is none of a query."""
         if result.frame is not None:
             return result.frame
-        answer = result.answer or Answer("result string", ((result.message,),))
-        return rows_frame(self.engine.session, answer.schema, answer.rows)
+        answer = result.answer or InlineResult("result string", ((result.message,),))
+        return create_frame(self.engine.session, answer.schema, answer.rows)
 
     def close(self) -> None:
         """Forget the transaction that is open."""
@@ -150,27 +270,27 @@ class SqlSession:
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the names of namespaces, tables and views that begin with a prefix, for those who type."""
-        catalog = self._sight().catalog
-        found = [*(namespace.name for namespace in catalog.namespaces()), *known_names(catalog)]
+        catalog = self._create_resolver().catalog
+        found = [*(namespace.name for namespace in catalog.namespaces()), *list_known_names(catalog)]
         return [name for name in found if name.startswith(prefix)]
 
     def _run(self, whole: str, text: str, start: int, arguments: Arguments) -> Result:
         # What comes before stays in front, so that every place is one in the whole script.
-        source, place = Source(whole[: start + len(text)], start, arguments), start
+        source, place = StatementSource(whole[: start + len(text)], start, arguments), start
         try:
-            with quiet():
+            with suppress_spark_logging():
                 statement = parse_statement(source.text, start, lambda piece: self._computed_text(piece, source))
                 place = _main_place(statement, start)
                 result = self._outcome(statement, source)
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
-            raise located(error, source.text, place) from error
-        except run_time_errors as error:
-            raise located(stopped(failed(error)), source.text, place) from error
+            raise locate_error(error, source.text, place) from error
+        except RUNTIME_ERRORS as error:
+            raise locate_error(build_runtime_error(describe_runtime_error(error)), source.text, place) from error
         return replace(result, line=line_of(whole, start))
 
-    def _outcome(self, statement: Statement, source: Source) -> Result:
+    def _outcome(self, statement: Statement, source: StatementSource) -> Result:
         match statement:
-            case Begin() | Commit() | Rollback() | Savepoint():
+            case BeginStatement() | CommitStatement() | RollbackStatement() | SavepointStatement():
                 return self._transaction.control(statement)
             case Query():
                 bound = self._bound(statement, source)
@@ -180,20 +300,24 @@ class SqlSession:
             case TemporaryView():
                 frame = self._bound(statement.query, source).frame
                 if statement.columns:
-                    frame = renamed_columns(frame, statement.columns)
+                    frame = rename_columns(frame, statement.columns)
                 create_temporary_view(
                     frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
                 )
                 return Result("definition", f"temporary view {statement.name.parts[-1]} is there")
             case Use():
                 return self._use(statement)
-            case Show("exports"):
+            case ShowStatement("exports"):
                 made = tuple((one.name, one.version, one.location) for one in self.lake.exports())
-                return Result("information", answer=Answer("name string, version bigint, location string", made))
-            case Show():
-                return Result("information", answer=show(statement, self._sight(), self._view_columns))
+                return Result("information", answer=InlineResult("name string, version bigint, location string", made))
+            case ShowStatement():
+                return Result(
+                    "information", answer=execute_show(statement, self._create_resolver(), self._view_columns)
+                )
             case Describe():
-                return Result("information", answer=describe(statement, self._sight(), self._view_columns))
+                return Result(
+                    "information", answer=execute_describe(statement, self._create_resolver(), self._view_columns)
+                )
             case DropObject("view", name) if self._dropped_from_session(name):
                 return Result("definition", f"temporary view {name.parts[-1]} is dropped")
             case _ if isinstance(statement, _DEFINITIONS):
@@ -201,22 +325,22 @@ class SqlSession:
             case CacheTable():
                 return self._cached(statement, source)
             case Analyze(name):
-                show(Show("columns", name), self._sight(), self._view_columns)
+                execute_show(ShowStatement("columns", name), self._create_resolver(), self._view_columns)
                 return Result("information", "statistics come with each file as it is written: nothing was to be done")
             case ExecuteImmediate():
                 return self._immediate(statement, source)
-            case Call():
+            case CallStatement():
                 if self.in_transaction:
                     raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
-                return Result("procedure", answer=call(statement, self.lake, self.namespace))
+                return Result("procedure", answer=execute_call(statement, self.lake, self.namespace))
             case _:
                 return self._rows_changed(statement, source)
 
-    def _sight(self, catalog: Catalog | None = None) -> Sight:
+    def _create_resolver(self, catalog: Catalog | None = None) -> NameResolver:
         if catalog is None:
             # One version for the whole statement, whatever is committed meanwhile.
-            catalog = self._transaction.open or PastLakehouse(self.lake.reading(), self.lake.clients, self.lake.engines)
-        return Sight(
+            catalog = self._transaction.open or LakeSnapshot(self.lake.reading(), self.lake.clients, self.lake.engines)
+        return NameResolver(
             catalog,
             self.lake.at,
             self.lake.history,
@@ -224,76 +348,78 @@ class SqlSession:
             lambda locator: self.lake.table(locator).history(),
         )
 
-    def _binder(self, sight: Sight, source: Source) -> QueryBinder:
-        return QueryBinder(self.engine, sight, source.arguments, prunes=self._prunes, start=source.start)
+    def _binder(self, resolver: NameResolver, source: StatementSource) -> QueryBinder:
+        return QueryBinder(self.engine, resolver, source.arguments, prunes=self._prunes, start=source.start)
 
     def _bound(
         self,
         query: Query,
-        source: Source,
+        source: StatementSource,
         catalog: Catalog | None = None,
         head: str = "",
         above: tuple[str, ...] = (),
     ) -> BoundQuery:
-        sight = self._sight(catalog)
-        binder = replace(self._binder(sight, source), above=above)
+        resolver = self._create_resolver(catalog)
+        binder = replace(self._binder(resolver, source), above=above)
         if query.at is not None:
-            at = query.at if isinstance(query.at, int | str) else binder.moment_at(query.at, source.text)
-            binder = replace(binder, sight=replace(sight, catalog=self.lake.at(at)))
+            at = query.at if isinstance(query.at, int | str) else binder.resolve_as_of(query.at, source.text)
+            binder = replace(binder, resolver=replace(resolver, catalog=self.lake.at(at)))
         return binder.query(query.piece, source.text, head)
 
-    def _explained(self, statement: Explain, source: Source) -> Result:
+    def _explained(self, statement: Explain, source: StatementSource) -> Result:
         bound = self._bound(statement.query, source, head=statement.head)
         plan = str(bound.frame.collect()[0][0])
         if plan.startswith(_NO_PLAN):
             self._bound(statement.query, source)  # Spark explains what it cannot run; running it says why.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
         lines += [scan.explained() for scan in bound.scans]
-        return Result("information", answer=Answer("plan string", (("\n".join(lines),),)), scans=bound.scans)
+        return Result("information", answer=InlineResult("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
-    def _rows_changed(self, statement: RowChange, source: Source) -> Result:
+    def _rows_changed(self, statement: DmlStatement, source: StatementSource) -> Result:
         def work(transaction: LakeTransaction) -> RowCounts:
-            binder = self._binder(self._sight(transaction), source)
-            return change_rows(
+            binder = self._binder(self._create_resolver(transaction), source)
+            return execute_dml(
                 statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
             )
 
         counts, version = self._transaction.changed(work, source.summary)
-        answer = count_rows(counts)
-        return Result("change", said(counts), answer=answer, counts=counts, version=version)
+        answer = build_count_result(counts)
+        return Result("change", format_row_counts(counts), answer=answer, counts=counts, version=version)
 
     def _view_columns(self, view: LakeView) -> Schema:
         name = (view.locator.namespace, view.locator.name)
-        frame = QueryBinder(self.engine, self._sight()).frame_of(name)
+        frame = QueryBinder(self.engine, self._create_resolver()).frame_of(name)
         assert frame is not None, "the view was found just now"
-        return schema_of(frame.schema)
+        return parse_schema_argument(frame.schema)
 
     def _use(self, statement: Use) -> Result:
-        sight = self._sight()
-        namespace = sight.catalog.namespace(sight.namespace_of(statement.namespace))
+        resolver = self._create_resolver()
+        namespace = resolver.catalog.namespace(resolver.namespace_of(statement.namespace))
         self.namespace = namespace.name
         return Result("information", f"names without a namespace are now looked up in {namespace}")
 
-    def _computed_text(self, piece: Piece, source: Source) -> str:
-        return text_of(piece, self._binder(self._sight(), source), source.text)
+    def _computed_text(self, piece: SqlFragment, source: StatementSource) -> str:
+        return evaluate_text(piece, self._binder(self._create_resolver(), source), source.text)
 
-    def _immediate(self, statement: ExecuteImmediate, source: Source) -> Result:
+    def _immediate(self, statement: ExecuteImmediate, source: StatementSource) -> Result:
         text = self._computed_text(statement.text, source)
-        arguments = immediate_arguments(statement, self._binder(self._sight(), source), source.text)
+        arguments = evaluate_immediate_arguments(statement, self._binder(self._create_resolver(), source), source.text)
         if statement.into is None:
             return self.run(text, arguments)
-        if not isinstance(parse_statement(text, 0, lambda piece: self._computed_text(piece, Source(text, 0))), Query):
-            raise error_at(source.text, statement.text.start, "only a query has a row for INTO: leave INTO out")
+        if not isinstance(
+            parse_statement(text, 0, lambda piece: self._computed_text(piece, StatementSource(text, 0))), Query
+        ):
+            raise build_error_at(source.text, statement.text.start, "only a query has a row for INTO: leave INTO out")
         frame = self.frame(self.run(text, arguments))
-        set_variables(statement.into, frame, kept_of(self.engine).names, source.text)
+        set_variables(statement.into, frame, statement_cache_of(self.engine).names, source.text)
         return Result("information", f"set: {statement.into.text}")
 
-    def _cached(self, statement: CacheTable, source: Source) -> Result:
-        sight, parts = self._sight(), statement.name.parts
-        if len(parts) == 1 and kept_of(self.engine).names.temporary_views(parts):
-            return self._outcome(parse_query(Cursor(source.text, source.start)), source)
-        name = sight.pair(statement.name)
-        frame = self._binder(sight, source).frame_of(name)
+    def _cached(self, statement: CacheTable, source: StatementSource) -> Result:
+        resolver, parts = self._create_resolver(), statement.name.parts
+        if len(parts) == 1 and statement_cache_of(self.engine).names.temporary_views(parts):
+            return self._outcome(parse_query(TokenCursor(source.text, source.start)), source)
+        name = resolver.pair(statement.name)
+        frame = self._binder(resolver, source).frame_of(name)
         return Result("information", cache_table(statement, self.engine, name, frame))
 
     def _dropped_from_session(self, name: SqlName) -> bool:
@@ -302,12 +428,12 @@ class SqlSession:
             return False
         return drop_temporary_view(self.engine.session, name.parts[0])
 
-    def _defined(self, statement: Any, source: Source) -> Result:
+    def _defined(self, statement: Any, source: StatementSource) -> Result:
         def work(transaction: LakeTransaction) -> str:
-            return define(
+            return execute_ddl(
                 statement,
                 transaction,
-                replace(self._sight(transaction), text=source.text),
+                replace(self._create_resolver(transaction), text=source.text),
                 lambda query, above=(): self._bound(query, source, transaction, above=above),
             )
 
@@ -320,3 +446,25 @@ def _main_place(statement: Statement, start: int) -> int:
     names = (getattr(statement, field, None) for field in ("name", "table", "namespace"))
     name = next((name for name in names if name is not None), None)
     return name.start if isinstance(name, SqlName) else start
+
+
+def run_sql(lake: Lakehouse, transaction: LakeTransaction | None, text: str, arguments: Arguments = None) -> Frame:
+    """Return the rows of the last statement as Spark's; what was not a query tells what it did.
+
+    A transaction that the text begins must end in it: nobody could end it later.
+    """
+    session = SqlSession(lake, transaction=transaction)
+    last: Result | None = None
+    try:
+        for result in session.script(text, arguments):
+            last = result
+        if transaction is None and session.in_transaction:
+            raise InvalidInputError(
+                "the text begins a transaction and does not end it, so it was rolled back: add COMMIT, use lake."
+                "transaction() and its sql, or a SqlSession"
+            )
+    finally:
+        session.close()
+    if last is None:
+        raise InvalidInputError("the text holds no statement: write one, such as SELECT 1")
+    return session.frame(last)

@@ -1,1 +1,1 @@
-"""Bytes at paths: the storage port with its stores and wrappers."""
+"""Object stores behind one interface, with caching and counting wrappers."""

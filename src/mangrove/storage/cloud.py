@@ -1,4 +1,7 @@
-"""The store in a bucket of S3, Google Cloud Storage or Azure.
+"""The store for S3, Google Cloud Storage and Azure Blob Storage.
+
+obstore hands most of a server's answer on as text only, so this is the one
+place that reads it.
 
 A conditional write can be answered wrongly in honest ways: applied, but the
 answer was lost; refused with 409 though nobody holds the path; repeated by a
@@ -7,6 +10,7 @@ plainly accepted is settled by reading the object back.
 """
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,15 +20,83 @@ from itertools import islice
 from typing import TypeVar
 
 import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from mangrove.errors import NotFoundError, StorageError
-from mangrove.storage.cloud_client import Clients, build_clients
-from mangrove.storage.cloud_errors import CLOUD_ERRORS, explained, is_final, is_truncated, names_no_bucket
+from mangrove.storage.cloud_client import CloudClients, build_clients
 from mangrove.storage.paths import check_path, check_prefix, check_range
-from mangrove.storage.port import Entry, ObjectInfo, Prefix
+from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 from mangrove.storage.uri import RootUri
 
-__all__ = ["CloudStore", "cloud_store"]
+__all__ = [
+    "CLOUD_ERRORS",
+    "CloudStore",
+    "build_storage_error",
+    "is_missing_bucket",
+    "is_permanent_error",
+    "is_truncated",
+    "open_cloud_store",
+]
+
+CLOUD_ERRORS = (BaseError, OSError, ValueError)
+"""What obstore raises; a missing object is Python's `FileNotFoundError`."""
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_URL_WITH_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
+_XML = re.compile(r"[\s:]*(?:<\?xml|<Error>).*")
+_TRUNCATED = re.compile(r"Error (?:performing|getting) .*HTTP error: request or response body error")
+_RETRIES_EXHAUSTED = re.compile(r"after ([0-9]+) retries, max_retries: \1\b")
+_REFUSED = re.compile(r"status code: 40[13]\b")
+
+
+def is_missing_bucket(error: BaseException) -> bool:
+    """Whether it is the bucket that is missing, and not an object in it."""
+    return any(mark in str(error) for mark in _NO_BUCKET)
+
+
+def is_permanent_error(error: BaseException) -> bool:
+    """Whether the server understood and refused, so that asking again is no use and nothing was done."""
+    return _is_refused(error) or is_missing_bucket(error)
+
+
+def is_truncated(error: BaseException) -> bool:
+    """Whether the connection broke in the body of an answer that the client does not request again by itself.
+
+    The client retries 5xx answers and resumes the body of an object. It does not
+    retry a 4xx answer, a page of a listing or the answer to a bulk delete whose body
+    is incomplete: then it is not known what the server answered.
+    """
+    line = str(error).partition("\n")[0]
+    return _TRUNCATED.search(line) is not None and _RETRIES_EXHAUSTED.search(line) is None
+
+
+def build_storage_error(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:
+    """Return the error to raise: what could not be `done`, where, why and what to do next."""
+    # What follows the question mark may be a signature; of a page of XML the cause below is what matters.
+    sentence = _XML.sub("", _URL_WITH_QUERY.sub(r"\1", str(error).partition("\n")[0]))
+    answer = "" if is_missing_bucket(error) else f" ({sentence})"
+    return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome}{answer}")
+
+
+def _is_refused(error: BaseException) -> bool:
+    # Listings report a refusal as a generic error.
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(str(error)) is not None
+
+
+def _cause_and_remedy(error: BaseException) -> str:
+    text = str(error)
+    if is_missing_bucket(error):
+        return "there is no such bucket or container; make it first, or correct the name."
+    if "169.254.169.254" in text or "metadata.google.internal" in text:
+        return "no credentials were found; give them as options, in the environment or in a profile."
+    if _is_refused(error):
+        return "the server refused these credentials; check the key, its rights and the region."
+    if "SlowDown" in text or " 429 " in text or " 503 " in text:
+        return "the server asks to slow down, and repeated attempts did not help; try again later."
+    if "error sending request" in text:
+        return "no answer came from the server; check the endpoint and the network, then try again."
+    return "the server or its client failed; see its answer, then try again."
+
 
 _THREADS_MAX = 32
 _CREATE_ATTEMPTS_MAX = 12
@@ -42,7 +114,7 @@ def _pause(seconds: float) -> None:
     time.sleep(random.uniform(0.5, 1.5) * seconds)
 
 
-def cloud_store(root: RootUri, options: Mapping[str, str]) -> "CloudStore":
+def open_cloud_store(root: RootUri, options: Mapping[str, str]) -> "CloudStore":
     """Return the store of a cloud root; nothing is sent yet."""
     return CloudStore(root, build_clients(root, options))
 
@@ -50,7 +122,7 @@ def cloud_store(root: RootUri, options: Mapping[str, str]) -> "CloudStore":
 class CloudStore:
     """Bytes at paths in a bucket."""
 
-    def __init__(self, root: RootUri, clients: Clients, pause: Callable[[float], None] = _pause) -> None:
+    def __init__(self, root: RootUri, clients: CloudClients, pause: Callable[[float], None] = _pause) -> None:
         """Take the clients; `pause` waits between attempts, with jitter."""
         self._root = root
         self._clients = clients
@@ -86,13 +158,13 @@ class CloudStore:
         except FileNotFoundError:
             return None
         except CLOUD_ERRORS as error:
-            raise explained(error, "looked at", path, self.uri) from error
+            raise build_storage_error(error, "looked at", path, self.uri) from error
 
     def exists(self, path: str) -> bool:
         """Return whether there is an object at `path`."""
         return self.size(path) is not None
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`, page by page."""
         check_prefix(prefix)
         check_prefix(start_after)
@@ -116,7 +188,7 @@ class CloudStore:
                 )
             )
         except CLOUD_ERRORS as error:
-            raise explained(error, "written", path, self.uri, _UNKNOWN) from error
+            raise build_storage_error(error, "written", path, self.uri, _UNKNOWN) from error
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         """Write several objects in parallel."""
@@ -135,8 +207,8 @@ class CloudStore:
             try:
                 obstore.put(self._clients.once, path, data, mode="create", use_multipart=False)
             except CLOUD_ERRORS as error:
-                if is_final(error):
-                    raise explained(error, "created", path, self.uri, _UNKNOWN if attempt else "") from error
+                if is_permanent_error(error):
+                    raise build_storage_error(error, "created", path, self.uri, _UNKNOWN if attempt else "") from error
                 last = error
             else:
                 return True
@@ -144,7 +216,7 @@ class CloudStore:
             if held is not None:
                 return held == data
         assert last is not None
-        raise explained(last, "created", path, self.uri, _UNKNOWN) from last
+        raise build_storage_error(last, "created", path, self.uri, _UNKNOWN) from last
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects that are there, in batches where the cloud has them."""
@@ -156,8 +228,8 @@ class CloudStore:
             try:
                 self._retry(partial(obstore.delete, self._clients.retrying, batch))
             except (FileNotFoundError, *CLOUD_ERRORS) as error:
-                if is_final(error):
-                    raise explained(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
+                if is_permanent_error(error):
+                    raise build_storage_error(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
                 # Azure and Google stop at the first that is missing, and an answer may get lost, which the client
                 # does not repeat for a batch. Deleting again does no harm, so the rest goes one by one.
                 for _ in self._parallel(self._delete_one, batch):
@@ -169,17 +241,17 @@ class CloudStore:
         except FileNotFoundError:
             return
         except CLOUD_ERRORS as error:
-            raise explained(error, "deleted", path, self.uri) from error
+            raise build_storage_error(error, "deleted", path, self.uri) from error
 
     def _read_whole(self, path: str) -> bytes | None:
         try:
             return self._retry(lambda: obstore.get(self._clients.retrying, path).bytes().to_bytes())
         except FileNotFoundError as error:
-            if names_no_bucket(error):
-                raise explained(error, "read", path, self.uri) from error
+            if is_missing_bucket(error):
+                raise build_storage_error(error, "read", path, self.uri) from error
             return None
         except CLOUD_ERRORS as error:
-            raise explained(error, "read", path, self.uri) from error
+            raise build_storage_error(error, "read", path, self.uri) from error
 
     def _read_range(self, path: str, start: int, length: int | None) -> bytes | None:
         if length == 0:
@@ -192,15 +264,15 @@ class CloudStore:
                 lambda: obstore.get(client, path, options={"range": {"offset": start}}).bytes().to_bytes()
             )
         except FileNotFoundError as error:
-            if names_no_bucket(error):
-                raise explained(error, "read", path, self.uri) from error
+            if is_missing_bucket(error):
+                raise build_storage_error(error, "read", path, self.uri) from error
             return None
         except CLOUD_ERRORS as error:
             # A range past the end is an error to every server, each with its own words.
             size = self.size(path)
             if size is not None and start >= size:
                 return b""
-            raise explained(error, "read", path, self.uri) from error
+            raise build_storage_error(error, "read", path, self.uri) from error
 
     def _read_after(self, path: str) -> bytes | None:
         try:
@@ -208,7 +280,7 @@ class CloudStore:
         except StorageError as error:
             raise StorageError(f"{error}{_UNKNOWN}") from error
 
-    def _objects(self, prefix: str, start_after: str) -> Iterator[Entry]:
+    def _objects(self, prefix: str, start_after: str) -> Iterator[ListEntry]:
         last = ""
         for found in self._found(prefix, start_after, max(start_after, _just_before(prefix)) or None):
             if found.path <= last:
@@ -219,7 +291,7 @@ class CloudStore:
             last = found.path
             yield found
 
-    def _sorted(self, prefix: str, start_after: str) -> Iterator[Entry]:
+    def _sorted(self, prefix: str, start_after: str) -> Iterator[ListEntry]:
         yield from sorted(self._found(prefix, start_after, None), key=lambda found: found.path)
 
     def _found(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
@@ -242,7 +314,7 @@ class CloudStore:
                 return
             except CLOUD_ERRORS as error:
                 if attempt >= self._clients.retries_max or not is_truncated(error):
-                    raise explained(error, "listed", prefix, self.uri) from error
+                    raise build_storage_error(error, "listed", prefix, self.uri) from error
             attempt += 1
             self._pause_after(attempt)
 
@@ -259,13 +331,13 @@ class CloudStore:
                 elif path > prefix and self._clients.lists_sorted:
                     return
 
-    def _level(self, prefix: str, start_after: str) -> Iterator[Entry]:
+    def _level(self, prefix: str, start_after: str) -> Iterator[ListEntry]:
         folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
         try:
             level = self._retry(lambda: obstore.list_with_delimiter(self._clients.retrying, prefix=folder or None))
         except CLOUD_ERRORS as error:
-            raise explained(error, "listed", prefix, self.uri) from error
-        entries: list[Entry] = [Prefix(f"{path}/") for path in level["common_prefixes"]]
+            raise build_storage_error(error, "listed", prefix, self.uri) from error
+        entries: list[ListEntry] = [Prefix(f"{path}/") for path in level["common_prefixes"]]
         entries += [
             ObjectInfo(found["path"], found["size"], int(found["last_modified"].timestamp() * 1000))
             for found in level["objects"]

@@ -1,4 +1,7 @@
-"""Building obstore clients for a root from options, environment and profile.
+"""Configuration of obstore clients from options, environment and AWS profiles.
+
+obstore knows the environment, web identities and machine roles, but not these
+two files, which are where most people's credentials are.
 
 Options are texts under obstore's names without the cloud's prefix
 (`access_key_id`, `secret_access_key`, `region`, `endpoint`, `account_name`,
@@ -8,6 +11,7 @@ an order of their own. What is not given comes from the usual places: the
 environment, the AWS profile, the machine's role.
 """
 
+import configparser
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +22,46 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from mangrove.errors import InvalidInputError
-from mangrove.storage.aws_profile import profile_options
 from mangrove.storage.uri import RootUri
 
-__all__ = ["Client", "Clients", "build_clients"]
+__all__ = ["CloudClient", "CloudClients", "build_clients", "load_profile_options"]
 
-Client: TypeAlias = S3Store | GCSStore | AzureStore
+_NAMES = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+    "endpoint_url": "endpoint",
+}
+
+
+def load_profile_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that the user's profile gives, empty where there is none."""
+    home = environment.get("HOME", "")
+    profile = environment.get("AWS_PROFILE") or "default"
+    config_file = environment.get("AWS_CONFIG_FILE") or os.path.join(home, ".aws", "config")
+    credentials_file = environment.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.join(home, ".aws", "credentials")
+    found: dict[str, str] = {}
+    # The credentials file has the last word, as it does for the command line.
+    for file, section in (
+        (config_file, profile if profile == "default" else f"profile {profile}"),
+        (credentials_file, profile),
+    ):
+        parser = configparser.ConfigParser(interpolation=None)
+        # Missing files are skipped; an unreadable one means no profile, and obstore says what is missing.
+        try:
+            parser.read(file, encoding="utf-8")
+        except (configparser.Error, OSError, UnicodeDecodeError):
+            continue
+        if parser.has_section(section):
+            found |= {_NAMES[name]: value for name, value in parser.items(section) if name in _NAMES}
+    if "access_key_id" not in found:
+        # Roles and single sign-on need the AWS client itself; half of a profile would hide that.
+        return {name: value for name, value in found.items() if name in {"region", "endpoint"}}
+    return found
+
+
+CloudClient: TypeAlias = S3Store | GCSStore | AzureStore
 
 _CLIENT_OPTIONS = frozenset(
     {
@@ -46,20 +84,20 @@ _RETRIES_MAX = 10
 _RETRY_SECONDS_MAX = 180
 # A stalled answer is given up soon and asked for again, a large one may take its time. What is created is small.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "300s"}
-_TIMEOUTS_ONCE = {"connect_timeout": "10s", "timeout": "30s"}
+_TIMEOUTS_SINGLE_ATTEMPT = {"connect_timeout": "10s", "timeout": "30s"}
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class CloudClients:
     """Two clients of one root: `once` never repeats a request, for its caller must know of each answer."""
 
-    retrying: Client
-    once: Client
+    retrying: CloudClient
+    once: CloudClient
     lists_sorted: bool
     retries_max: int
 
 
-def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
+def build_clients(root: RootUri, options: Mapping[str, str]) -> CloudClients:
     """Return the clients for a cloud root; nothing is sent yet."""
     rest = {name.lower(): value for name, value in options.items()}
     retries_max = _count("retries_max", rest.pop("retries_max", str(_RETRIES_MAX)))
@@ -70,9 +108,9 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> Clients:
     if endpoint.startswith("http://"):
         client_options["allow_http"] = True
     try:
-        return Clients(
+        return CloudClients(
             retrying=_client(root, config, _TIMEOUTS | client_options, retries_max),
-            once=_client(root, config, _TIMEOUTS_ONCE | client_options, 0),
+            once=_client(root, config, _TIMEOUTS_SINGLE_ATTEMPT | client_options, 0),
             lists_sorted=not (_may_list_unsorted(root, endpoint) if unsorted is None else _flag(unsorted)),
             retries_max=retries_max,
         )
@@ -85,7 +123,7 @@ def _config(root: RootUri, options: Mapping[str, str]) -> dict[str, str]:
     config = dict(options)
     if root.scheme == "s3":
         if "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ and "skip_signature" not in config:
-            config = profile_options(os.environ) | config
+            config = load_profile_options(os.environ) | config
     elif root.scheme == "gs":
         if "endpoint" in config:
             config["base_url"] = config.pop("endpoint")
@@ -94,8 +132,10 @@ def _config(root: RootUri, options: Mapping[str, str]) -> dict[str, str]:
     return config
 
 
-def _client(root: RootUri, config: Mapping[str, str], client_options: Mapping[str, str | bool], retries: int) -> Client:
-    kinds: dict[str, type[Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
+def _client(
+    root: RootUri, config: Mapping[str, str], client_options: Mapping[str, str | bool], retries: int
+) -> CloudClient:
+    kinds: dict[str, type[CloudClient]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
     # obstore's types want literal keys; it checks the names itself, with better words than we could.
     arguments: dict[str, Any] = {
         "prefix": root.path.removesuffix("/") or None,

@@ -1,18 +1,18 @@
-"""A wrapper that counts the requests and bytes that a store is asked for."""
+"""A store wrapper that counts requests and bytes."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from mangrove.storage.port import Entry, Store
+from mangrove.storage.port import ListEntry, Store
 
-__all__ = ["CountingStore", "Requests"]
+__all__ = ["CountingStore", "StoreRequests"]
 
 _PAGE_OBJECTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class StoreRequests:
     """How many requests of each kind were made, as a bucket would bill them.
 
     A listing costs one request per 1,000 entries that were taken from it, a
@@ -29,12 +29,12 @@ class Requests:
     bytes_read: int = 0
     bytes_written: int = 0
 
-    def __add__(self, other: "Requests") -> "Requests":
-        return Requests(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+    def __add__(self, other: "StoreRequests") -> "StoreRequests":
+        return StoreRequests(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    def __sub__(self, earlier: "Requests") -> "Requests":
+    def __sub__(self, earlier: "StoreRequests") -> "StoreRequests":
         """Return what was asked for since `earlier`."""
-        return Requests(*(getattr(self, one.name) - getattr(earlier, one.name) for one in fields(self)))
+        return StoreRequests(*(getattr(self, one.name) - getattr(earlier, one.name) for one in fields(self)))
 
     @property
     def total(self) -> int:
@@ -48,11 +48,11 @@ class CountingStore:
     `check` is called before each request, and refuses one by raising an error.
     """
 
-    def __init__(self, store: Store, check: Callable[[Requests], None] = lambda _: None) -> None:
+    def __init__(self, store: Store, check: Callable[[StoreRequests], None] = lambda _: None) -> None:
         self._store = store
         self._check = check
         self._lock = threading.Lock()
-        self._requests = Requests()
+        self._requests = StoreRequests()
 
     @property
     def uri(self) -> str:
@@ -60,67 +60,67 @@ class CountingStore:
         return self._store.uri
 
     @property
-    def requests(self) -> Requests:
+    def requests(self) -> StoreRequests:
         """What was asked for until now; subtract an earlier value to see what came between."""
         return self._requests
 
-    def _count(self, made: Requests) -> None:
+    def _count(self, made: StoreRequests) -> None:
         self._check(made)
         with self._lock:
             self._requests += made
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them; a missing object costs a request too."""
-        self._count(Requests(reads=1))
+        self._count(StoreRequests(reads=1))
         data = self._store.read(path, start, length)
-        self._count(Requests(bytes_read=len(data)))
+        self._count(StoreRequests(bytes_read=len(data)))
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Return each object's bytes, None where there is none."""
-        self._count(Requests(reads=len(paths)))
+        self._count(StoreRequests(reads=len(paths)))
         found = self._store.read_many(paths)
-        self._count(Requests(bytes_read=sum(len(data) for data in found if data is not None)))
+        self._count(StoreRequests(bytes_read=sum(len(data) for data in found if data is not None)))
         return found
 
     def size(self, path: str) -> int | None:
         """Return the object's size in bytes, or None."""
-        self._count(Requests(sizes=1))
+        self._count(StoreRequests(sizes=1))
         return self._store.size(path)
 
     def exists(self, path: str) -> bool:
         """Return whether there is an object at `path`."""
-        self._count(Requests(sizes=1))
+        self._count(StoreRequests(sizes=1))
         return self._store.exists(path)
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`; a page is counted when its first entry is taken."""
         return self._pages(self._store.list(prefix, start_after=start_after, delimiter=delimiter))
 
-    def _pages(self, entries: Iterator[Entry]) -> Iterator[Entry]:
-        self._count(Requests(lists=1))
+    def _pages(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
+        self._count(StoreRequests(lists=1))
         for number, entry in enumerate(entries):
             if number and number % _PAGE_OBJECTS == 0:
-                self._count(Requests(lists=1))
+                self._count(StoreRequests(lists=1))
             yield entry
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
-        self._count(Requests(puts=1, bytes_written=len(data)))
+        self._count(StoreRequests(puts=1, bytes_written=len(data)))
         self._store.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         """Write several objects."""
-        self._count(Requests(puts=len(objects), bytes_written=sum(map(len, objects.values()))))
+        self._count(StoreRequests(puts=len(objects), bytes_written=sum(map(len, objects.values()))))
         self._store.put_many(objects)
 
     def create(self, path: str, data: bytes) -> bool:
         """Write the object only if the path is free."""
-        self._count(Requests(creates=1, bytes_written=len(data)))
+        self._count(StoreRequests(creates=1, bytes_written=len(data)))
         return self._store.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects that are there."""
         listed = [*paths]
-        self._count(Requests(deletes=-(-len(listed) // _PAGE_OBJECTS)))
+        self._count(StoreRequests(deletes=-(-len(listed) // _PAGE_OBJECTS)))
         self._store.delete_many(listed)

@@ -1,4 +1,4 @@
-"""A folder that remembers immutable objects between runs, shared by any number of processes.
+"""A disk cache for immutable objects, shared by processes.
 
 A file holds an object, or one block of it: a checksum over store, path, block and
 bytes, then the bytes. It appears by a rename, so readers see it whole; whatever a

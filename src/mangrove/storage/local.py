@@ -1,4 +1,4 @@
-"""The store in a folder of this machine, durable and exclusive across processes.
+"""The local file system store with durable writes and atomic creates.
 
     create    unnamed file, write, fsync, link to the name, fsync the folder
     put       temporary file, write, fsync, rename to the name, fsync the folder
@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
-from mangrove.storage.local_folders import Folders, durably
-from mangrove.storage.local_listing import leftovers_below, objects_below
+from mangrove.storage.local_folders import LocalFolders, fsync_descriptor, list_files, list_temporary_files
 from mangrove.storage.paths import TEMPORARY_PREFIX, check_path, check_prefix, check_range
-from mangrove.storage.port import Entry, ObjectInfo
+from mangrove.storage.port import ListEntry, ObjectInfo
 from mangrove.storage.uri import RootUri
 
 __all__ = ["LocalStore"]
@@ -36,7 +35,7 @@ class LocalStore:
     def __init__(self, root: RootUri, *, unnamed_files: bool = True) -> None:
         """Take the folder; `unnamed_files=False` is for file systems that pretend to have them."""
         self._root = root
-        self._folders = Folders(root.path)
+        self._folders = LocalFolders(root.path)
         self._unnamed_files = unnamed_files and bool(_UNNAMED_FILE) and os.path.isdir("/proc/self/fd")
 
     @property
@@ -75,15 +74,15 @@ class LocalStore:
         """Return whether there is an object at `path`."""
         return self.size(path) is not None
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`, each folder as it is when its turn comes."""
         check_prefix(prefix)
         check_prefix(start_after)
-        return self._listed(prefix, objects_below(self._folders, prefix, start_after, delimiter=delimiter))
+        return self._listed(prefix, list_files(self._folders, prefix, start_after, delimiter=delimiter))
 
     def leftovers(self) -> Iterator[ObjectInfo]:
         """Yield the temporary files of killed writers; a young one may belong to a writer at work."""
-        for entry in self._listed("", leftovers_below(self._folders)):
+        for entry in self._listed("", list_temporary_files(self._folders)):
             if isinstance(entry, ObjectInfo):
                 yield entry
 
@@ -107,7 +106,7 @@ class LocalStore:
                 temporary = _new_name()
                 _write_named(folder_descriptor, temporary, data)
                 _rename(folder_descriptor, temporary, name)
-                durably(folder_descriptor)
+                fsync_descriptor(folder_descriptor)
             finally:
                 os.close(folder_descriptor)
             self._folders.settle(unsettled)
@@ -135,7 +134,7 @@ class LocalStore:
             try:
                 won = not _is_there(folder_descriptor, name) and self._link_new(folder_descriptor, name, data)
                 if won:
-                    durably(folder_descriptor)
+                    fsync_descriptor(folder_descriptor)
                 else:
                     self._refuse_unless_object(folder_descriptor, name, path)
             finally:
@@ -188,7 +187,7 @@ class LocalStore:
                     opened.callback(os.close, files[-1])
                     _write(files[-1], data)
                 for file in files:
-                    durably(file)
+                    fsync_descriptor(file)
                 for path in objects:
                     at, temporary = temporaries[path]
                     os.rename(temporary, path.rpartition("/")[2], src_dir_fd=at, dst_dir_fd=at)
@@ -197,7 +196,7 @@ class LocalStore:
                 for at, temporary in temporaries.values():
                     _unlink(at, temporary)
             for folder_descriptor in folders.values():
-                durably(folder_descriptor)
+                fsync_descriptor(folder_descriptor)
         self._folders.settle(unsettled)
 
     def _link_new(self, folder_descriptor: int, name: str, data: bytes) -> bool:
@@ -232,13 +231,13 @@ class LocalStore:
                     continue
                 try:
                     if sum(_unlink(folder_descriptor, name) for name in names):
-                        durably(folder_descriptor)
+                        fsync_descriptor(folder_descriptor)
                 finally:
                     os.close(folder_descriptor)
             except OSError as error:
                 raise self._failure("deleted", f"{folder}/…" if folder else "…", error) from error
 
-    def _listed(self, prefix: str, entries: Iterator[Entry]) -> Iterator[Entry]:
+    def _listed(self, prefix: str, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
         try:
             yield from entries
         except OSError as error:
@@ -294,7 +293,7 @@ def _write_named(folder_descriptor: int, temporary: str, data: bytes) -> None:
     descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder_descriptor)
     try:
         _write(descriptor, data)
-        durably(descriptor)
+        fsync_descriptor(descriptor)
     except BaseException:
         _unlink(folder_descriptor, temporary)
         raise
@@ -314,7 +313,7 @@ def _link_unnamed(folder_descriptor: int, name: str, data: bytes) -> bool:
     descriptor = os.open(".", _UNNAMED_FILE, 0o666, dir_fd=folder_descriptor)
     try:
         _write(descriptor, data)
-        durably(descriptor)
+        fsync_descriptor(descriptor)
         # Naming a folder makes Python call linkat, which alone follows the link in /proc.
         os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder_descriptor, follow_symlinks=True)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The folders below one root of this machine, opened without ever leaving that root.
+"""Directory access and listing confined to the root folder.
 
 Each step opens one folder relative to the one before and follows no symbolic
 link, so what is opened lies below the root whatever others do meanwhile.
@@ -9,48 +9,103 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
 
-from mangrove.errors import StorageError
+from mangrove.errors import InvalidInputError, StorageError
 from mangrove.storage.local_links import link_refusal
-from mangrove.storage.local_root import StandingRoot
+from mangrove.storage.paths import TEMPORARY_PREFIX, check_path
+from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 
-__all__ = ["Folders", "durably"]
+__all__ = ["LocalFolders", "PinnedRoot", "fsync_descriptor", "list_files", "list_temporary_files"]
+
+_PIN_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class PinnedRoot:
+    """The folder at `path` from when it was first seen, kept open: else its number could go to the next folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the folder has been seen, so that it must not be made again."""
+        return self._descriptor is not None
+
+    def check(self) -> None:
+        """Remember the folder if it is there for the first time; refuse any other, and none, ever after."""
+        if self._descriptor is None:
+            self._remember()
+        elif not self._is_the_same(self._descriptor):
+            raise StorageError(
+                f"the folder {self.path} was moved, deleted or made anew since it was opened, so nothing was done: "
+                "open the lakehouse again, where it lies now"
+            )
+
+    def _remember(self) -> None:
+        with self._lock:
+            if self._descriptor is not None:
+                return
+            try:
+                descriptor = os.open(self.path, _PIN_FLAGS)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                # Not there yet, or not for us: whoever reads or writes next says so better.
+                return
+            # At the end of the process threads may still write, and the system closes it anyway.
+            weakref.finalize(self, os.close, descriptor).atexit = False
+            self._descriptor = descriptor
+
+    def _is_the_same(self, descriptor: int) -> bool:
+        try:
+            now, known = os.stat(self.path), os.fstat(descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            # What a network's file system says of a folder that is no more.
+            return False
+        return os.path.samestat(now, known) and known.st_nlink > 0
+
 
 _PASSED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HELD = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDERS_KNOWN_MAX = 100_000
 
 if sys.platform == "darwin":
     import fcntl
 
-    def durably(descriptor: int) -> None:
+    def fsync_descriptor(descriptor: int) -> None:
         """Return when the file's bytes are on the disk itself; plain fsync stops at the drive's cache there."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 else:
 
-    def durably(descriptor: int) -> None:
+    def fsync_descriptor(descriptor: int) -> None:
         """Return when the file's bytes, or the folder's names, are on the disk."""
         os.fsync(descriptor)
 
 
-class Folders:
+class LocalFolders:
     """The folders below `root`, an absolute path that ends in `/`."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._standing = StandingRoot(root)
+        self._index_live_files = PinnedRoot(root)
         self._durable: set[str] = set()
 
     def open_file(self, path: str) -> int | None:
         """Open the file at `path` for reading, or return None if there is no such file."""
-        self._standing.check()
+        self._index_live_files.check()
         return self._descend(path.split("/"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def open(self, folder: str) -> int | None:
         """Open an existing folder, or return None if there is no such folder."""
-        self._standing.check()
+        self._index_live_files.check()
         return self._open_known(folder)
 
     def open_for_writing(self, folder: str) -> tuple[int, list[str]]:
@@ -78,13 +133,13 @@ class Folders:
             if descriptor is None:
                 raise StorageError(f"the folder {parent!r} in {self._root} was removed during a write; write again")
             try:
-                durably(descriptor)
+                fsync_descriptor(descriptor)
             finally:
                 os.close(descriptor)
         self._durable.update(fresh)
 
     def _open_known(self, folder: str) -> int | None:
-        return self._descend(folder.split("/"), _HELD) if folder else self._open_root()
+        return self._descend(folder.split("/"), _OPENED) if folder else self._open_root()
 
     def _descend(self, segments: list[str], last_flags: int) -> int | None:
         """Open the last segment, stepping from folder to folder; each step closes the one before."""
@@ -142,7 +197,7 @@ class Folders:
                 except BaseException:
                     os.close(at)
                     raise
-            child = self._step(at, name, _HELD)
+            child = self._step(at, name, _OPENED)
             if child is None:
                 raise StorageError(
                     f"{made!r} in {self._root} is an object, so nothing can lie below it; choose another path"
@@ -151,9 +206,9 @@ class Folders:
         return at, unsettled
 
     def _make_root(self) -> int:
-        self._standing.check()
+        self._index_live_files.check()
         if "" not in self._durable:
-            may_make = not self._standing.is_known
+            may_make = not self._index_live_files.is_known
             missing = self._root.rstrip("/") or "/"
             ancestors = [missing]
             while not os.path.isdir(os.path.dirname(missing)):
@@ -162,19 +217,92 @@ class Folders:
             for ancestor in reversed(ancestors):
                 if may_make:
                     os.makedirs(ancestor, exist_ok=True)
-                _name_durably(os.path.dirname(ancestor))
-            self._standing.check()
+                _fsync_folder(os.path.dirname(ancestor))
+            self._index_live_files.check()
             self._durable.add("")
         return os.open(self._root, _ROOT)
 
 
-def _name_durably(folder: str) -> None:
+def _fsync_folder(folder: str) -> None:
     try:
         descriptor = os.open(folder, _ROOT)
     except PermissionError:
         # Where we may not even look we made nothing: the root was there before us.
         return
     try:
-        durably(descriptor)
+        fsync_descriptor(descriptor)
     finally:
         os.close(descriptor)
+
+
+def list_files(folders: LocalFolders, prefix: str, start_after: str, *, delimiter: bool) -> Iterator[ListEntry]:
+    """Yield the objects whose path starts with `prefix` and is greater than `start_after`.
+
+    Each folder is read when its turn comes, so memory holds one folder per level.
+    """
+    waiting = _entries(folders, prefix[: prefix.rfind("/") + 1], prefix, start_after)
+    while waiting:
+        entry = waiting.pop()
+        if isinstance(entry, ObjectInfo):
+            yield entry
+        elif not delimiter:
+            waiting += _entries(folders, entry.path, entry.path, start_after)
+        elif next(list_files(folders, entry.path, start_after, delimiter=False), None) is not None:
+            yield entry
+
+
+def list_temporary_files(folders: LocalFolders) -> Iterator[ObjectInfo]:
+    """Yield the temporary files that killed writers left, and those that live writers are about to rename."""
+    waiting = [""]
+    while waiting:
+        for entry in _scan(folders, waiting.pop()):
+            if isinstance(entry, Prefix):
+                waiting.append(entry.path)
+            elif entry.path.rpartition("/")[2].startswith(TEMPORARY_PREFIX):
+                yield entry
+
+
+def _entries(folders: LocalFolders, folder: str, prefix: str, start_after: str) -> list[ListEntry]:
+    """Return what lies directly in `folder`, last first; a folder sorts as the slash at its end says."""
+    found = [
+        entry
+        for entry in _scan(folders, folder)
+        if entry.path.startswith(prefix)
+        and (entry.path > start_after or (isinstance(entry, Prefix) and start_after.startswith(entry.path)))
+        and _is_object_path(entry.path.removesuffix("/"))
+    ]
+    found.sort(key=lambda entry: entry.path, reverse=True)
+    return found
+
+
+def _scan(folders: LocalFolders, folder: str) -> list[ListEntry]:
+    descriptor = folders.open(folder.removesuffix("/"))
+    if descriptor is None:
+        return []
+    try:
+        with os.scandir(descriptor) as entries:
+            found = [_entry(folder, entry) for entry in entries]
+    finally:
+        os.close(descriptor)
+    return [entry for entry in found if entry is not None]
+
+
+def _entry(folder: str, entry: os.DirEntry[str]) -> ListEntry | None:
+    if entry.is_dir(follow_symlinks=False):
+        return Prefix(f"{folder}{entry.name}/")
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return ObjectInfo(folder + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _is_object_path(path: str) -> bool:
+    """Whether somebody could have put it: other files in the folder are not ours to show."""
+    try:
+        check_path(path)
+    except InvalidInputError:
+        return False
+    return True

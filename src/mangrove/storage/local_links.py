@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from mangrove.errors import StorageError
-from mangrove.storage.uri import parse_root
+from mangrove.storage.uri import parse_root_uri
 
 __all__ = ["link_refusal", "linked_paths", "refuse_links"]
 
@@ -29,7 +29,7 @@ def linked_paths(root_uri: str, paths: Iterable[str]) -> Iterator[str]:
     """
     if not root_uri.startswith("file://"):
         return
-    root = parse_root(root_uri).path
+    root = parse_root_uri(root_uri).path
     folders = {"": False}
 
     def is_linked(folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""The store in this process's memory, which is the reference for what every store does."""
+"""The in-memory store, the reference implementation of the store interface."""
 
 import threading
 import time
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mangrove.errors import NotFoundError
 from mangrove.storage.paths import check_path, check_prefix, check_range
-from mangrove.storage.port import Entry, ObjectInfo, Prefix
+from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 
-__all__ = ["MemoryStore", "memory_store"]
+__all__ = ["MemoryStore", "open_memory_store"]
 
 
 def _now_millis() -> int:
@@ -56,7 +56,7 @@ class MemoryStore:
         check_path(path)
         return path in self._objects
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`, as it was when the listing began."""
         check_prefix(prefix)
         check_prefix(start_after)
@@ -104,7 +104,7 @@ _stores: dict[str, MemoryStore] = {}
 _stores_lock = threading.Lock()
 
 
-def memory_store(uri: str) -> MemoryStore:
+def open_memory_store(uri: str) -> MemoryStore:
     """Return this process's one store with that root, so that two openings see the same objects."""
     with _stores_lock:
         return _stores.setdefault(uri, MemoryStore(uri))
@@ -114,7 +114,7 @@ def _part(data: bytes, start: int, length: int | None) -> bytes:
     return data[start:] if length is None else data[start : start + length]
 
 
-def _entries(found: list[tuple[str, int, int]], prefix_length: int, *, delimiter: bool) -> Iterator[Entry]:
+def _entries(found: list[tuple[str, int, int]], prefix_length: int, *, delimiter: bool) -> Iterator[ListEntry]:
     last_prefix = None
     for path, size, millis in found:
         slash = path.find("/", prefix_length) if delimiter else -1

@@ -1,15 +1,15 @@
-"""Opening the store that a URI names."""
+"""Selection of a store implementation by URI."""
 
 import os
 from collections.abc import Mapping
 
 from mangrove.errors import InvalidInputError
 from mangrove.storage.local import LocalStore
-from mangrove.storage.memory import memory_store
+from mangrove.storage.memory import open_memory_store
 from mangrove.storage.port import Store
-from mangrove.storage.uri import RootUri, in_full, parse_root
+from mangrove.storage.uri import RootUri, expand_location, parse_root_uri
 
-__all__ = ["is_like_storage", "open_store"]
+__all__ = ["is_same_storage", "open_store"]
 
 
 def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
@@ -29,20 +29,20 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
             raise InvalidInputError(
                 f"{root.text} takes no options, but got {', '.join(sorted(options))}; leave them out"
             )
-        return LocalStore(root) if root.scheme == "file" else memory_store(root.text)
+        return LocalStore(root) if root.scheme == "file" else open_memory_store(root.text)
     # obstore takes a noticeable part of a command's start-up, and a local lakehouse never needs it.
-    from mangrove.storage.cloud import cloud_store  # noqa: PLC0415
+    from mangrove.storage.cloud import open_cloud_store  # noqa: PLC0415
 
-    return cloud_store(root, options or {})
+    return open_cloud_store(root, options or {})
 
 
-def is_like_storage(location: str | os.PathLike[str], uri: str) -> bool:
+def is_same_storage(location: str | os.PathLike[str], uri: str) -> bool:
     """Return whether a place lies in the same kind of storage as another, so that the same options open it."""
-    return _root(location).scheme == parse_root(uri).scheme
+    return _root(location).scheme == parse_root_uri(uri).scheme
 
 
 def _root(location: str | os.PathLike[str]) -> RootUri:
     if isinstance(location, str | os.PathLike):
         text = os.fspath(location)
-        location = in_full(text, os.getcwd()) if isinstance(text, str) else location
-    return parse_root(location)
+        location = expand_location(text, os.getcwd()) if isinstance(text, str) else location
+    return parse_root_uri(location)

@@ -1,4 +1,4 @@
-"""Which paths, prefixes and ranges a store is asked for: the rules of `mangrove.model.paths`, and that of ranges."""
+"""Validation of object paths, prefixes and byte ranges."""
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.paths import PATH_BYTES_MAX, SEGMENT_BYTES_MAX, TEMPORARY_PREFIX, check_path, check_prefix

@@ -1,4 +1,4 @@
-"""The storage port: bytes at paths, and one way to write so that exactly one writer wins.
+"""The store interface with reads, writes, listings and an atomic create.
 
 A path is relative to the store's root, uses `/`, and names an object: no empty,
 `.` or `..` segment, no control character (see `mangrove.storage.paths`). Every
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Entry", "ObjectInfo", "Prefix", "Store"]
+__all__ = ["ListEntry", "ObjectInfo", "Prefix", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Prefix:
     path: str
 
 
-Entry = ObjectInfo | Prefix
+ListEntry = ObjectInfo | Prefix
 
 
 class Store(Protocol):
@@ -66,7 +66,7 @@ class Store(Protocol):
         """Return whether there is an object at `path`."""
         ...
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield the objects whose path starts with `prefix`, in order of their paths' UTF-8 bytes.
 
         Only paths greater than `start_after` are yielded. With `delimiter`, what

@@ -1,4 +1,4 @@
-"""A race on `create` that finds out whether a store really lets exactly one writer win.
+"""A concurrency test of the atomic create of a store.
 
 Several servers that speak S3 look right when asked one request at a time and
 let two writers win when asked at once. Nothing but a race shows it.
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from mangrove.errors import InvalidInputError
 from mangrove.storage.port import Store
 
-__all__ = ["ProbedCreates", "probe_creates"]
+__all__ = ["CreateProbeReport", "probe_creates"]
 
 
 @dataclass(frozen=True, slots=True)
-class ProbedCreates:
+class CreateProbeReport:
     """What a race on several keys came to; `unfair` names the keys without exactly one winner."""
 
     keys: int
@@ -33,7 +33,7 @@ class ProbedCreates:
 
 def probe_creates(
     store: Store, threads: int, keys: int, prefix: str = "mangrove-probe", lanes: int = 1
-) -> ProbedCreates:
+) -> CreateProbeReport:
     """Let `threads` writers race for each of `keys` paths that begin with `prefix`, which must be free, and clean up.
 
     The paths lie in no folder of their own: a disk would keep it, and nobody would know whose it was.
@@ -56,8 +56,10 @@ def probe_creates(
     finally:
         store.delete_many(paths)
     unfair = tuple(path for path in paths if len(winners[path]) != 1)
-    misread = tuple(path for path in paths if len(winners[path]) == 1 and held[path] != _signed(path, winners[path][0]))
-    return ProbedCreates(keys, threads, unfair, misread)
+    misread = tuple(
+        path for path in paths if len(winners[path]) == 1 and held[path] != _payload(path, winners[path][0])
+    )
+    return CreateProbeReport(keys, threads, unfair, misread)
 
 
 def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barrier) -> set[str]:
@@ -66,7 +68,7 @@ def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barri
         for path in paths:
             # All start on each key together: without it the first thread would take every key unopposed.
             gate.wait()
-            if store.create(path, _signed(path, writer)):
+            if store.create(path, _payload(path, writer)):
                 won.add(path)
     except threading.BrokenBarrierError:
         # Another writer failed and says why.
@@ -77,5 +79,5 @@ def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barri
     return won
 
 
-def _signed(path: str, writer: int) -> bytes:
+def _payload(path: str, writer: int) -> bytes:
     return f"{path} by writer {writer}".encode()

@@ -1,4 +1,4 @@
-"""Root URIs: where a lakehouse lies, checked and in one spelling.
+"""Parsing and normalization of root URIs.
 
     /data/lake                       a folder of this machine
     file:///data/lake                the same
@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 from mangrove.errors import InvalidInputError
 
-__all__ = ["RootUri", "in_full", "parse_root"]
+__all__ = ["RootUri", "expand_location", "parse_root_uri"]
 
 _SCHEMES = ("file", "s3", "gs", "az", "abfss", "memory")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(/[^?#]*)?([?#].*)?", re.DOTALL)
@@ -85,12 +85,12 @@ class RootUri:
         return None if match is None else match[2]
 
 
-def in_full(location: str, folder: str) -> str:
+def expand_location(location: str, folder: str) -> str:
     """Return a location as people mean it: a URI as it is, a folder of this machine as seen from `folder`.
 
     A bucket has no `.`, `..` and `~`, but whoever writes them for a folder means what a shell does.
 
-    >>> in_full("../lake", "/data/now"), in_full("s3://bucket/lake", "/data")
+    >>> expand_location("../lake", "/data/now"), expand_location("s3://bucket/lake", "/data")
     ('/data/lake', 's3://bucket/lake')
     """
     if not location or _SCHEME.match(location) or _CONTROL.search(location):
@@ -101,10 +101,10 @@ def in_full(location: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, expanded))
 
 
-def parse_root(location: str | os.PathLike[str]) -> RootUri:
+def parse_root_uri(location: str | os.PathLike[str]) -> RootUri:
     """Return the root that `location` names: a URI, or a bare folder of this machine.
 
-    >>> parse_root("s3://bucket/lake").text
+    >>> parse_root_uri("s3://bucket/lake").text
     's3://bucket/lake/'
     """
     if not isinstance(location, str | os.PathLike):
@@ -118,7 +118,7 @@ def parse_root(location: str | os.PathLike[str]) -> RootUri:
             raise InvalidInputError(
                 f"{text!r} is not a URI; write two slashes after the scheme, as in file:///data/lake"
             )
-        return RootUri("file", "", _ended(_absolute(text)))
+        return RootUri("file", "", _with_final_slash(_absolute(text)))
     if match[1].lower() == "file" and not match[2] and not match[3]:
         raise InvalidInputError(f"{text!r} names no folder; write file:/// and an absolute path")
     scheme, authority, path, rest = match[1].lower(), match[2], match[3] or "/", match[4]
@@ -126,8 +126,8 @@ def parse_root(location: str | os.PathLike[str]) -> RootUri:
         raise InvalidInputError(
             f"{text!r} has a query or a fragment; a root is a place only (write %3F for a '?' in a name)"
         )
-    decoded = _decoded(text, path)
-    return RootUri(scheme, authority, _ended(decoded if scheme == "file" else decoded.removeprefix("/")))
+    decoded = _decode_path(text, path)
+    return RootUri(scheme, authority, _with_final_slash(decoded if scheme == "file" else decoded.removeprefix("/")))
 
 
 def _absolute(folder: str) -> str:
@@ -138,11 +138,11 @@ def _absolute(folder: str) -> str:
             f"{folder!r} would be a folder of that very name; write out the path that `~` stands for"
         )
     # Checked before it is joined: joining would hide the segments that are refused.
-    _check_segments(_ended(folder))
+    _check_segments(_with_final_slash(folder))
     return f"{os.getcwd().rstrip('/')}/{folder}"
 
 
-def _decoded(text: str, path: str) -> str:
+def _decode_path(text: str, path: str) -> str:
     if re.search(r"%(?![0-9A-Fa-f]{2})", path):
         raise InvalidInputError(f"{text!r} has a '%' without two hex digits; write %25 for a '%' in a name")
     if re.search("%2f", path, re.IGNORECASE):
@@ -153,7 +153,7 @@ def _decoded(text: str, path: str) -> str:
         raise InvalidInputError(f"{text!r} has escapes that are not UTF-8; escape the bytes of UTF-8 text") from None
 
 
-def _ended(path: str) -> str:
+def _with_final_slash(path: str) -> str:
     return path if path.endswith("/") or not path else path + "/"
 
 

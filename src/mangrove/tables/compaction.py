@@ -1,4 +1,4 @@
-"""When a log is worth compacting, which of its files are written again, and what that does to the log.
+"""Compaction planning: file selection, bounds and automatic compaction.
 
 Files that are large enough and of which nothing is hidden stay as they are,
 unless two of them hold the same range of keys: then whoever looks for a key has
@@ -18,15 +18,14 @@ from mangrove.model.names import split_path
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import is_nested
 from mangrove.model.values import Value
-from mangrove.tables.live_files import live_files
-from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
+from mangrove.tables.scan_plan import FileScan, ScanPlan, list_live_files, plan_scan
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import FILE_SIZE_BYTES, PlannedWrite, compacted, rewritten
+from mangrove.tables.write_plan import FILE_SIZE_BYTES, PlannedWrite, build_compaction_delta, build_rewrite_delta
 
 __all__ = [
-    "AUTO",
-    "AUTO_BYTES",
-    "AUTO_DELTAS",
+    "AUTO_COMPACTION",
+    "AUTO_COMPACTION_BYTES",
+    "AUTO_COMPACTION_DELTAS",
     "CLUSTER_BY",
     "LOCAL_BYTES_MAX",
     "UNBOUNDED",
@@ -35,33 +34,33 @@ __all__ = [
     "CompactionReport",
     "PlannedCompaction",
     "TableCompaction",
-    "auto_bounds",
-    "auto_number",
-    "can_stay",
-    "clustering_columns",
-    "clustering_names",
-    "compacts_itself",
-    "is_due",
-    "named_clustering",
+    "auto_compaction_bounds_of",
+    "can_skip_rewrite",
+    "is_auto_compaction_enabled",
+    "is_compaction_due",
     "needs_compaction",
+    "parse_auto_compaction_number",
+    "parse_clustering_columns",
     "plan_compaction",
     "plan_table_compaction",
-    "size_bytes",
-    "staying_file",
+    "resolve_clustering_columns",
+    "resolve_clustering_property",
+    "sum_log_bytes",
+    "to_retained_file",
 ]
 
 CLUSTER_BY: Final = "write.cluster-by"
 """The table property that names columns, with commas between: rows that are alike in all of them lie together."""
 _BETWEEN_COMMAS: Final = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
-AUTO: Final = "compaction.auto"
+AUTO_COMPACTION: Final = "compaction.auto"
 """The table property that, being "true", has each write look whether compaction is due, and do a bounded part of it."""
 LOCAL_BYTES_MAX: Final = 2 * 1024**3
 """Tables whose rows take more memory than that are compacted on Spark unless somebody says otherwise."""
-AUTO_DELTAS: Final = "compaction.deltas-min"
+AUTO_COMPACTION_DELTAS: Final = "compaction.deltas-min"
 """The table property that says from how many deltas in a log on compaction is due by itself; 20 unless set."""
-AUTO_BYTES: Final = "compaction.bytes-max"
+AUTO_COMPACTION_BYTES: Final = "compaction.bytes-max"
 """The table property that bounds the bytes which a compaction by itself writes again; 256 MiB unless set."""
-_DEFAULTS: Final = {AUTO_DELTAS: 20, AUTO_BYTES: FILE_SIZE_BYTES}
+_DEFAULTS: Final = {AUTO_COMPACTION_DELTAS: 20, AUTO_COMPACTION_BYTES: FILE_SIZE_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Compaction:
     """The table with this log alone."""
     merged: ScanPlan
     """What is read: the rows of the files that are written again."""
-    staying: tuple[DataFile, ...]
+    retained: tuple[DataFile, ...]
     """The files that a replace of the whole log names again; none where only some files are replaced."""
     gone: tuple[str, ...]
     """The locations that a replace of some files takes away; none where the whole log is replaced."""
@@ -135,8 +134,8 @@ class Compaction:
         """Return the delta that puts new files in the place of what was read."""
         (log,) = self.state.logs
         if self.gone:
-            return replace(rewritten(self.gone, files), replaces_through=log.last_position)
-        return compacted([*self.staying, *files], log.last_position)
+            return replace(build_rewrite_delta(self.gone, files), replaces_through=log.last_position)
+        return build_compaction_delta([*self.retained, *files], log.last_position)
 
 
 def needs_compaction(log: Log) -> bool:
@@ -145,8 +144,8 @@ def needs_compaction(log: Log) -> bool:
         return bool(log.deltas)
     if log.deltas[0].type is DeltaType.REPLACE:
         return False
-    alive = live_files(log.deltas)
-    return len(alive) > 1 or any(live.hides or not live.is_data for live in alive)
+    alive = list_live_files(log.deltas)
+    return len(alive) > 1 or any(live.deletes_earlier_rows or not live.is_data for live in alive)
 
 
 def plan_compaction(
@@ -157,14 +156,14 @@ def plan_compaction(
         return None
     alone = replace(state, logs=(log,))
     plan = plan_scan(alone)
-    waiting = _waiting(alone, plan.scans, file_size_bytes, bounds)
-    chosen = _within(waiting, bounds)
+    waiting = _select_candidates(alone, plan.scans, file_size_bytes, bounds)
+    chosen = _limit_to_bounds(waiting, bounds)
     merged = replace(plan, scans=tuple(chosen), skipped=())
     taken = {scan.file.location for scan in chosen}
-    staying = [scan for scan in plan.scans if scan.file.location not in taken]
+    retained = [scan for scan in plan.scans if scan.file.location not in taken]
     if len(chosen) == len(waiting):
-        return Compaction(alone, merged, tuple(staying_file(scan) for scan in staying), ())
-    return Compaction(alone, merged, (), _gone(log, taken, staying), tuple(waiting[len(chosen) :]))
+        return Compaction(alone, merged, tuple(to_retained_file(scan) for scan in retained), ())
+    return Compaction(alone, merged, (), _list_removed(log, taken, retained), tuple(waiting[len(chosen) :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,43 +231,43 @@ class PlannedCompaction(PlannedWrite):
     report: CompactionReport = CompactionReport()
 
 
-def can_stay(scan: FileScan, file_size_bytes: int) -> bool:
+def can_skip_rewrite(scan: FileScan, file_size_bytes: int) -> bool:
     """Return whether a file is large enough, and has no rows that are hidden, so that it need not be written again."""
     return scan.is_whole and 2 * _size(scan) > file_size_bytes
 
 
-def staying_file(scan: FileScan) -> DataFile:
+def to_retained_file(scan: FileScan) -> DataFile:
     """Return how a file that stays is named again: it holds rows, and hides nothing any more."""
     return replace(scan.file, key_ids=())
 
 
-def clustering_columns(state: TableState) -> tuple[int, ...]:
+def resolve_clustering_columns(state: TableState) -> tuple[int, ...]:
     """Return the ids of the columns whose values keep rows together: as the table says, else in sort order, else keys.
 
     Several columns that the table names count alike (a Z-order); of the others the
     first counts most.
     """
-    named = named_clustering(state)
+    named = resolve_clustering_property(state)
     if named:
         return named
     ordered = tuple(field.source_id for field in state.version.sort_scheme.fields)
     return ordered or state.version.keys
 
 
-def clustering_names(text: str) -> list[str]:
+def parse_clustering_columns(text: str) -> list[str]:
     """Return what stands between the commas of the property, as it is written.
 
-    >>> clustering_names("a, `b,c`.d")
+    >>> parse_clustering_columns("a, `b,c`.d")
     ['a', '`b,c`.d']
     """
     return [name.strip() for name in _BETWEEN_COMMAS.findall(text) if name.strip()]
 
 
-def named_clustering(state: TableState) -> tuple[int, ...]:
+def resolve_clustering_property(state: TableState) -> tuple[int, ...]:
     """Return the columns that the table's property names, or none."""
     text = state.properties.get(CLUSTER_BY, "")
     try:
-        columns = [state.schema.column(*split_path(name)) for name in clustering_names(text)]
+        columns = [state.schema.column(*split_path(name)) for name in parse_clustering_columns(text)]
     except (InvalidInputError, NotFoundError) as error:
         raise InvalidInputError(
             f"{state.name} has {CLUSTER_BY} {text!r}, and {error}; set it to other columns or remove it"
@@ -281,28 +280,30 @@ def named_clustering(state: TableState) -> tuple[int, ...]:
     return tuple(column.id for column in columns)
 
 
-def compacts_itself(properties: Mapping[str, str]) -> bool:
+def is_auto_compaction_enabled(properties: Mapping[str, str]) -> bool:
     """Return whether writes to the table are to look whether compaction is due."""
-    return properties.get(AUTO, "false").casefold() == "true"
+    return properties.get(AUTO_COMPACTION, "false").casefold() == "true"
 
 
-def is_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
+def is_compaction_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
     """Return whether a table that compacts by itself has gathered enough deltas in a log."""
-    return compacts_itself(properties) and any(len(log.deltas) >= auto_number(properties, AUTO_DELTAS) for log in logs)
+    return is_auto_compaction_enabled(properties) and any(
+        len(log.deltas) >= parse_auto_compaction_number(properties, AUTO_COMPACTION_DELTAS) for log in logs
+    )
 
 
-def size_bytes(logs: Sequence[Log]) -> int:
+def sum_log_bytes(logs: Sequence[Log]) -> int:
     """Return about how much memory all rows of the logs take together."""
-    files = [live.file for log in logs for live in live_files(log.deltas)]
+    files = [live.file for log in logs for live in list_live_files(log.deltas)]
     return sum(file.source_size_bytes or file.size_bytes for file in files)
 
 
-def auto_bounds(properties: Mapping[str, str]) -> CompactionBounds:
+def auto_compaction_bounds_of(properties: Mapping[str, str]) -> CompactionBounds:
     """Return how much a write may compact on the way."""
-    return CompactionBounds(bytes_max=auto_number(properties, AUTO_BYTES))
+    return CompactionBounds(bytes_max=parse_auto_compaction_number(properties, AUTO_COMPACTION_BYTES))
 
 
-def auto_number(properties: Mapping[str, str], name: str) -> int:
+def parse_auto_compaction_number(properties: Mapping[str, str], name: str) -> int:
     """Return the number that a property says, or the one that counts where it is not set."""
     text = properties.get(name, str(_DEFAULTS[name]))
     if not text.isdecimal() or int(text) < 1:
@@ -314,19 +315,21 @@ def _size(scan: FileScan) -> int:
     return scan.file.source_size_bytes or scan.file.size_bytes
 
 
-def _waiting(
+def _select_candidates(
     alone: TableState, scans: Sequence[FileScan], file_size_bytes: int, bounds: CompactionBounds
 ) -> list[FileScan]:
     """Return the files of a log that are worth writing again, the oldest first."""
     if bounds.is_full:
         waiting = list(scans)
     else:
-        crossing = _crossing(alone, [scan for scan in scans if can_stay(scan, file_size_bytes)])
-        waiting = [scan for scan in scans if not can_stay(scan, file_size_bytes) or scan.file.location in crossing]
+        crossing = _find_overlapping(alone, [scan for scan in scans if can_skip_rewrite(scan, file_size_bytes)])
+        waiting = [
+            scan for scan in scans if not can_skip_rewrite(scan, file_size_bytes) or scan.file.location in crossing
+        ]
     return sorted(waiting, key=lambda scan: scan.position)
 
 
-def _within(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileScan]:
+def _limit_to_bounds(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileScan]:
     """Return as many of the oldest files as the bounds allow, and at least so many that something gets better.
 
     The oldest come first because a file hides only what is older than itself: so
@@ -346,22 +349,22 @@ def _within(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileS
     return chosen
 
 
-def _gone(log: Log, taken: set[str], staying: Sequence[FileScan]) -> tuple[str, ...]:
+def _list_removed(log: Log, taken: set[str], retained: Sequence[FileScan]) -> tuple[str, ...]:
     """Return what need not be read any more: the chosen files, and files of keys or numbers that hide nothing else."""
-    needed = {key_file.file.location for scan in staying for key_file in scan.hidden_by}
-    needed |= {file.location for scan in staying for file in scan.position_deletes}
+    needed = {key_file.file.location for scan in retained for key_file in scan.equality_deletes}
+    needed |= {file.location for scan in retained for file in scan.position_deletes}
     assert not taken & needed, "a file that is chosen hides rows of one that is not, though that one is older"
-    hiding = [live.file.location for live in live_files(log.deltas) if live.file.kind is not FileKind.DATA]
-    return tuple(dict.fromkeys([*sorted(taken), *(path for path in hiding if path not in needed)]))
+    delete_files = [live.file.location for live in list_live_files(log.deltas) if live.file.kind is not FileKind.DATA]
+    return tuple(dict.fromkeys([*sorted(taken), *(path for path in delete_files if path not in needed)]))
 
 
-def _crossing(state: TableState, scans: Sequence[FileScan]) -> set[str]:
+def _find_overlapping(state: TableState, scans: Sequence[FileScan]) -> set[str]:
     """Return the files whose range in the first clustering column meets that of another.
 
     A Z-order has no such ranges, so its files are left as they are.
     """
-    columns = clustering_columns(state)
-    if not columns or len(named_clustering(state)) > 1:
+    columns = resolve_clustering_columns(state)
+    if not columns or len(resolve_clustering_property(state)) > 1:
         return set()
     ranges: list[tuple[Any, Any, str]] = []
     for scan in scans:

@@ -1,25 +1,49 @@
-"""Conditions that every row of a table fulfils, kept with the table's version under their names."""
+"""Column defaults and check constraints."""
 
+import datetime
+import decimal
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.model.names import check_name
+from mangrove.expressions.expr import Cast, Expression, Literal, RequiresSparkError, collect_column_paths
+from mangrove.expressions.expression_parser import parse_expression
+from mangrove.model.names import check_name, suggest_name
 from mangrove.model.objects import TableVersion
-from mangrove.model.sql_tokens import TokenKind, tokenize
-from mangrove.tables.suggesting import did_you_mean
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import SchemaTokenKind, format_type, tokenize
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
+    Timestamp,
+    TimestampTz,
+    Varchar,
+)
 
 __all__ = [
     "CHECK_PREFIX",
     "SUBQUERY_REFUSED",
-    "broken_check",
-    "checks_of",
-    "refuse_if_checked",
-    "subquery_place",
-    "with_check",
-    "without_check",
+    "add_check_constraint",
+    "build_check_violation_error",
+    "check_column_not_constrained",
+    "check_constraints_of",
+    "check_default",
+    "check_defaults",
+    "drop_check_constraint",
+    "find_subquery",
 ]
 
 CHECK_PREFIX: Final = "mangrove.check."
@@ -30,7 +54,7 @@ SUBQUERY_REFUSED: Final = (
 )
 
 
-def checks_of(version: TableVersion) -> dict[str, str]:
+def check_constraints_of(version: TableVersion) -> dict[str, str]:
     """Return the conditions by name."""
     return {
         name.removeprefix(CHECK_PREFIX): text
@@ -39,16 +63,16 @@ def checks_of(version: TableVersion) -> dict[str, str]:
     }
 
 
-def subquery_place(condition: str) -> int | None:
+def find_subquery(condition: str) -> int | None:
     """Return where the first query between brackets begins.
 
-    >>> subquery_place("a in (select b from t)"), subquery_place("(values > 3) and 'in (select 1)' <> a")
+    >>> find_subquery("a in (select b from t)"), find_subquery("(values > 3) and 'in (select 1)' <> a")
     (6, None)
     """
     tokens = tokenize(condition)
     for mark, word, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if mark.kind is TokenKind.MARK and mark.value == "(" and word.kind is TokenKind.WORD:
-            is_name = following.kind in (TokenKind.WORD, TokenKind.QUOTED_NAME)
+        if mark.kind is SchemaTokenKind.MARK and mark.value == "(" and word.kind is SchemaTokenKind.WORD:
+            is_name = following.kind in (SchemaTokenKind.WORD, SchemaTokenKind.QUOTED_NAME)
             match word.value.upper():
                 case "SELECT":
                     return word.start
@@ -60,9 +84,9 @@ def subquery_place(condition: str) -> int | None:
     return None
 
 
-def refuse_if_checked(version: TableVersion, path: Sequence[str]) -> None:
+def check_column_not_constrained(version: TableVersion, path: Sequence[str]) -> None:
     """Refuse to take away or rename a column that a condition names: no row could be written any more."""
-    for name, condition in checks_of(version).items():
+    for name, condition in check_constraints_of(version).items():
         if _names(condition, path):
             raise InvalidInputError(
                 f"column {'.'.join(path)!r} is named by the check {name!r}, which is {condition}: drop the check first"
@@ -78,42 +102,150 @@ def _names(condition: str, path: Sequence[str]) -> bool:
     wanted = [part.casefold() for part in path]
     tokens, chain = tokenize(condition), list[str]()
     for token, following in itertools.pairwise(tokens):
-        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED_NAME):
+        if token.kind not in (SchemaTokenKind.WORD, SchemaTokenKind.QUOTED_NAME):
             chain = chain if chain and token.value == "." else []
             continue
         chain = [*chain, token.value.casefold()]
-        if following.value != "." or following.kind is not TokenKind.MARK:
-            is_call = following.kind is TokenKind.MARK and following.value == "("
+        if following.value != "." or following.kind is not SchemaTokenKind.MARK:
+            is_call = following.kind is SchemaTokenKind.MARK and following.value == "("
             if chain[: len(wanted)] == wanted and not is_call:
                 return True
             chain = []
     return False
 
 
-def with_check(version: TableVersion, name: str, condition: str) -> TableVersion:
+def add_check_constraint(version: TableVersion, name: str, condition: str) -> TableVersion:
     """Return the table version with one more condition."""
     check_name(name, "check")
-    if name in checks_of(version):
+    if name in check_constraints_of(version):
         raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
     if not condition.strip():
         raise InvalidInputError(f"the check {name!r} has no condition: write what must hold, as in 'amount >= 0'")
-    if subquery_place(condition) is not None:
+    if find_subquery(condition) is not None:
         raise InvalidInputError(f"the check {name!r} {SUBQUERY_REFUSED}")
     return replace(version, properties={**version.properties, CHECK_PREFIX + name: condition})
 
 
-def without_check(version: TableVersion, name: str) -> TableVersion:
+def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
     """Return the table version without one of its conditions."""
-    there = checks_of(version)
+    there = check_constraints_of(version)
     if name not in there:
-        raise NotFoundError(f"there is no check {name!r}{did_you_mean(name, list(there)) if there else ''}")
+        raise NotFoundError(f"there is no check {name!r}{suggest_name(name, list(there)) if there else ''}")
     left = {key: text for key, text in version.properties.items() if key != CHECK_PREFIX + name}
     return replace(version, properties=left)
 
 
-def broken_check(table: str, name: str, condition: str, examples: object) -> InvalidInputError:
+def build_check_violation_error(table: str, name: str, condition: str, examples: object) -> InvalidInputError:
     """Return the error about rows that do not fulfil a condition."""
     return InvalidInputError(
         f"rows for {table} break the check {name!r}, which is {condition}, for example {examples}: "
         "correct them or drop the check"
     )
+
+
+_WITHOUT_BRACKETS: Final = frozenset(
+    {"current_catalog", "current_date", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
+)
+"""Functions that SQL writes like columns."""
+_BITS: Final[dict[type, int]] = {Int16: 16, Int32: 32, Int64: 64}
+_KINDS: Final[dict[type, str]] = {
+    **dict.fromkeys((Int16, Int32, Int64, Decimal, Float32, Float64), "a number"),
+    **dict.fromkeys((Char, Varchar), "text"),
+    **dict.fromkeys((Date, Timestamp, TimestampTz), "a day or time"),
+    **dict.fromkeys((Binary, Fixed), "bytes"),
+    Boolean: "true or false",
+}
+_KINDS_OF_LITERALS: Final[dict[type, str]] = {
+    **dict.fromkeys((int, float, decimal.Decimal), "a number"),
+    **dict.fromkeys((datetime.date, datetime.datetime), "a day or time"),
+    str: "text",
+    bytes: "bytes",
+    bool: "true or false",
+}
+
+_OF_SEVERAL_ROWS: Final = frozenset(
+    {"any_value", "avg", "collect_list", "collect_set", "count", "dense_rank", "first", "first_value", "lag", "last"}
+    | {"last_value", "lead", "max", "mean", "min", "over", "rank", "row_number", "sum"}
+)
+_EXACT: Final = decimal.Context(prec=400)
+_FLOAT4_END: Final = (2 - decimal.Decimal(2) ** -24) * decimal.Decimal(2) ** 127
+"""From here on a number becomes infinite as a float of 32 bits."""
+
+
+def check_defaults(schema: Schema) -> None:
+    """Refuse a schema of which some default can never become a value of its column."""
+    for column in schema.columns:
+        check_default(column)
+
+
+def check_default(column: Column) -> None:
+    """Refuse a default that names columns, or whose value is of another kind or too large.
+
+    What only Spark understands is left to Spark.
+    """
+    if column.default is None:
+        return
+    _refuse_other_rows(column.name, column.default)
+    try:
+        expression = parse_expression(column.default)
+    except RequiresSparkError:
+        return
+    named = sorted(
+        ".".join(names) for names in collect_column_paths(expression) if names[-1].lower() not in _WITHOUT_BRACKETS
+    )
+    if named:
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} names {named[0]!r}: a default knows no columns of "
+            "its row, so give a value, and write a text between quotes"
+        )
+    given, wanted = _kind_of(expression), _KINDS.get(type(column.type))
+    if given is not None and given != wanted and (wanted != "text" or given == "bytes"):
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} is {given}, and the column is "
+            f"{format_type(column.type)}: write cast(… as {format_type(column.type)}) if that is meant"
+        )
+    if isinstance(expression, Literal) and not _is_in_range(expression, column.type):
+        raise InvalidInputError(
+            f"the default {column.default} of column {column.name!r} does not fit into {format_type(column.type)}: "
+            "give a smaller one, or widen the column before"
+        )
+
+
+def _refuse_other_rows(name: str, default: str) -> None:
+    """Refuse a default that would be computed of several rows: queries, sums and windows."""
+    tokens = tokenize(default)
+    calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]
+    of_rows = next((call for call in calls if call in _OF_SEVERAL_ROWS), None)
+    if find_subquery(default) is not None or of_rows is not None:
+        what = "a query" if of_rows is None else of_rows
+        raise InvalidInputError(
+            f"the default {default} of column {name!r} has {what}, which is computed of several rows: give a value"
+        )
+
+
+def _kind_of(expression: Expression) -> str | None:
+    """Return what kind of value an expression gives, or None where only who evaluates it can tell."""
+    match expression:
+        case Literal(value):
+            return _KINDS_OF_LITERALS.get(type(value))
+        case Cast(_, data_type):
+            return _KINDS.get(type(data_type))
+        case _:
+            return None
+
+
+def _is_in_range(literal: Literal, data_type: DataType) -> bool:
+    value = literal.value
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        return True
+    exact = decimal.Decimal(value)
+    if not exact.is_finite():
+        return False
+    if type(data_type) in _BITS:
+        end = 1 << (_BITS[type(data_type)] - 1)
+        return -end <= int(exact) < end
+    if isinstance(data_type, Decimal):
+        half_unit = decimal.Decimal(5).scaleb(-data_type.scale - 1)
+        too_much = decimal.Decimal(10).scaleb(data_type.precision - data_type.scale - 1)
+        return _EXACT.add(exact.copy_abs(), half_unit) < too_much
+    return not isinstance(data_type, Float32) or exact.copy_abs() < _FLOAT4_END

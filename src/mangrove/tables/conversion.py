@@ -1,11 +1,12 @@
-"""Which values may be written into which columns, with refusals that name every column at fault."""
+"""Type compatibility rules for writes and assignments."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from mangrove.errors import InvalidInputError
+from mangrove.model.names import find_closest_name
 from mangrove.model.schema import Schema
-from mangrove.model.sql_text import type_text
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     Binary,
     Char,
@@ -13,11 +14,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     List,
     Map,
     Struct,
@@ -28,30 +29,29 @@ from mangrove.model.types import (
     Varchar,
     is_nested,
 )
-from mangrove.tables.suggesting import closest
 
-__all__ = ["accepts", "assigns", "check_columns"]
+__all__ = ["can_assign_type", "can_write_type", "check_columns"]
 
-_INTEGERS: Final = (Int2, Int4, Int8)
+_INTEGERS: Final = (Int16, Int32, Int64)
 _NUMBERS: Final = (*_INTEGERS, Decimal)
-_FLOATS: Final = (Float4, Float8)
+_FLOATS: Final = (Float32, Float64)
 _TEXTS: Final = (Char, Varchar)
 _BYTES: Final = (Fixed, Binary)
 _TIMES: Final = (Time, TimeTz)
 
 
-def accepts(column: DataType, given: DataType) -> bool:
+def can_write_type(column: DataType, given: DataType) -> bool:
     """Return whether values of type `given` can be written into a column of type `column`.
 
     Whether each single value fits, a narrower integer or a shorter text, is seen
     when it is written; here only what could never be meant is refused.
     """
     match column:
-        case Int2() | Int4() | Int8():
+        case Int16() | Int32() | Int64():
             return isinstance(given, _INTEGERS)
         case Decimal():
             return isinstance(given, _NUMBERS)
-        case Float4() | Float8():
+        case Float32() | Float64():
             return isinstance(given, (*_FLOATS, *_NUMBERS))
         case Char() | Varchar():
             return isinstance(given, _TEXTS)
@@ -63,10 +63,12 @@ def accepts(column: DataType, given: DataType) -> bool:
             # What has no zone is taken for UTC, as in every other place where a time is written.
             return isinstance(given, Timestamp | TimestampTz)
         case List(element):
-            return isinstance(given, List) and accepts(element.type, given.element.type)
+            return isinstance(given, List) and can_write_type(element.type, given.element.type)
         case Map(key, value):
             return (
-                isinstance(given, Map) and accepts(key.type, given.key.type) and accepts(value.type, given.value.type)
+                isinstance(given, Map)
+                and can_write_type(key.type, given.key.type)
+                and can_write_type(value.type, given.value.type)
             )
         case Struct(columns):
             if not isinstance(given, Struct):
@@ -74,14 +76,16 @@ def accepts(column: DataType, given: DataType) -> bool:
             inner = {field.name.casefold(): field.type for field in given.columns}
             known = {field.name.casefold() for field in columns}
             return inner.keys() <= known and all(
-                accepts(field.type, inner[field.name.casefold()]) if field.name.casefold() in inner else field.nullable
+                can_write_type(field.type, inner[field.name.casefold()])
+                if field.name.casefold() in inner
+                else field.nullable
                 for field in columns
             )
         case _:
             return type(column) is type(given)
 
 
-def assigns(column: DataType, given: DataType) -> bool:
+def can_assign_type(column: DataType, given: DataType) -> bool:
     """Return whether an expression of type `given` can be set into a column, by SQL's rules of assignment.
 
     Numbers become numbers, days moments and moments days, and plain things text. Text
@@ -94,7 +98,7 @@ def assigns(column: DataType, given: DataType) -> bool:
         return True
     if isinstance(column, _TEXTS) and not is_nested(given) and not isinstance(given, _BYTES):
         return True
-    return accepts(column, given)
+    return can_write_type(column, given)
 
 
 def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | None]) -> None:
@@ -107,10 +111,10 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
         if name.casefold() in seen:
             problems.append(f"column {name!r} is given twice")
         elif column is None:
-            meant = closest(name, schema.names)
+            meant = find_closest_name(name, schema.names)
             problems.append(f"column {name!r} is not in the table" + (f" (did you mean {meant!r}?)" if meant else ""))
-        elif data_type is not None and not accepts(column.type, data_type):
-            problems.append(f"column {name!r} is {type_text(column.type)} and the rows have {type_text(data_type)}")
+        elif data_type is not None and not can_write_type(column.type, data_type):
+            problems.append(f"column {name!r} is {format_type(column.type)} and the rows have {format_type(data_type)}")
         seen.add(name.casefold())
     problems += [
         f"column {column.name!r} is not null and the rows lack it"

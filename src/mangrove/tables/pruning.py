@@ -1,20 +1,48 @@
-"""Telling from statistics and partition values that no row of a file can be meant by a predicate."""
+"""Partition pruning and file pruning by column statistics."""
 
-from collections.abc import Callable, Iterable
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
-from mangrove.model.schemes import PartitionField
-from mangrove.model.transforms import Bucket, Identity, Truncate, apply
-from mangrove.model.types import DataType, Float4, Float8
-from mangrove.model.values import Value
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn, IsNull, Operator, Predicate, StartsWith
+from mangrove.expressions.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnComparison,
+    ConstantPredicate,
+    IsIn,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+)
+from mangrove.model.partitioning import (
+    Bucket,
+    Identity,
+    PartitionField,
+    PartitionScheme,
+    Truncate,
+    result_type_of,
+    transform_value,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.types import DataType, Date, Float32, Float64, Int16, Int32, Int64, Varchar
+from mangrove.model.values import Value, is_value_of_type
 
-__all__ = ["UNKNOWN", "ColumnFacts", "PartitionFact", "may_match", "partition_may_match"]
+__all__ = [
+    "UNKNOWN_STATS",
+    "ColumnPruningStats",
+    "PartitionFieldValue",
+    "can_match_partition_values",
+    "can_match_stats",
+    "can_partition_match",
+    "enumerate_partition_values",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFacts:
+class ColumnPruningStats:
     """What is certain about the values of one column in one file; None bounds nothing."""
 
     minimum: Value | None = None
@@ -24,11 +52,11 @@ class ColumnFacts:
     may_be_nan: bool = True
 
 
-UNKNOWN = ColumnFacts()
+UNKNOWN_STATS = ColumnPruningStats()
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFact:
+class PartitionFieldValue:
     """The one value that a partition field has for all rows of a file."""
 
     field: PartitionField
@@ -36,81 +64,90 @@ class PartitionFact:
     value: Value | None
 
 
-def may_match(predicate: Predicate, facts_of: Callable[[int], ColumnFacts]) -> bool:
+def can_match_stats(predicate: Predicate, stats_of: Callable[[int], ColumnPruningStats]) -> bool:
     """Return whether a row for which `predicate` is true is possible."""
     match predicate:
-        case Constant(holds):
+        case ConstantPredicate(holds):
             return holds
         case AllOf(parts):
-            return all(may_match(part, facts_of) for part in parts)
+            return all(can_match_stats(part, stats_of) for part in parts)
         case AnyOf(parts):
-            return any(may_match(part, facts_of) for part in parts)
+            return any(can_match_stats(part, stats_of) for part in parts)
         case IsNull(column_id, negated):
-            facts = facts_of(column_id)
+            facts = stats_of(column_id)
             return facts.may_be_value if negated else facts.may_be_null
-        case Comparison() | IsIn() | StartsWith():
-            facts = facts_of(predicate.column_id)
+        case ColumnComparison() | IsIn() | StartsWith():
+            facts = stats_of(predicate.column_id)
             return facts.may_be_value and _value_may_match(predicate, facts)
         case _:
             assert_never(predicate)
 
 
-def partition_may_match(predicate: Predicate, partition: Iterable[PartitionFact]) -> bool:
+def can_match_partition_values(predicate: Predicate, partition: Iterable[PartitionFieldValue]) -> bool:
     """Return whether a row for which `predicate` is true is possible in a partition with these values."""
-    by_column: dict[int, list[PartitionFact]] = {}
-    for fact in partition:
-        by_column.setdefault(fact.field.source_id, []).append(fact)
+    by_column: dict[int, list[PartitionFieldValue]] = {}
+    for partition_value in partition:
+        by_column.setdefault(partition_value.field.source_id, []).append(partition_value)
     return _partition_may_match(predicate, by_column)
 
 
-def _partition_may_match(predicate: Predicate, facts: dict[int, list[PartitionFact]]) -> bool:
+def _partition_may_match(predicate: Predicate, facts: dict[int, list[PartitionFieldValue]]) -> bool:
     match predicate:
-        case Constant(holds):
+        case ConstantPredicate(holds):
             return holds
         case AllOf(parts):
             return all(_partition_may_match(part, facts) for part in parts)
         case AnyOf(parts):
             return any(_partition_may_match(part, facts) for part in parts)
         case _:
-            return all(_fact_allows(predicate, fact) for fact in facts.get(predicate.column_id, ()))
+            return all(
+                _partition_value_allows(predicate, partition_value)
+                for partition_value in facts.get(predicate.column_id, ())
+            )
 
 
-def _fact_allows(leaf: Comparison | IsNull | IsIn | StartsWith, fact: PartitionFact) -> bool:
-    if isinstance(fact.source, Float4 | Float8):
+def _partition_value_allows(
+    leaf: ColumnComparison | IsNull | IsIn | StartsWith, partition_value: PartitionFieldValue
+) -> bool:
+    if isinstance(partition_value.source, Float32 | Float64):
         # NaN has no place among partition values, so it lies in the partition of null.
         return True
     if isinstance(leaf, IsNull):
-        return (fact.value is None) != leaf.negated
-    if fact.value is None:
+        return (partition_value.value is None) != leaf.negated
+    if partition_value.value is None:
         return False
-    if isinstance(fact.field.transform, Identity):
-        return _value_may_match(leaf, ColumnFacts(fact.value, fact.value, may_be_nan=False))
+    if isinstance(partition_value.field.transform, Identity):
+        return _value_may_match(
+            leaf, ColumnPruningStats(partition_value.value, partition_value.value, may_be_nan=False)
+        )
     match leaf:
-        case Comparison(_, Operator.EQUAL, value):
-            return _transformed(value, fact) == fact.value
-        case Comparison(_, operator, value) if operator is not Operator.UNEQUAL:
+        case ColumnComparison(_, Operator.EQUAL, value):
+            return _apply_transform(value, partition_value) == partition_value.value
+        case ColumnComparison(_, operator, value) if operator is not Operator.UNEQUAL:
             # Transforms but bucket keep the order, though they may make different values equal.
-            if isinstance(fact.field.transform, Bucket):
+            if isinstance(partition_value.field.transform, Bucket):
                 return True
-            bound: Any = _transformed(value, fact)
-            here: Any = fact.value
+            bound: Any = _apply_transform(value, partition_value)
+            here: Any = partition_value.value
             return bool(here <= bound if operator in (Operator.LESS, Operator.LESS_OR_EQUAL) else here >= bound)
         case IsIn(_, values, False):
-            return any(_transformed(value, fact) == fact.value for value in values)
-        case StartsWith(_, prefix, False) if isinstance(fact.field.transform, Truncate):
-            assert isinstance(fact.value, str)
-            return fact.value.startswith(prefix[: fact.field.transform.width]) or prefix.startswith(fact.value)
+            return any(_apply_transform(value, partition_value) == partition_value.value for value in values)
+        case StartsWith(_, prefix, False) if isinstance(partition_value.field.transform, Truncate):
+            assert isinstance(partition_value.value, str)
+            return partition_value.value.startswith(
+                prefix[: partition_value.field.transform.width]
+            ) or prefix.startswith(partition_value.value)
         case _:
             return True
 
 
-def _transformed(value: Value, fact: PartitionFact) -> Value | None:
-    return apply(fact.field.transform, fact.source, value)
+def _apply_transform(value: Value, partition_value: PartitionFieldValue) -> Value | None:
+    return transform_value(partition_value.field.transform, partition_value.source, value)
 
 
-def _value_may_match(leaf: Comparison | IsIn | StartsWith, facts: ColumnFacts) -> bool:
+def _value_may_match(leaf: ColumnComparison | IsIn | StartsWith, facts: ColumnPruningStats) -> bool:
     match leaf:
-        case Comparison(_, operator, value):
+        case ColumnComparison(_, operator, value):
             return _bounds_allow(operator, value, facts)
         case IsIn(_, values, negated):
             if negated:
@@ -127,7 +164,7 @@ def _value_may_match(leaf: Comparison | IsIn | StartsWith, facts: ColumnFacts) -
             assert_never(leaf)
 
 
-def _bounds_allow(operator: Operator, value: Value, facts: ColumnFacts) -> bool:
+def _bounds_allow(operator: Operator, value: Value, facts: ColumnPruningStats) -> bool:
     low: Any = facts.minimum
     high: Any = facts.maximum
     beside: Any = value
@@ -149,5 +186,67 @@ def _bounds_allow(operator: Operator, value: Value, facts: ColumnFacts) -> bool:
             assert_never(operator)
 
 
-def _is_only(value: Value, facts: ColumnFacts) -> bool:
+def _is_only(value: Value, facts: ColumnPruningStats) -> bool:
     return not facts.may_be_nan and facts.minimum is not None and facts.minimum == facts.maximum == value
+
+
+_NAMED_MAX: Final = 100
+"""More partitions than that are listed: it costs less than to look up each."""
+_ONE_FORM: Final = (Int16, Int32, Int64, Varchar, Date)
+"""The types of which equal values have one form, also when the type of their column becomes wider."""
+
+
+def can_partition_match(
+    scheme: PartitionScheme, values: Sequence[Value | None], schema: Schema, predicate: Predicate
+) -> bool:
+    """Return whether a row for which `predicate` is true is possible in the partition with these values.
+
+    Values of another scheme, which are more or fewer, say nothing.
+    """
+    if len(values) != len(scheme.fields):
+        return True
+    facts = [
+        PartitionFieldValue(field, schema.column_with_id(field.source_id).type, value)
+        for field, value in zip(scheme.fields, values, strict=True)
+        if schema.has_id(field.source_id)
+    ]
+    return can_match_partition_values(predicate, facts)
+
+
+def enumerate_partition_values(
+    scheme: PartitionScheme, schema: Schema, predicate: Predicate
+) -> list[tuple[Value | None, ...]] | None:
+    """Return the values of all partitions that can hold such rows, or None where they cannot be named.
+
+    They can where each partition field follows from a column of which the predicate
+    allows single values only. Then these partitions are looked up, and none is listed.
+    """
+    choices: list[list[Value | None]] = []
+    for field in scheme.fields:
+        requested = _values_allowed(predicate, field.source_id) if schema.has_id(field.source_id) else None
+        if requested is None:
+            return None
+        source = schema.column_with_id(field.source_id).type
+        if not isinstance(result_type_of(field.transform, source), _ONE_FORM):
+            return None
+        if not all(is_value_of_type(value, source) for value in requested):
+            return None
+        choices.append(list(dict.fromkeys(transform_value(field.transform, source, value) for value in requested)))
+    return list(itertools.product(*choices)) if math.prod(map(len, choices)) <= _NAMED_MAX else None
+
+
+def _values_allowed(predicate: Predicate, column_id: int) -> tuple[Value, ...] | None:
+    """Return values of which the column has one in every row that is meant, or None where it may have any."""
+    match predicate:
+        case ColumnComparison(column, Operator.EQUAL, value) if column == column_id:
+            return (value,)
+        case IsIn(column, values, False) if column == column_id:
+            return values
+        case AllOf(parts):
+            return next((found for part in parts if (found := _values_allowed(part, column_id)) is not None), None)
+        case AnyOf(parts):
+            allowed = [_values_allowed(part, column_id) for part in parts]
+            known = [values for values in allowed if values is not None]
+            return tuple(itertools.chain.from_iterable(known)) if len(known) == len(allowed) else None
+        case _:
+            return None

@@ -1,4 +1,15 @@
-"""The scan plan: which files a read opens, which keys hide rows of each, and why the rest is skipped."""
+"""Scan planning: live files, their deletes and the reasons for skipped files.
+
+    APPEND, ADD     rows at the delta's position
+    UPSERT          rows at the delta's position, which hide earlier rows with the same keys
+    DELETE          keys that hide earlier rows; its data files are rows that stay
+    POSITION_DELETE row numbers of single files; its data files are rows that come
+    REPLACE         of all or through a position: nothing that stood there remains
+                    of locations: only those files go
+
+A replace through a position stands *at that position*, wherever in the log it was
+written. So what others added while a compaction ran still applies to its rows.
+"""
 
 from bisect import bisect_right
 from collections import Counter
@@ -7,23 +18,69 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
+from mangrove.expressions.predicates import Predicate, collect_column_ids
 from mangrove.model.manifests import DataFile, FileKind
-from mangrove.model.types import Float4, Float8
-from mangrove.model.values import Value, with_zone
-from mangrove.tables.live_files import LiveFile, live_files
-from mangrove.tables.partition_choice import may_hold
-from mangrove.tables.predicates import Predicate, column_ids
-from mangrove.tables.pruning import UNKNOWN, ColumnFacts, may_match
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.types import Float32, Float64
+from mangrove.model.values import Value, restore_zone
+from mangrove.tables.pruning import UNKNOWN_STATS, ColumnPruningStats, can_match_stats, can_partition_match
 from mangrove.tables.table_state import Log, TableState
 
-__all__ = ["FileScan", "KeyFile", "ScanPlan", "SkippedFile", "plan_scan"]
+__all__ = ["EqualityDelete", "FileScan", "LiveFile", "ScanPlan", "SkippedFile", "list_live_files", "plan_scan"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that counts, and where it stands."""
+
+    file: DataFile
+    position: int
+    deletes_earlier_rows: bool
+    """Whether rows at earlier positions with the keys of this file are gone."""
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the file holds rows, not only keys."""
+        return self.file.kind is FileKind.DATA
+
+
+def list_live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
+    """Return the files that count after all of `deltas`, which are in order, by the position at which they stand."""
+    alive: dict[int, LiveFile] = {}
+    places: dict[str, list[int]] = {}
+    number = 0
+    for delta in deltas:
+        assert delta.position is not None
+        position = delta.position
+        if delta.type is DeltaType.REPLACE:
+            if delta.replaced_locations:
+                # Only the files that go are looked at: there may be as many such deltas as files.
+                for location in delta.replaced_locations:
+                    for place in places.pop(location, ()):
+                        alive.pop(place, None)
+            else:
+                through = position if delta.replaces_through is None else delta.replaces_through
+                alive = {place: live for place, live in alive.items() if live.position > through}
+            if delta.replaces_through is not None:
+                position = delta.replaces_through
+        for entry in delta.manifest.entries:
+            places.setdefault(entry.location, []).append(number)
+            alive[number] = LiveFile(entry, position, _deletes_earlier_rows(delta, entry))
+            number += 1
+    return tuple(sorted(alive.values(), key=lambda live: live.position))
+
+
+def _deletes_earlier_rows(delta: Delta, entry: DataFile) -> bool:
+    is_upserted = delta.type is DeltaType.UPSERT and entry.kind is FileKind.DATA
+    return entry.kind is FileKind.KEY_DELETES or is_upserted
+
 
 _NO_ROWS: Final = "it has no rows"
 _OTHER_PARTITION: Final = "its partition holds no such row"
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFile:
+class EqualityDelete:
     """A file whose keys hide rows that stand before it."""
 
     file: DataFile
@@ -38,14 +95,14 @@ class FileScan:
     file: DataFile
     position: int
     log_values: tuple[Value | None, ...]
-    hidden_by: tuple[KeyFile, ...] = ()
+    equality_deletes: tuple[EqualityDelete, ...] = ()
     position_deletes: tuple[DataFile, ...] = ()
     """The files that say which of its rows are gone, by their numbers from 0."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all of its rows are there, so that nothing has to be compared."""
-        return not self.hidden_by and not self.position_deletes
+        return not self.equality_deletes and not self.position_deletes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +123,9 @@ class ScanPlan:
     """How many partitions were looked into, where others were not; of those others no file is told."""
 
     @property
-    def key_files(self) -> tuple[KeyFile, ...]:
+    def key_files(self) -> tuple[EqualityDelete, ...]:
         """The files of keys that the read opens, each once."""
-        found = {(one.file.location, one.position): one for scan in self.scans for one in scan.hidden_by}
+        found = {(one.file.location, one.position): one for scan in self.scans for one in scan.equality_deletes}
         return tuple(found.values())
 
     def files(self) -> list[DataFile]:
@@ -85,7 +142,7 @@ class ScanPlan:
         lines = [f"opens {len(self.scans):,} of {total:,} files: {rows:,} of {total_rows:,} rows, {size:,} bytes"]
         if self.partitions is not None:
             lines.append(f"looks into {self.partitions:,} partitions, because no other holds such rows")
-        keyed = [scan for scan in self.scans if scan.hidden_by]
+        keyed = [scan for scan in self.scans if scan.equality_deletes]
         if keyed:
             keys = sum(key_file.file.row_count for key_file in self.key_files)
             lines.append(
@@ -111,16 +168,16 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     skipped: list[SkippedFile] = []
     columns = _Columns(state)
     for log in state.logs:
-        alive = live_files(log.deltas)
-        if predicate is not None and not _is_meant(state, log, predicate):
+        alive = list_live_files(log.deltas)
+        if predicate is not None and not _may_match(state, log, predicate):
             skipped += [
                 SkippedFile(live.file, _OTHER_PARTITION if live.file.row_count else _NO_ROWS)
                 for live in alive
                 if live.is_data
             ]
             continue
-        hiding = _Hiding(_key_files(state, columns, alive, predicate))
-        numbered = _Numbered(alive)
+        delete_files = _EqualityDeletes(_key_files(state, columns, alive, predicate))
+        numbered = _PositionDeletes(alive)
         for live in alive:
             if not live.is_data:
                 continue
@@ -129,26 +186,26 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
                 skipped.append(SkippedFile(live.file, reason))
                 continue
             by_number = numbered.of(live.file.location)
-            scans.append(FileScan(live.file, live.position, log.values, hiding.of(live), by_number))
+            scans.append(FileScan(live.file, live.position, log.values, delete_files.of(live), by_number))
     return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
 
 
-def _is_meant(state: TableState, log: Log, predicate: Predicate) -> bool:
-    return not state.log_scheme.fields or may_hold(state.log_scheme, log.values, state.schema, predicate)
+def _may_match(state: TableState, log: Log, predicate: Predicate) -> bool:
+    return not state.log_scheme.fields or can_partition_match(state.log_scheme, log.values, state.schema, predicate)
 
 
 def _key_files(
     state: TableState, columns: "_Columns", alive: Iterable[LiveFile], predicate: Predicate | None
-) -> list[KeyFile]:
+) -> list[EqualityDelete]:
     found = []
     for live in alive:
         key_ids = live.file.key_ids or state.version.keys
-        if not live.hides or live.file.row_count == 0:
+        if not live.deletes_earlier_rows or live.file.row_count == 0:
             continue
         # Where only keys are asked about, keys that are not meant hide nothing that is.
-        asks_keys_alone = predicate is not None and column_ids(predicate) <= set(key_ids)
-        if predicate is None or not asks_keys_alone or may_match(predicate, columns.facts_in(live.file)):
-            found.append(KeyFile(live.file, live.position, key_ids))
+        asks_keys_alone = predicate is not None and collect_column_ids(predicate) <= set(key_ids)
+        if predicate is None or not asks_keys_alone or can_match_stats(predicate, columns.stats_in(live.file)):
+            found.append(EqualityDelete(live.file, live.position, key_ids))
     return found
 
 
@@ -158,9 +215,9 @@ def _reason_to_skip(state: TableState, columns: "_Columns", file: DataFile, pred
     if predicate is None:
         return None
     scheme, values = state.file_scheme, file.partition_values
-    if values is not None and scheme is not None and not may_hold(scheme, values, state.schema, predicate):
+    if values is not None and scheme is not None and not can_partition_match(scheme, values, state.schema, predicate):
         return _OTHER_PARTITION
-    if not may_match(predicate, columns.facts_in(file)):
+    if not can_match_stats(predicate, columns.stats_in(file)):
         return "its statistics rule such rows out"
     return None
 
@@ -176,31 +233,31 @@ class _Columns:
             for schema in reversed(state.version.schemas)
         }
 
-    def facts_in(self, file: DataFile) -> Callable[[int], ColumnFacts]:
+    def stats_in(self, file: DataFile) -> Callable[[int], ColumnPruningStats]:
         """Return what tells what is certain about a column in a file."""
         written_by = None if file.schema_id is None else self._written_by.get(file.schema_id)
 
-        def facts_of(column_id: int) -> ColumnFacts:
+        def stats_of(column_id: int) -> ColumnPruningStats:
             if written_by is not None and column_id not in written_by:
                 # The column came after the file, so it is null in all of its rows.
-                return ColumnFacts(may_be_value=False)
+                return ColumnPruningStats(may_be_value=False)
             statistics = file.statistics_of(column_id)
             if statistics is None:
-                return UNKNOWN
+                return UNKNOWN_STATS
             data_type = self._types.get(column_id) or self._schema.column_with_id(column_id).type
-            is_float = isinstance(data_type, Float4 | Float8)
-            return ColumnFacts(
-                None if statistics.minimum is None else with_zone(statistics.minimum, data_type),
-                None if statistics.maximum is None else with_zone(statistics.maximum, data_type),
+            is_float = isinstance(data_type, Float32 | Float64)
+            return ColumnPruningStats(
+                None if statistics.minimum is None else restore_zone(statistics.minimum, data_type),
+                None if statistics.maximum is None else restore_zone(statistics.maximum, data_type),
                 may_be_null=statistics.null_count != 0,
                 may_be_value=statistics.null_count is None or statistics.null_count < file.row_count,
                 may_be_nan=is_float and statistics.nan_count != 0,
             )
 
-        return facts_of
+        return stats_of
 
 
-class _Numbered:
+class _PositionDeletes:
     """The files of one log that say by numbers which rows are gone, by the files that they are about."""
 
     def __init__(self, alive: Iterable[LiveFile]) -> None:
@@ -218,16 +275,16 @@ class _Numbered:
         return tuple([file for _, file in both])
 
 
-class _Hiding:
+class _EqualityDeletes:
     """The files of keys of one log, by their positions, with their bounds at hand: each is compared with many files."""
 
-    def __init__(self, key_files: Sequence[KeyFile]) -> None:
+    def __init__(self, key_files: Sequence[EqualityDelete]) -> None:
         self._key_files = key_files
         self._key_ids = {key_file.key_ids for key_file in key_files}
         self._positions = [key_file.position for key_file in key_files]
         self._bounds = [_bounds(key_file.file, key_file.key_ids) for key_file in key_files]
 
-    def of(self, live: LiveFile) -> tuple[KeyFile, ...]:
+    def of(self, live: LiveFile) -> tuple[EqualityDelete, ...]:
         """Return those that stand behind a file of rows and can hold the keys of some of its rows."""
         ours = {key_ids: _bounds(live.file, key_ids) for key_ids in self._key_ids}
         first = bisect_right(self._positions, live.position)

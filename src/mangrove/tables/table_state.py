@@ -1,17 +1,42 @@
-"""The state of a table that engines read and write: its columns, and the logs of deltas that make its rows."""
+"""Table state with schema and delta logs, and its loading from a snapshot."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.objects import Delta, TableVersion
+from mangrove.model.locators import PartitionLocator, TableLocator
+from mangrove.model.objects import Delta, Partition, TableVersion
+from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import UNPARTITIONED, PartitionScheme
-from mangrove.model.types import Column, Float4, Float8, is_nested
+from mangrove.model.types import Column, Float32, Float64, is_nested
 from mangrove.model.values import Value
+from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
+from mangrove.transaction.catalog import CatalogReader
+from mangrove.transaction.deltas import (
+    OpenTable,
+    load_partitions,
+    locate_partitions,
+    open_table,
+    scan_deltas_of_partitions,
+    scan_partitions,
+)
 
-__all__ = ["Log", "TableState", "check_key_types", "keys_decide_partition"]
+if TYPE_CHECKING:
+    from mangrove.expressions.predicates import Predicate
+
+
+__all__ = [
+    "Log",
+    "TableState",
+    "check_key_types",
+    "is_partition_determined_by_keys",
+    "load_opened_table_state",
+    "load_table_state",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +115,7 @@ class TableState:
                 f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
             )
         check_key_types(self.name, self.key_columns)
-        if not keys_decide_partition(self.version.keys, self.log_scheme):
+        if not is_partition_determined_by_keys(self.version.keys, self.log_scheme):
             raise InvalidInputError(
                 f"the keys of {self.name} do not say in which partition a row lies, and its deltas are kept by "
                 "partition, so no row can be found by its key alone: add the partition columns to the keys"
@@ -101,17 +126,70 @@ class TableState:
 def check_key_types(table: str, keys: Sequence[Column]) -> None:
     """Refuse keys whose values cannot be told apart for certain."""
     for column in keys:
-        if is_nested(column.type) or isinstance(column.type, Float4 | Float8):
+        if is_nested(column.type) or isinstance(column.type, Float32 | Float64):
             raise InvalidInputError(
                 f"{table} has the key {column.name!r} of a type whose values are not exact: "
                 "keys are integers, decimals, text, bytes, booleans, dates or times"
             )
 
 
-def keys_decide_partition(keys: Sequence[int], scheme: PartitionScheme) -> bool:
+def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme) -> bool:
     """Return whether rows with equal keys always lie in the same partition.
 
     Where they do not, all deltas of a table go into one log: a row that moves from
     one partition to another must be hidden in the first by what stands in the second.
     """
     return all(field.source_id in keys for field in scheme.fields)
+
+
+def load_table_state(
+    reading: CatalogReader, locator: TableLocator, *, with_logs: bool = True, predicate: Predicate | None = None
+) -> TableState:
+    """Return the table as engines take it.
+
+    A write that does not depend on what is there reads no logs, so that it meets
+    nobody else's write at any isolation. A read of the rows that a predicate means
+    needs the logs of those partitions only that can hold them.
+    """
+    return load_opened_table_state(reading, open_table(reading, locator), with_logs=with_logs, predicate=predicate)
+
+
+def load_opened_table_state(
+    reading: CatalogReader, opened: OpenTable, *, with_logs: bool = True, predicate: Predicate | None = None
+) -> TableState:
+    """Return an opened table as engines take it."""
+    table, scheme = opened.table, opened.partition_scheme
+    requested = predicate if scheme.fields else None
+    partitions = _load_partitions(reading, opened, requested) if with_logs else {}
+    logs = _load_logs(reading, opened, partitions)
+    return TableState(
+        str(opened.locator), table.id, opened.version, scheme, logs, table.properties, is_part=requested is not None
+    )
+
+
+def _load_partitions(
+    reading: CatalogReader, opened: OpenTable, predicate: Predicate | None
+) -> dict[PartitionLocator, Partition]:
+    """Return the partitions, or those that can hold rows that a predicate means: looked up where it names them."""
+    schema, scheme = opened.version.schema, opened.partition_scheme
+    if predicate is None or schema is None:
+        return dict(scan_partitions(reading, opened))
+    named = enumerate_partition_values(scheme, schema, predicate)
+    ways = None if named is None else locate_partitions(opened, named)
+    found = scan_partitions(reading, opened) if ways is None else load_partitions(reading, ways)
+    return {way: one for way, one in found if can_partition_match(scheme, one.values, schema, predicate)}
+
+
+def _load_logs(
+    reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
+) -> tuple[Log, ...]:
+    """Return the logs of partitions, whose deltas are read in one pass."""
+    deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
+        deltas[locator.partition_id].append(delta)
+    # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
+    is_divided = bool(opened.partition_scheme.fields)
+    return tuple(
+        Log(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
+        for way, partition in partitions.items()
+    )

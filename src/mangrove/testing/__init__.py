@@ -1,1 +1,1 @@
-"""What others need to test their own stores and code against Mangrove's promises."""
+"""Test contracts, strategies and fakes for implementations of stores and layouts."""

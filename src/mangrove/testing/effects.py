@@ -1,4 +1,4 @@
-"""Effects that tests can repeat: a clock that is set, ids that are counted, and no waiting."""
+"""Deterministic effects with a manual clock and sequential ids."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mangrove.effects import Effects
 from mangrove.storage.port import Store
 
-__all__ = ["Clock", "repeatable_effects"]
+__all__ = ["Clock", "build_deterministic_effects"]
 
 
 @dataclass
@@ -26,12 +26,12 @@ class Clock:
             return now
 
 
-def repeatable_effects(store: Store, clock: Clock | None = None, first_id: int = 1) -> Effects:
+def build_deterministic_effects(store: Store, clock: Clock | None = None, first_id: int = 1) -> Effects:
     """Return effects around `store` that are the same in every run.
 
     Ids count up from `first_id`; what would run later runs at once.
     """
-    ids = _counted_ids(first_id)
+    ids = _count_ids(first_id)
     return Effects(
         store=store,
         now_millis=(clock or Clock()).read,
@@ -41,7 +41,7 @@ def repeatable_effects(store: Store, clock: Clock | None = None, first_id: int =
     )
 
 
-def _counted_ids(first: int) -> Callable[[], str]:
+def _count_ids(first: int) -> Callable[[], str]:
     lock = threading.Lock()
     count = first
 

@@ -1,4 +1,4 @@
-"""A wrapper that fails on purpose, the same way for the same seed.
+"""A store wrapper that injects faults from a seed.
 
 Whether a request fails depends only on the seed, the operation, the path and
 how often that was asked before, so threads that run in another order meet the
@@ -14,16 +14,16 @@ from typing import Literal
 
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.storage.paths import check_path, check_prefix
-from mangrove.storage.port import Entry, Store
+from mangrove.storage.port import ListEntry, Store
 
-__all__ = ["Crashed", "FaultKind", "Faults", "FaultyStore", "Operation"]
+__all__ = ["FaultKind", "Faults", "FaultyStore", "SimulatedCrash", "StoreOperation"]
 
-Operation = Literal["read", "size", "list", "put", "create", "delete"]
+StoreOperation = Literal["read", "size", "list", "put", "create", "delete"]
 FaultKind = Literal["before", "after", "lost answer", "crash"]
 _KINDS: tuple[FaultKind, ...] = ("before", "after", "lost answer", "crash")
 
 
-class Crashed(BaseException):
+class SimulatedCrash(BaseException):
     """The process that used the store is dead; no code under test may catch this and go on."""
 
 
@@ -60,8 +60,8 @@ class FaultyStore:
         self._faults = faults
         self._pause = pause
         self._lock = threading.Lock()
-        self._times: Counter[tuple[Operation, str]] = Counter()
-        self._planned: list[tuple[Operation, FaultKind, str]] = []
+        self._times: Counter[tuple[StoreOperation, str]] = Counter()
+        self._planned: list[tuple[StoreOperation, FaultKind, str]] = []
         self._crashed = False
         self.made: Counter[FaultKind] = Counter()
 
@@ -70,7 +70,7 @@ class FaultyStore:
         """The root, ending in exactly one `/`."""
         return self._store.uri
 
-    def fail_next(self, operation: Operation, kind: FaultKind, containing: str = "") -> None:
+    def fail_next(self, operation: StoreOperation, kind: FaultKind, containing: str = "") -> None:
         """Plan a fault for the next such operation whose path has `containing` in it."""
         with self._lock:
             self._planned.append((operation, kind, containing))
@@ -96,7 +96,7 @@ class FaultyStore:
         self._meet("size", path, lambda _: None)
         return self._store.exists(path)
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`."""
         self._meet("list", prefix, lambda _: None)
         return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
@@ -132,12 +132,12 @@ class FaultyStore:
             self._meet("delete", path, some)
         self._store.delete_many(listed)
 
-    def _meet(self, operation: Operation, path: str, effect: Callable[[random.Random], object]) -> None:
+    def _meet(self, operation: StoreOperation, path: str, effect: Callable[[random.Random], object]) -> None:
         """Raise if a fault is due, after the `effect` where it shall happen all the same; else return."""
         (check_prefix if operation == "list" else check_path)(path)
         with self._lock:
             if self._crashed:
-                raise Crashed(f"{operation} of {path!r} after the crash")
+                raise SimulatedCrash(f"{operation} of {path!r} after the crash")
             self._times[operation, path] += 1
             chance = random.Random(f"{self._faults.seed}/{operation}/{path}/{self._times[operation, path]}")
             kind = self._due(operation, path, chance)
@@ -152,11 +152,11 @@ class FaultyStore:
         if happens:
             effect(chance)
         if kind == "crash":
-            raise Crashed(f"{operation} of {path!r}")
+            raise SimulatedCrash(f"{operation} of {path!r}")
         outcome = "it was not done" if kind == "before" else "whether it was done is not known"
         raise StorageError(f"{operation} of {path!r} in {self.uri} failed on purpose; {outcome}")
 
-    def _due(self, operation: Operation, path: str, chance: random.Random) -> FaultKind | None:
+    def _due(self, operation: StoreOperation, path: str, chance: random.Random) -> FaultKind | None:
         for number, (planned, kind, containing) in enumerate(self._planned):
             if planned == operation and containing in path:
                 del self._planned[number]

@@ -1,37 +1,280 @@
-"""What every layout's metastore must do: one suite of tests that each of them runs."""
+"""The contract tests for metastores, including isolation."""
 
+import threading
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import pytest
 
 from mangrove.effects import Effects
-from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.metastore import Metastore
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, Scan, Snapshot
 from mangrove.model.locators import (
+    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
+    PartitionLocator,
     StreamLocator,
     TableLocator,
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import (
-    Delta,
-    Namespace,
-    Object,
-    Partition,
-    Stream,
-    Table,
-    TableVersion,
-    View,
-)
-from mangrove.testing.contract_objects import PARTITION, delta_at, fresh_id, names_of, namespace, put, table
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.isolation_contract import IsolationContract, MakeMetastore
+from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
 
-__all__ = ["MakeMetastore", "MetastoreContract", "delta_at", "namespace", "put", "table"]
+__all__ = [
+    "PARTITION",
+    "IsolationContract",
+    "MakeMetastore",
+    "MetastoreContract",
+    "commit_objects",
+    "list_table_names",
+    "make_delta",
+    "make_delta_locator",
+    "make_id",
+    "make_namespace",
+    "make_table",
+]
+
+
+def make_id() -> str:
+    """Return an id that nobody has."""
+    return str(uuid.uuid4())
+
+
+def make_namespace(name: str, **fields: Any) -> tuple[NamespaceLocator, Namespace]:
+    """Return a namespace with a fresh id and the way to it."""
+    return NamespaceLocator(name), Namespace(make_id(), name, **fields)
+
+
+def make_table(where: str, name: str, namespace_id: str = "home", **fields: Any) -> tuple[TableLocator, Table]:
+    """Return a table with a fresh id and the way to it."""
+    return TableLocator(where, name), Table(make_id(), namespace_id, name, **fields)
+
+
+def make_delta(partition: PartitionLocator, position: int, **properties: str) -> tuple[DeltaLocator, Delta]:
+    """Return an append at a position of a partition."""
+    return make_delta_locator(partition, position), Delta(DeltaType.APPEND, properties=properties)
+
+
+def make_delta_locator(below: PartitionLocator, position: int) -> DeltaLocator:
+    """Return the way to a position of a partition."""
+    return DeltaLocator(
+        below.namespace_id, below.table_id, below.version, below.stream_id, below.partition_id, position
+    )
+
+
+def commit_objects(
+    metastore: Metastore,
+    base: Snapshot,
+    *objects: tuple[Locator, Object],
+    isolation: Isolation = Isolation.SNAPSHOT,
+    **fields: Any,
+) -> CommitResult:
+    """Commit objects on `base`, and whatever else the changes are given."""
+    puts: Mapping[Locator, Object] = dict(objects)
+    return metastore.commit(base, Changes(make_id(), puts=puts, **fields), isolation)
+
+
+def list_table_names(snapshot: Snapshot, where: str, **fields: Any) -> list[str]:
+    """Return the names of the tables in a namespace."""
+    return [str(way.parts[-1]) for way, _ in snapshot.children(Kind.TABLE, NamespaceLocator(where), **fields)]
+
+
+PARTITION = PartitionLocator("home", "table-id", 1, "stream-id", "partition-id")
+
+
+MakeMetastore: TypeAlias = Callable[[Effects], Metastore]
+"""Makes a new lakehouse where the store has none, and opens the one that is there otherwise."""
+
+
+class IsolationContract:
+    """Inherited by the whole contract."""
+
+    @pytest.fixture
+    def make_metastore(self) -> MakeMetastore:
+        """Return how the layout makes or opens its metastore."""
+        raise AssertionError("override this fixture")
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        """Return the clock that the metastore reads."""
+        return Clock()
+
+    @pytest.fixture
+    def effects(self, clock: Clock) -> Effects:
+        """Return the effects that the metastore is given."""
+        return build_deterministic_effects(MemoryStore(), clock)
+
+    @pytest.fixture
+    def metastore(self, make_metastore: MakeMetastore, effects: Effects) -> Metastore:
+        """Return a new, empty metastore."""
+        return make_metastore(effects)
+
+    def test_two_transactions_that_create_different_tables_both_stay(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        commit_objects(metastore, base, make_table("sales", "a"))
+        after = commit_objects(metastore, base, make_table("sales", "b")).snapshot
+        assert list_table_names(after, "sales") == ["a", "b"]
+
+    def test_a_conflict_names_the_object_the_rival_and_its_version(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        concurrent_commit = commit_objects(metastore, base, make_table("sales", "orders"))
+        with pytest.raises(ConflictError) as caught:
+            commit_objects(metastore, base, make_table("sales", "orders"))
+        for part in (
+            "sales.orders",
+            concurrent_commit.changes.transaction_id,
+            f"version {concurrent_commit.snapshot.version}",
+            "repeat",
+        ):
+            assert part in str(caught.value)
+        assert metastore.latest().version == concurrent_commit.snapshot.version
+
+    @pytest.mark.parametrize("isolation", list(Isolation))
+    def test_only_a_serializable_transaction_minds_that_what_it_read_was_changed(
+        self, metastore: Metastore, isolation: Isolation
+    ) -> None:
+        read, written = make_table("sales", "read"), make_table("sales", "written")
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales"), read).snapshot
+        commit_objects(metastore, base, (read[0], Table(read[1].id, "home", "read", description="changed")))
+        if isolation is Isolation.SNAPSHOT:
+            assert (
+                commit_objects(
+                    metastore, base, written, reads=frozenset([read[0]]), isolation=isolation
+                ).snapshot.version
+                == 3
+            )
+        else:
+            with pytest.raises(ConflictError, match=r"sales\.read"):
+                commit_objects(metastore, base, written, reads=frozenset([read[0]]), isolation=isolation)
+
+    @pytest.mark.parametrize("isolation", list(Isolation))
+    def test_only_a_serializable_transaction_minds_a_new_table_in_what_it_listed(
+        self, metastore: Metastore, isolation: Isolation
+    ) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales"), make_namespace("other")).snapshot
+        commit_objects(metastore, base, make_table("sales", "new"))
+        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
+        if isolation is Isolation.SNAPSHOT:
+            assert (
+                commit_objects(
+                    metastore, base, make_table("other", "x"), scans=scans, isolation=isolation
+                ).snapshot.version
+                == 3
+            )
+        else:
+            with pytest.raises(ConflictError, match=r"sales\.new"):
+                commit_objects(metastore, base, make_table("other", "x"), scans=scans, isolation=isolation)
+
+    def test_a_listing_is_not_disturbed_by_what_lies_elsewhere(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("a"), make_namespace("ab")).snapshot
+        commit_objects(metastore, base, make_table("ab", "new"))
+        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("a"))])
+        after = commit_objects(
+            metastore, base, make_table("a", "x"), scans=scans, isolation=Isolation.SERIALIZABLE
+        ).snapshot
+        assert after.version == 3
+
+    @pytest.mark.parametrize("isolation", list(Isolation))
+    def test_creating_in_a_namespace_that_was_dropped_meanwhile_is_refused(
+        self, metastore: Metastore, isolation: Isolation
+    ) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        commit_objects(metastore, base, deletes=frozenset([NamespaceLocator("sales")]))
+        guards = frozenset([NamespaceLocator("sales")])
+        with pytest.raises(ConflictError, match="namespace sales"):
+            commit_objects(metastore, base, make_table("sales", "orders"), guards=guards, isolation=isolation)
+
+    @pytest.mark.parametrize("isolation", list(Isolation))
+    def test_dropping_a_namespace_in_which_a_table_was_created_meanwhile_is_refused(
+        self, metastore: Metastore, isolation: Isolation
+    ) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        commit_objects(metastore, base, make_table("sales", "orders"))
+        below = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
+        with pytest.raises(ConflictError, match=r"sales\.orders"):
+            commit_objects(
+                metastore, base, deletes=frozenset([NamespaceLocator("sales")]), guards=below, isolation=isolation
+            )
+
+    def test_deltas_of_two_transactions_follow_each_other(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), (PARTITION, Partition("partition-id"))).snapshot
+        commit_objects(
+            metastore, base, make_delta(PARTITION, 1, writer="first"), make_delta(PARTITION, 2, writer="first")
+        )
+        second = commit_objects(
+            metastore, base, make_delta(PARTITION, 1, writer="second"), make_delta(PARTITION, 2, writer="second")
+        )
+        assert sorted(way.parts[-1] for way in second.changes.puts) == [3, 4]
+        found = [
+            (value.position, value.properties["writer"])
+            for _, value in second.snapshot.children(Kind.DELTA, PARTITION)
+            if isinstance(value, Delta)
+        ]
+        assert found == [(1, "first"), (2, "first"), (3, "second"), (4, "second")]
+        last = second.snapshot.last_child(Kind.DELTA, PARTITION)
+        assert last == make_delta_locator(PARTITION, 4)
+
+    def test_writing_just_what_a_rival_wrote_is_no_conflict(self, metastore: Metastore) -> None:
+        base = metastore.latest()
+        same = (PARTITION, Partition("partition-id", ("x",)))
+        commit_objects(metastore, base, same, make_delta(PARTITION, 1))
+        after = commit_objects(metastore, base, same, make_delta(PARTITION, 1)).snapshot
+        assert len(list(after.children(Kind.DELTA, PARTITION))) == 2
+
+    def test_making_a_partition_agrees_with_what_rivals_did_to_it_after_they_made_it(
+        self, metastore: Metastore
+    ) -> None:
+        base = metastore.latest()
+        made = (PARTITION, Partition("partition-id", ("x",)))
+        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "rival"})
+        first = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
+        commit_objects(metastore, first, (PARTITION, rewritten), make_delta(PARTITION, 2))
+        after = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
+        assert after.get(PARTITION) == rewritten
+        assert len(list(after.children(Kind.DELTA, PARTITION))) == 3
+
+    def test_rewriting_a_new_partition_follows_who_made_it_and_not_who_rewrote_it(self, metastore: Metastore) -> None:
+        base = metastore.latest()
+        commit_objects(metastore, base, (PARTITION, Partition("partition-id", ("x",))), make_delta(PARTITION, 1))
+        mine = Partition("partition-id", ("x",), properties={"rewritten-by": "me"})
+        after = commit_objects(metastore, base, (PARTITION, mine), make_delta(PARTITION, 1)).snapshot
+        assert after.get(PARTITION) == mine
+        other = Partition("partition-id", ("x",), properties={"rewritten-by": "another"})
+        with pytest.raises(ConflictError, match="partition"):
+            commit_objects(metastore, base, (PARTITION, other), make_delta(PARTITION, 1))
+
+    def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
+        base = metastore.latest()
+        settings = base.settings.__class__(name="renamed")
+        after = commit_objects(metastore, base, settings=settings).snapshot
+        assert after.settings.name == "renamed"
+        assert metastore.at_version(0).settings.name != "renamed"
+        with pytest.raises(ConflictError, match="definition"):
+            commit_objects(metastore, base, settings=settings)
+        assert commit_objects(metastore, base, make_namespace("sales")).snapshot.settings.name == "renamed"
+
+    def test_threads_that_commit_at_once_lose_nothing(self, metastore: Metastore) -> None:
+        commit_objects(metastore, metastore.latest(), make_namespace("sales"))
+
+        def work(worker: int) -> None:
+            for number in range(20):
+                commit_objects(metastore, metastore.latest(), make_table("sales", f"w{worker}-{number:02d}"))
+
+        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        newest = metastore.latest()
+        assert newest.version == 81
+        assert len(list_table_names(newest, "sales")) == 80
 
 
 class MetastoreContract(IsolationContract):
@@ -45,8 +288,8 @@ class MetastoreContract(IsolationContract):
 
     def test_what_was_put_is_there_in_the_next_version_and_not_in_the_one_before(self, metastore: Metastore) -> None:
         before = metastore.latest()
-        way, value = namespace("sales", properties={"owner": "ana"}, description="What we sold")
-        after = put(metastore, before, (way, value)).snapshot
+        way, value = make_namespace("sales", properties={"owner": "ana"}, description="What we sold")
+        after = commit_objects(metastore, before, (way, value)).snapshot
         assert (before.version, after.version) == (0, 1)
         assert after.get(way) == value
         assert before.get(way) is None
@@ -55,12 +298,12 @@ class MetastoreContract(IsolationContract):
     def test_another_opener_sees_what_was_committed(
         self, make_metastore: MakeMetastore, metastore: Metastore, effects: Effects
     ) -> None:
-        way, value = namespace("sales")
-        put(metastore, metastore.latest(), (way, value))
-        other = make_metastore(repeatable_effects(effects.store, first_id=10**6))
+        way, value = make_namespace("sales")
+        commit_objects(metastore, metastore.latest(), (way, value))
+        other = make_metastore(build_deterministic_effects(effects.store, first_id=10**6))
         assert other.latest().get(way) == value
-        sales = table("sales", "orders", value.id)
-        put(other, other.latest(), sales)
+        sales = make_table("sales", "orders", value.id)
+        commit_objects(other, other.latest(), sales)
         assert metastore.latest().get(sales[0]) == sales[1]
 
     def test_every_kind_of_object_comes_back_as_it_was(self, metastore: Metastore) -> None:
@@ -68,16 +311,16 @@ class MetastoreContract(IsolationContract):
         stream = StreamLocator("home", "table-id", 1, "stream-id")
         objects: dict[Locator, Object] = dict(
             [
-                namespace("sales"),
-                table("sales", "orders", properties={"a": "b"}),
-                (ViewLocator("sales", "daily"), View(fresh_id(), "daily", "select 1", reads=("sales.orders",))),
+                make_namespace("sales"),
+                make_table("sales", "orders", properties={"a": "b"}),
+                (ViewLocator("sales", "daily"), View(make_id(), "daily", "select 1", reads=("sales.orders",))),
                 (version, TableVersion(1, None, latest_stream_id="stream-id")),
                 (stream, Stream("stream-id")),
                 (PARTITION, Partition("partition-id", ("2026-11-15", 7, None))),
             ]
         )
-        way, value = delta_at(PARTITION, 1, note="first")
-        after = put(metastore, metastore.latest(), *objects.items(), (way, value)).snapshot
+        way, value = make_delta(PARTITION, 1, note="first")
+        after = commit_objects(metastore, metastore.latest(), *objects.items(), (way, value)).snapshot
         assert {found: after.get(found) for found in objects} == objects
         stored = after.get(way)
         assert isinstance(stored, Delta)
@@ -85,115 +328,121 @@ class MetastoreContract(IsolationContract):
         assert after.get_many([*objects, way, NamespaceLocator("nowhere")]) == [*objects.values(), stored, None]
 
     def test_what_was_deleted_is_gone_and_stays_in_the_versions_before(self, metastore: Metastore) -> None:
-        sales, orders = namespace("sales"), table("sales", "orders")
-        before = put(metastore, metastore.latest(), sales, orders).snapshot
-        after = put(metastore, before, deletes=frozenset([orders[0]])).snapshot
+        sales, orders = make_namespace("sales"), make_table("sales", "orders")
+        before = commit_objects(metastore, metastore.latest(), sales, orders).snapshot
+        after = commit_objects(metastore, before, deletes=frozenset([orders[0]])).snapshot
         assert after.get(orders[0]) is None
-        assert names_of(after, "sales") == []
-        assert names_of(metastore.at_version(before.version), "sales") == ["orders"]
+        assert list_table_names(after, "sales") == []
+        assert list_table_names(metastore.at_version(before.version), "sales") == ["orders"]
 
     def test_children_come_in_order_with_prefix_and_paging(self, metastore: Metastore) -> None:
         names = [f"t{number:03d}" for number in range(120)] + ["other"]
-        after = put(
-            metastore, metastore.latest(), namespace("sales"), *(table("sales", name) for name in names)
+        after = commit_objects(
+            metastore, metastore.latest(), make_namespace("sales"), *(make_table("sales", name) for name in names)
         ).snapshot
-        assert names_of(after, "sales") == sorted(names)
-        assert names_of(after, "sales", prefix="t00") == [f"t00{digit}" for digit in range(10)]
-        assert names_of(after, "sales", after=TableLocator("sales", "t117")) == ["t118", "t119"]
-        assert names_of(after, "sales", prefix="t01", after=TableLocator("sales", "t018")) == ["t019"]
+        assert list_table_names(after, "sales") == sorted(names)
+        assert list_table_names(after, "sales", prefix="t00") == [f"t00{digit}" for digit in range(10)]
+        assert list_table_names(after, "sales", after=TableLocator("sales", "t117")) == ["t118", "t119"]
+        assert list_table_names(after, "sales", prefix="t01", after=TableLocator("sales", "t018")) == ["t019"]
 
     def test_what_lies_below_many_parents_is_what_lies_below_each(self, metastore: Metastore) -> None:
         partitions = [replace(PARTITION, partition_id=f"p{number:03d}") for number in range(40)]
         snapshot = metastore.latest()
         for position in (1, 2):
-            deltas = [delta_at(one, position, of=one.partition_id) for one in partitions[position::3]]
-            snapshot = put(
+            deltas = [make_delta(one, position, of=one.partition_id) for one in partitions[position::3]]
+            snapshot = commit_objects(
                 metastore, snapshot, *deltas, *((one, Partition(one.partition_id)) for one in partitions)
             ).snapshot
-        for asked in (partitions, partitions[30:2:-7], partitions[:1], []):
-            alone = [found for one in sorted(asked) for found in snapshot.children(Kind.DELTA, one)]
-            assert list(snapshot.children_of(Kind.DELTA, asked)) == alone
-            last = [snapshot.last_child(Kind.DELTA, one) for one in asked]
-            assert snapshot.last_children(Kind.DELTA, asked) == last
+        for requested in (partitions, partitions[30:2:-7], partitions[:1], []):
+            alone = [found for one in sorted(requested) for found in snapshot.children(Kind.DELTA, one)]
+            assert list(snapshot.children_of(Kind.DELTA, requested)) == alone
+            last = [snapshot.last_child(Kind.DELTA, one) for one in requested]
+            assert snapshot.last_children(Kind.DELTA, requested) == last
         assert len(list(snapshot.children_of(Kind.DELTA, partitions))) == 13 + 13
         assert list(snapshot.children_of(Kind.DELTA, partitions[:1] * 2)) == []
 
     def test_listing_one_namespace_never_shows_anothers_tables(self, metastore: Metastore) -> None:
         spaces = ["a", "ab", "a-b", "b", "ä", "表"]
-        after = put(
+        after = commit_objects(
             metastore,
             metastore.latest(),
-            *(namespace(name) for name in spaces),
-            *(table(name, f"in-{name}") for name in spaces),
+            *(make_namespace(name) for name in spaces),
+            *(make_table(name, f"in-{name}") for name in spaces),
         ).snapshot
         assert [way.parts[0] for way, _ in after.children(Kind.NAMESPACE, None)] == sorted(spaces)
-        assert {name: names_of(after, name) for name in spaces} == {name: [f"in-{name}"] for name in spaces}
+        assert {name: list_table_names(after, name) for name in spaces} == {name: [f"in-{name}"] for name in spaces}
 
     def test_names_of_many_bytes_work_and_too_long_ones_are_refused(self, metastore: Metastore) -> None:
         long_name, too_long = "表" * 33, "表" * 34
-        after = put(metastore, metastore.latest(), namespace("sales"), table("sales", long_name)).snapshot
-        assert names_of(after, "sales") == [long_name]
+        after = commit_objects(
+            metastore, metastore.latest(), make_namespace("sales"), make_table("sales", long_name)
+        ).snapshot
+        assert list_table_names(after, "sales") == [long_name]
         with pytest.raises(InvalidInputError, match="100"):
-            put(metastore, after, table("sales", too_long))
+            commit_objects(metastore, after, make_table("sales", too_long))
         assert metastore.latest().version == after.version
 
     def test_renaming_a_table_keeps_its_id(self, metastore: Metastore) -> None:
-        (old, value), sales = table("sales", "orders"), namespace("sales")
-        before = put(metastore, metastore.latest(), sales, (old, value)).snapshot
+        (old, value), sales = make_table("sales", "orders"), make_namespace("sales")
+        before = commit_objects(metastore, metastore.latest(), sales, (old, value)).snapshot
         new = TableLocator("sales", "purchases")
         renamed = Table(value.id, value.namespace_id, "purchases")
-        after = put(metastore, before, (new, renamed), deletes=frozenset([old])).snapshot
+        after = commit_objects(metastore, before, (new, renamed), deletes=frozenset([old])).snapshot
         assert (after.get(old), after.get(new)) == (None, renamed)
         assert before.get(old) == value
 
     def test_renaming_a_namespace_keeps_all_that_is_in_it(self, metastore: Metastore) -> None:
-        (old, value) = namespace("sales")
-        tables = [table("sales", name, value.id) for name in ("orders", "users")]
-        before = put(metastore, metastore.latest(), (old, value), *tables).snapshot
-        after = put(
+        (old, value) = make_namespace("sales")
+        tables = [make_table("sales", name, value.id) for name in ("orders", "users")]
+        before = commit_objects(metastore, metastore.latest(), (old, value), *tables).snapshot
+        after = commit_objects(
             metastore, before, (NamespaceLocator("shop"), Namespace(value.id, "shop")), deletes=frozenset([old])
         ).snapshot
-        assert names_of(after, "shop") == ["orders", "users"]
+        assert list_table_names(after, "shop") == ["orders", "users"]
         assert after.get(TableLocator("shop", "users")) == tables[1][1]
         assert after.get(TableLocator("sales", "users")) is None
-        assert names_of(metastore.at_version(before.version), "sales") == ["orders", "users"]
-        more = put(metastore, after, table("shop", "stock", value.id)).snapshot
-        assert names_of(more, "shop") == ["orders", "stock", "users"]
+        assert list_table_names(metastore.at_version(before.version), "sales") == ["orders", "users"]
+        more = commit_objects(metastore, after, make_table("shop", "stock", value.id)).snapshot
+        assert list_table_names(more, "shop") == ["orders", "stock", "users"]
 
     def test_a_new_namespace_under_a_freed_name_is_empty(self, metastore: Metastore) -> None:
-        (old, value) = namespace("sales")
-        before = put(metastore, metastore.latest(), (old, value), table("sales", "orders", value.id)).snapshot
-        moved = put(
+        (old, value) = make_namespace("sales")
+        before = commit_objects(
+            metastore, metastore.latest(), (old, value), make_table("sales", "orders", value.id)
+        ).snapshot
+        moved = commit_objects(
             metastore, before, (NamespaceLocator("shop"), Namespace(value.id, "shop")), deletes=frozenset([old])
         ).snapshot
-        again = put(metastore, moved, namespace("sales"), table("sales", "fresh")).snapshot
-        assert names_of(again, "sales") == ["fresh"]
-        assert names_of(again, "shop") == ["orders"]
+        again = commit_objects(metastore, moved, make_namespace("sales"), make_table("sales", "fresh")).snapshot
+        assert list_table_names(again, "sales") == ["fresh"]
+        assert list_table_names(again, "shop") == ["orders"]
 
     def test_two_namespaces_can_swap_their_names(self, metastore: Metastore) -> None:
-        (one, first), (two, second) = namespace("one"), namespace("two")
-        before = put(
+        (one, first), (two, second) = make_namespace("one"), make_namespace("two")
+        before = commit_objects(
             metastore,
             metastore.latest(),
             (one, first),
             (two, second),
-            table("one", "in-first"),
-            table("two", "in-second"),
+            make_table("one", "in-first"),
+            make_table("two", "in-second"),
         ).snapshot
-        after = put(metastore, before, (one, Namespace(second.id, "one")), (two, Namespace(first.id, "two"))).snapshot
-        assert names_of(after, "one") == ["in-second"]
-        assert names_of(after, "two") == ["in-first"]
+        after = commit_objects(
+            metastore, before, (one, Namespace(second.id, "one")), (two, Namespace(first.id, "two"))
+        ).snapshot
+        assert list_table_names(after, "one") == ["in-second"]
+        assert list_table_names(after, "two") == ["in-first"]
 
     def test_changes_of_nothing_make_no_version(self, metastore: Metastore) -> None:
-        assert put(metastore, metastore.latest()).snapshot.version == 0
+        assert commit_objects(metastore, metastore.latest()).snapshot.version == 0
         assert metastore.latest().version == 0
 
     def test_the_history_says_who_did_what_newest_first(self, metastore: Metastore) -> None:
         made = [
-            put(
+            commit_objects(
                 metastore,
                 metastore.latest(),
-                namespace(f"n{number}"),
+                make_namespace(f"n{number}"),
                 message=f"made {number}",
                 author="ana",
                 properties={"job": "nightly"},
@@ -211,7 +460,7 @@ class MetastoreContract(IsolationContract):
         clock.tick_millis = 1000
         clock.now_millis += 1000
         for number in range(30):
-            put(metastore, metastore.latest(), namespace(f"n{number}"))
+            commit_objects(metastore, metastore.latest(), make_namespace(f"n{number}"))
         times = {line.version: line.created_at_millis for line in metastore.history()}
         for version, millis in times.items():
             assert metastore.at_time(millis).version == version
@@ -223,13 +472,13 @@ class MetastoreContract(IsolationContract):
     def test_times_grow_even_when_the_clock_jumps_back(self, metastore: Metastore, clock: Clock) -> None:
         for number in range(10):
             clock.now_millis -= 100_000
-            put(metastore, metastore.latest(), namespace(f"n{number}"))
+            commit_objects(metastore, metastore.latest(), make_namespace(f"n{number}"))
         times = [line.created_at_millis for line in metastore.history()]
         assert all(later > earlier for later, earlier in pairwise(times))
 
     @pytest.mark.parametrize("version", [-1, 2, 10**6])
     def test_a_version_that_is_not_there_is_not_found(self, metastore: Metastore, version: int) -> None:
-        put(metastore, metastore.latest(), namespace("sales"))
+        commit_objects(metastore, metastore.latest(), make_namespace("sales"))
         assert metastore.at_version(1).version == 1
         with pytest.raises(NotFoundError, match="version"):
             metastore.at_version(version)

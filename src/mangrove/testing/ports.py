@@ -1,12 +1,12 @@
-"""Ports for servers that must be told theirs before they start, and that nobody else is given meanwhile."""
+"""Reservation of loopback ports for test servers."""
 
 import socket
 from contextlib import ExitStack
 
-__all__ = ["reserved_ports"]
+__all__ = ["reserve_ports"]
 
 
-def reserved_ports(count: int) -> list[int]:
+def reserve_ports(count: int) -> list[int]:
     """Return different ports of loopback that the system gives to nobody who asks for any, for a minute.
 
     A port that was merely free a moment ago may be taken when the server comes to it. So a connection is made and

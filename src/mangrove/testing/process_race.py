@@ -1,4 +1,4 @@
-"""A race on `create` between processes, for stores that several processes can reach."""
+"""A concurrency test of the atomic create across processes."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from mangrove.errors import StorageError
 from mangrove.storage.opening import open_store
 
-__all__ = ["RacedProcesses", "race_processes"]
+__all__ = ["ProcessRaceReport", "race_processes"]
 
 _SECONDS_MAX = 550
 
 
 @dataclass(frozen=True, slots=True)
-class RacedProcesses:
+class ProcessRaceReport:
     """What the race came to; `unfair` names the keys without exactly one winner, `misread` those with foreign bytes."""
 
     winners: Mapping[str, int]
@@ -24,7 +24,7 @@ class RacedProcesses:
     misread: tuple[str, ...]
 
 
-def race_processes(uri: str, options: Mapping[str, str], processes: int, keys: int) -> RacedProcesses:
+def race_processes(uri: str, options: Mapping[str, str], processes: int, keys: int) -> ProcessRaceReport:
     """Let `processes` writers create the same `keys` paths in an empty store, all in the same order."""
     with ExitStack() as stack:
         writers = [
@@ -40,15 +40,15 @@ def race_processes(uri: str, options: Mapping[str, str], processes: int, keys: i
     winners = dict(won)
     paths = _paths(keys)
     held = dict(zip(paths, open_store(uri, options).read_many(paths), strict=True))
-    return RacedProcesses(
+    return ProcessRaceReport(
         winners,
         unfair=tuple(path for path in paths if sum(path == taken for taken, _ in won) != 1),
-        misread=tuple(path for path in paths if path in winners and held[path] != _signed(path, winners[path])),
+        misread=tuple(path for path in paths if path in winners and held[path] != _payload(path, winners[path])),
     )
 
 
-def _writer(asked: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "mangrove.testing.process_race", asked]
+def _writer(requested: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mangrove.testing.process_race", requested]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
 
 
@@ -67,18 +67,18 @@ def _paths(keys: int) -> list[str]:
     return [f"race/{number:05d}" for number in range(keys)]
 
 
-def _signed(path: str, writer: int) -> bytes:
+def _payload(path: str, writer: int) -> bytes:
     return f"{path} by process {writer}".encode()
 
 
-def _write(asked: str) -> None:
-    uri, options, keys, number = json.loads(asked)
+def _write(requested: str) -> None:
+    uri, options, keys, number = json.loads(requested)
     store = open_store(uri, options)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
     for path in _paths(keys):
-        if store.create(path, _signed(path, number)):
+        if store.create(path, _payload(path, number)):
             sys.stdout.write(f"{path}\n")
 
 

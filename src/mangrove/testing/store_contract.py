@@ -1,4 +1,4 @@
-"""The contract of a store as tests, which every store passes.
+"""The contract tests for stores.
 
 Derive a class from `StoreContract` in a test module, and give it a fixture
 `store` that returns an empty store:
@@ -15,7 +15,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.storage.port import ObjectInfo, Prefix, Store
 from mangrove.storage.probe import probe_creates
 
-__all__ = ["REFUSED_PATHS", "StoreContract", "listed_paths"]
+__all__ = ["REFUSED_PATHS", "StoreContract", "list_paths"]
 
 REFUSED_PATHS = (
     "",
@@ -58,7 +58,7 @@ _TRICKY_PATHS = (
 _ORDERED = ("a", "a-b/x", "a.b", "a/b", "a/b-c", "a/b/c", "a0", "b", "é", "�", "𝄞")
 
 
-def listed_paths(store: Store, prefix: str = "", start_after: str = "") -> list[str]:
+def list_paths(store: Store, prefix: str = "", start_after: str = "") -> list[str]:
     """Return the paths that a listing shows, in its order."""
     return [entry.path for entry in store.list(prefix, start_after=start_after)]
 
@@ -117,7 +117,7 @@ class StoreContract:
         store.put("a", b"1")
         assert not store.exists("a/b")
         assert store.read_many(["a/b", "a"]) == [None, b"1"]
-        assert listed_paths(store, "a/") == []
+        assert list_paths(store, "a/") == []
         store.delete_many(["a/b"])
 
     def test_a_range_is_read(self, store: Store) -> None:
@@ -156,8 +156,8 @@ class StoreContract:
         """Also when one is asked for twice."""
         objects = {f"many/{number:03d}": str(number).encode() for number in range(50)}
         store.put_many(objects)
-        asked = [*reversed(objects), "many/missing", "many/007", "many/007"]
-        assert store.read_many(asked) == [objects.get(path) for path in asked]
+        requested = [*reversed(objects), "many/missing", "many/007", "many/007"]
+        assert store.read_many(requested) == [objects.get(path) for path in requested]
         assert store.read_many([]) == []
 
     def test_many_puts_replace(self, store: Store) -> None:
@@ -187,7 +187,7 @@ class StoreContract:
         """Those that are not there are no error."""
         store.put_many({f"d/{number}": b"x" for number in range(20)})
         store.delete_many(iter([f"d/{number}" for number in range(0, 20, 2)] + ["d/none", "none/at/all"]))
-        assert listed_paths(store, "d/") == sorted(f"d/{number}" for number in range(1, 20, 2))
+        assert list_paths(store, "d/") == sorted(f"d/{number}" for number in range(1, 20, 2))
         store.delete_many([])
         store.delete_many(["only/missing"])
 
@@ -195,7 +195,7 @@ class StoreContract:
         """A slash sorts as a byte like any other, above `-` and `.`, below digits."""
         paths = [path for path in _ORDERED if not self.folders_hide_objects or path not in {"a", "a/b"}]
         store.put_many({path: path.encode() for path in reversed(paths)})
-        assert listed_paths(store) == paths
+        assert list_paths(store) == paths
         assert sorted(paths, key=str.encode) == paths
 
     def test_a_listing_tells_size_and_time(self, store: Store) -> None:
@@ -209,51 +209,51 @@ class StoreContract:
     def test_a_prefix_may_end_anywhere(self, store: Store) -> None:
         """Not only at a slash, as some clients have it."""
         store.put_many(dict.fromkeys(["_01.ipc", "_0/x", "_11.ipc", "a/bc/d", "a/bd", "a/c", "z"], b""))
-        assert listed_paths(store, "_") == ["_0/x", "_01.ipc", "_11.ipc"]
-        assert listed_paths(store, "_0") == ["_0/x", "_01.ipc"]
-        assert listed_paths(store, "a/b") == ["a/bc/d", "a/bd"]
-        assert listed_paths(store, "a/") == ["a/bc/d", "a/bd", "a/c"]
-        assert listed_paths(store, "a/bd") == ["a/bd"]
-        assert listed_paths(store, "nothing") == []
-        assert listed_paths(store, "nothing/here/") == []
+        assert list_paths(store, "_") == ["_0/x", "_01.ipc", "_11.ipc"]
+        assert list_paths(store, "_0") == ["_0/x", "_01.ipc"]
+        assert list_paths(store, "a/b") == ["a/bc/d", "a/bd"]
+        assert list_paths(store, "a/") == ["a/bc/d", "a/bd", "a/c"]
+        assert list_paths(store, "a/bd") == ["a/bd"]
+        assert list_paths(store, "nothing") == []
+        assert list_paths(store, "nothing/here/") == []
 
     def test_a_listing_starts_after_a_path(self, store: Store) -> None:
         """Exclusive, whether or not that path is there."""
         paths = ["a", "b-c", "b/a", "b/b", "b/c/d", "b0", "c"]
         store.put_many(dict.fromkeys(paths, b""))
         for start_after in ["", *paths, "b", "b/", "b/aa", "b/c", "b/c/", "zzz", "0"]:
-            assert listed_paths(store, start_after=start_after) == [path for path in paths if path > start_after]
-        assert listed_paths(store, "b/", start_after="b/a") == ["b/b", "b/c/d"]
-        assert listed_paths(store, "b/", start_after="a") == ["b/a", "b/b", "b/c/d"]
-        assert listed_paths(store, "b/", start_after="c") == []
+            assert list_paths(store, start_after=start_after) == [path for path in paths if path > start_after]
+        assert list_paths(store, "b/", start_after="b/a") == ["b/b", "b/c/d"]
+        assert list_paths(store, "b/", start_after="a") == ["b/a", "b/b", "b/c/d"]
+        assert list_paths(store, "b/", start_after="c") == []
 
     def test_a_delimiter_rolls_up_what_lies_deeper(self, store: Store) -> None:
         """Each common prefix is shown once, in its place."""
         store.put_many(dict.fromkeys(["a", "b-c", "b/a", "b/c/d", "b/c/e", "b0"], b""))
-        assert _shown(store, "") == ["a", "b-c", "b/", "b0"]
-        assert _shown(store, "b") == ["b-c", "b/", "b0"]
-        assert _shown(store, "b/") == ["b/a", "b/c/"]
-        assert _shown(store, "b/c") == ["b/c/"]
-        assert _shown(store, "b/c/") == ["b/c/d", "b/c/e"]
+        assert _list_paths(store, "") == ["a", "b-c", "b/", "b0"]
+        assert _list_paths(store, "b") == ["b-c", "b/", "b0"]
+        assert _list_paths(store, "b/") == ["b/a", "b/c/"]
+        assert _list_paths(store, "b/c") == ["b/c/"]
+        assert _list_paths(store, "b/c/") == ["b/c/d", "b/c/e"]
         assert isinstance(next(iter(store.list("b/c", delimiter=True))), Prefix)
 
     def test_a_delimiter_goes_with_a_start(self, store: Store) -> None:
         """A prefix is shown when something below it comes after the start."""
         store.put_many(dict.fromkeys(["a", "b/a", "b/c", "c"], b""))
-        assert _shown(store, "", "a") == ["b/", "c"]
-        assert _shown(store, "", "b/") == ["b/", "c"]
-        assert _shown(store, "", "b/a") == ["b/", "c"]
-        assert _shown(store, "", "b/c") == ["c"]
-        assert _shown(store, "b/", "b/a") == ["b/c"]
+        assert _list_paths(store, "", "a") == ["b/", "c"]
+        assert _list_paths(store, "", "b/") == ["b/", "c"]
+        assert _list_paths(store, "", "b/a") == ["b/", "c"]
+        assert _list_paths(store, "", "b/c") == ["c"]
+        assert _list_paths(store, "b/", "b/a") == ["b/c"]
 
     def test_a_long_listing_is_whole(self, store: Store) -> None:
         """Longer than one page of any server."""
         paths = [f"long/{number:04d}" for number in range(1_050)]
         store.put_many(dict.fromkeys(paths, b""))
-        assert listed_paths(store, "long/") == paths
-        assert listed_paths(store, "long/", start_after="long/0999") == paths[1_000:]
+        assert list_paths(store, "long/") == paths
+        assert list_paths(store, "long/", start_after="long/0999") == paths[1_000:]
         store.delete_many(paths)
-        assert listed_paths(store) == []
+        assert list_paths(store) == []
 
     @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
     def test_a_refused_path_touches_nothing(self, store: Store, path: str) -> None:
@@ -272,7 +272,7 @@ class StoreContract:
             store.size(path)
         with pytest.raises(InvalidInputError):
             store.exists(path)
-        assert listed_paths(store) == []
+        assert list_paths(store) == []
         store.put("fine", b"x")
         with pytest.raises(InvalidInputError):
             store.delete_many(["fine", path])
@@ -289,21 +289,21 @@ class StoreContract:
     def test_names_are_kept_as_they_are(self, store: Store) -> None:
         """Nothing is escaped, folded or normalised on the way."""
         store.put_many({path: path.encode() for path in _TRICKY_PATHS})
-        shown = listed_paths(store)
+        shown = list_paths(store)
         assert shown == sorted(_TRICKY_PATHS)
         assert store.read_many(_TRICKY_PATHS) == [path.encode() for path in _TRICKY_PATHS]
         for path in _TRICKY_PATHS:
             assert store.size(path) == len(path.encode())
             assert not store.create(path, b"other")
         store.delete_many(_TRICKY_PATHS)
-        assert listed_paths(store) == []
+        assert list_paths(store) == []
 
     def test_a_long_path_works(self, store: Store) -> None:
         """Three full segments; the rest of the bytes that servers allow is left to the root."""
         path = "/".join(["x" * 255] * 3)
         store.put(path, b"1")
         assert store.read(path) == b"1"
-        assert listed_paths(store) == [path]
+        assert list_paths(store) == [path]
 
     def test_a_large_object_comes_back_whole(self, store: Store) -> None:
         """Larger than what one packet, buffer or part holds."""
@@ -317,8 +317,8 @@ class StoreContract:
     def test_of_racing_threads_one_wins(self, store: Store) -> None:
         """A small race; the large ones are tests of their own."""
         assert probe_creates(store, threads=8, keys=10).is_sound
-        assert listed_paths(store) == []
+        assert list_paths(store) == []
 
 
-def _shown(store: Store, prefix: str, start_after: str = "") -> list[str]:
+def _list_paths(store: Store, prefix: str, start_after: str = "") -> list[str]:
     return [entry.path for entry in store.list(prefix, start_after=start_after, delimiter=True)]

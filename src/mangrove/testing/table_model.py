@@ -1,16 +1,26 @@
-"""A table as a plain list of rows, with which an engine's answers are compared."""
+"""An in-memory reference model of a table."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from mangrove.expressions.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnComparison,
+    ConstantPredicate,
+    IsIn,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+)
 from mangrove.model.schema import Schema
-from mangrove.tables.predicates import AllOf, AnyOf, Comparison, Constant, IsIn, IsNull, Operator, Predicate, StartsWith
 from mangrove.tables.table_state import Log, TableState
-from mangrove.tables.writing import PlannedWrite
+from mangrove.tables.write_plan import PlannedWrite
 
-__all__ = ["TableModel", "truth", "with_write"]
+__all__ = ["TableModel", "apply_write", "evaluate_predicate"]
 
 _OPERATORS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUAL: lambda left, right: left == right,
@@ -22,31 +32,31 @@ _OPERATORS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 }
 
 
-def truth(predicate: Predicate, row: Mapping[str, Any], schema: Schema) -> bool | None:
+def evaluate_predicate(predicate: Predicate, row: Mapping[str, Any], schema: Schema) -> bool | None:
     """Return whether the predicate holds for a row; None where SQL does not know."""
     match predicate:
-        case Constant(holds):
+        case ConstantPredicate(holds):
             return holds
         case AllOf(parts):
-            answers = [truth(part, row, schema) for part in parts]
+            answers = [evaluate_predicate(part, row, schema) for part in parts]
             return False if False in answers else None if None in answers else True
         case AnyOf(parts):
-            answers = [truth(part, row, schema) for part in parts]
+            answers = [evaluate_predicate(part, row, schema) for part in parts]
             return True if True in answers else None if None in answers else False
-        case Comparison() | IsNull() | IsIn() | StartsWith():
-            return _leaf_truth(predicate, _value_in(row, schema.path_of(predicate.column_id)))
+        case ColumnComparison() | IsNull() | IsIn() | StartsWith():
+            return _evaluate_leaf(predicate, _value_in(row, schema.path_of(predicate.column_id)))
         case _:
             assert_never(predicate)
 
 
-def _leaf_truth(leaf: Comparison | IsNull | IsIn | StartsWith, value: Any) -> bool | None:
+def _evaluate_leaf(leaf: ColumnComparison | IsNull | IsIn | StartsWith, value: Any) -> bool | None:
     if isinstance(leaf, IsNull):
         return (value is None) != leaf.negated
     if value is None:
         return None
     match leaf:
-        case Comparison(_, operator, beside):
-            return _OPERATORS[operator](*_ordered(value, beside))
+        case ColumnComparison(_, operator, beside):
+            return _OPERATORS[operator](*_comparable(value, beside))
         case IsIn(_, values, negated):
             return (value in values) != negated
         case StartsWith(_, prefix, negated):
@@ -55,7 +65,7 @@ def _leaf_truth(leaf: Comparison | IsNull | IsIn | StartsWith, value: Any) -> bo
             assert_never(leaf)
 
 
-def _ordered(value: Any, beside: Any) -> tuple[Any, Any]:
+def _comparable(value: Any, beside: Any) -> tuple[Any, Any]:
     """Return what compares like the two, NaN being above everything."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value), (False, beside)
@@ -69,7 +79,7 @@ def _value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def with_write(state: TableState, write: PlannedWrite) -> TableState:
+def apply_write(state: TableState, write: PlannedWrite) -> TableState:
     """Return the table after a write was committed: its deltas stand behind those that are there."""
     logs = {log.values: log for log in state.logs}
     for planned in write.deltas:
@@ -103,18 +113,18 @@ class TableModel:
 
     def delete(self, predicate: Predicate) -> None:
         """Take away the rows that are meant."""
-        self.rows = [row for row in self.rows if truth(predicate, row, self.schema) is not True]
+        self.rows = [row for row in self.rows if evaluate_predicate(predicate, row, self.schema) is not True]
 
     def overwrite(self, rows: Sequence[Mapping[str, Any]], predicate: Predicate | None = None) -> None:
         """Put rows in the place of all or of those that are meant, and of those with the same keys."""
-        self.delete(Constant(holds=True) if predicate is None else predicate)
+        self.delete(ConstantPredicate(holds=True) if predicate is None else predicate)
         if self.keys:
             self.delete_keys(rows)
         self.append(rows)
 
     def update(self, change: Callable[[dict[str, Any]], Mapping[str, Any]], predicate: Predicate) -> int:
         """Change the rows that are meant; return how many they are."""
-        meant = [row for row in self.rows if truth(predicate, row, self.schema) is True]
+        meant = [row for row in self.rows if evaluate_predicate(predicate, row, self.schema) is True]
         for row in meant:
             row.update(change(dict(row)))
         return len(meant)
@@ -158,7 +168,9 @@ class TableModel:
 
     def read(self, predicate: Predicate | None = None) -> list[dict[str, Any]]:
         """Return the rows that are meant, with null for columns that a row was written without."""
-        meant = [row for row in self.rows if predicate is None or truth(predicate, row, self.schema) is True]
+        meant = [
+            row for row in self.rows if predicate is None or evaluate_predicate(predicate, row, self.schema) is True
+        ]
         return [{name: row.get(name) for name in self.schema.names} for row in meant]
 
     def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:

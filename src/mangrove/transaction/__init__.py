@@ -1,1 +1,1 @@
-"""Transactions: begin on a version, stage, and commit all of it or nothing."""
+"""Transactions with snapshot or serializable isolation."""

@@ -1,4 +1,4 @@
-"""Reading and adding what a managed table's rows consist of: table version, stream, partitions, deltas."""
+"""Lookup and staging of the partitions and deltas of a table."""
 
 import decimal
 import json
@@ -6,47 +6,81 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mangrove.errors import FormatError, InvalidInputError
-from mangrove.model.json_form import value_to_json
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError
+from mangrove.metastore import Snapshot
+from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
+    NamespaceLocator,
     PartitionLocator,
     StreamLocator,
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.manifests import canonical_values
+from mangrove.model.manifests import normalize_values
+from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, Table, TableType, TableVersion
+from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
-from mangrove.model.schemes import PartitionScheme
 from mangrove.model.types import DataType, Decimal
-from mangrove.model.values import Value, fits_type
-from mangrove.transaction.names import Reading, found_table
+from mangrove.model.values import Value, is_value_of_type
+from mangrove.transaction.catalog import CatalogReader, identity_of, load_table, load_table_names
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
-    "REWRITING",
+    "REWRITING_TYPES",
     "REWRITTEN_BY",
     "OpenTable",
     "add_delta",
-    "add_deltas_to",
-    "deltas_below",
-    "deltas_of",
+    "add_deltas",
+    "build_partition_locator",
+    "find_table_by_id",
+    "load_partitions",
+    "locate_partitions",
     "open_table",
     "partition_id_of",
-    "partitions_at",
-    "partitions_of",
     "put_table_version",
-    "ways_by_values",
-    "ways_to_partitions",
+    "resolve_table",
+    "scan_deltas",
+    "scan_deltas_of_partitions",
+    "scan_partitions",
 ]
+
+
+def resolve_table(reading: CatalogReader, known: Table, last: TableLocator) -> TableLocator:
+    """Return under which name a version has a table that was `last` seen under another, perhaps the same.
+
+    The name is asked first, which is one look-up; a search through all tables is for
+    those that were renamed.
+    """
+    there = reading.get(last)
+    if isinstance(there, Table) and there.id == known.id:
+        return last
+    snapshot: Snapshot = reading.snapshot if isinstance(reading, Workspace) else reading
+    name = load_table_names({identity_of(known)}, snapshot).get(identity_of(known))
+    if name is None:
+        raise NotFoundError(
+            f"{last} (id {known.id}) is not in version {snapshot.version}: it was dropped, or was not there yet"
+        )
+    return TableLocator(*split_name(name))
+
+
+def find_table_by_id(snapshot: Snapshot, table_id: str) -> TableLocator | None:
+    """Return under which name a version has the table with an id; nothing leads there, so tables are looked through."""
+    for space, _ in snapshot.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for locator, table in snapshot.children(Kind.TABLE, space):
+            if isinstance(locator, TableLocator) and isinstance(table, Table) and table.id == table_id:
+                return locator
+    return None
+
 
 REWRITTEN_BY = "mangrove.rewritten-by"
 """The property of a partition that names the transaction which last rewrote what stood in it."""
-_OF_DELTACAT = "DELTACAT"
+_DELTACAT_AUTHOR = "DELTACAT"
 """The format of a table that DeltaCAT made."""
-REWRITING = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
+REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
 """The deltas that rewrite what stands in their partition, so that no two of them go together."""
 
 
@@ -72,9 +106,9 @@ class OpenTable:
         return PartitionLocator(stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id)
 
 
-def open_table(reading: Reading, locator: TableLocator) -> OpenTable:
+def open_table(reading: CatalogReader, locator: TableLocator) -> OpenTable:
     """Return the table with its active table version and the stream of its rows."""
-    table = found_table(reading, locator)
+    table = load_table(reading, locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its rows are kept elsewhere and are only read from here"
@@ -95,7 +129,7 @@ def open_table(reading: Reading, locator: TableLocator) -> OpenTable:
     return OpenTable(locator, table, version_locator, version, stream_locator, stream)
 
 
-def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
+def scan_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
     """Yield the partitions of the table's stream, without those that DeltaCAT staged or has replaced."""
     for locator, value in reading.children(Kind.PARTITION, opened.stream_locator):
         assert isinstance(locator, PartitionLocator)
@@ -104,15 +138,19 @@ def partitions_of(reading: Reading, opened: OpenTable) -> Iterator[tuple[Partiti
             yield locator, value
 
 
-def partitions_at(reading: Reading, ways: Sequence[PartitionLocator]) -> Iterator[tuple[PartitionLocator, Partition]]:
-    """Yield those of the partitions that are there, in order, as `partitions_of` would."""
+def load_partitions(
+    reading: CatalogReader, ways: Sequence[PartitionLocator]
+) -> Iterator[tuple[PartitionLocator, Partition]]:
+    """Yield those of the partitions that are there, in order, as `scan_partitions` would."""
     ordered = sorted(set(ways))
     for way, value in zip(ordered, reading.get_many(ordered), strict=True):
         if isinstance(value, Partition) and value.state is StreamState.COMMITTED:
             yield way, value
 
 
-def ways_to_partitions(reading: Reading, opened: OpenTable) -> Callable[[Sequence[Value | None]], PartitionLocator]:
+def build_partition_locator(
+    reading: CatalogReader, opened: OpenTable
+) -> Callable[[Sequence[Value | None]], PartitionLocator]:
     """Return what tells the way to the partition with some values, whether it is there or not.
 
     DeltaCAT gives partitions ids by chance, and reads no table with two of the same
@@ -120,28 +158,28 @@ def ways_to_partitions(reading: Reading, opened: OpenTable) -> Callable[[Sequenc
     """
     scheme_id = opened.stream.partition_scheme_id
     there: dict[tuple[Value | None, ...], PartitionLocator] = {}
-    if opened.table.table_format == _OF_DELTACAT:
-        for way, partition in partitions_of(reading, opened):
+    if opened.table.table_format == _DELTACAT_AUTHOR:
+        for way, partition in scan_partitions(reading, opened):
             if partition.scheme_id == scheme_id:
                 there.setdefault(partition.values, way)
 
-    def way_to(values: Sequence[Value | None]) -> PartitionLocator:
+    def locator_for(values: Sequence[Value | None]) -> PartitionLocator:
         wanted = tuple(values)
         return there.get(wanted) or opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
 
-    return way_to
+    return locator_for
 
 
-def ways_by_values(opened: OpenTable, values: Sequence[tuple[Value | None, ...]]) -> list[PartitionLocator] | None:
+def locate_partitions(opened: OpenTable, values: Sequence[tuple[Value | None, ...]]) -> list[PartitionLocator] | None:
     """Return the ways to the partitions with these values, or None where their ids do not follow from the values."""
-    if opened.table.table_format == _OF_DELTACAT:
+    if opened.table.table_format == _DELTACAT_AUTHOR:
         return None
     scheme_id = opened.stream.partition_scheme_id
     return [opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted)) for wanted in values]
 
 
-def deltas_of(
-    reading: Reading, partition: PartitionLocator, *, after: DeltaLocator | None = None
+def scan_deltas(
+    reading: CatalogReader, partition: PartitionLocator, *, after: DeltaLocator | None = None
 ) -> Iterator[tuple[DeltaLocator, Delta]]:
     """Yield the deltas of a partition in the order in which they apply."""
     for locator, value in reading.children(Kind.DELTA, partition, after=after):
@@ -150,7 +188,9 @@ def deltas_of(
         yield locator, value if value.position == locator.position else replace(value, position=locator.position)
 
 
-def deltas_below(reading: Reading, partitions: Sequence[PartitionLocator]) -> Iterator[tuple[DeltaLocator, Delta]]:
+def scan_deltas_of_partitions(
+    reading: CatalogReader, partitions: Sequence[PartitionLocator]
+) -> Iterator[tuple[DeltaLocator, Delta]]:
     """Yield the deltas of many partitions, partition by partition in their order, read in one pass."""
     for locator, value in reading.children_of(Kind.DELTA, partitions):
         assert isinstance(locator, DeltaLocator)
@@ -166,20 +206,20 @@ def add_delta(
     Its position is the next one as far as this transaction knows; it may move back
     when others commit first.
     """
-    (added,) = add_deltas_to(workspace, open_table(workspace, locator), [(values, delta)], transaction_id)
+    (added,) = add_deltas(workspace, open_table(workspace, locator), [(values, delta)], transaction_id)
     return added
 
 
-def add_deltas_to(
+def add_deltas(
     workspace: Workspace,
     opened: OpenTable,
     additions: Sequence[tuple[Sequence[Value | None], Delta]],
     transaction_id: str,
 ) -> list[DeltaLocator]:
     """Stage deltas in a table that this transaction has opened and not changed since, each by its partition values."""
-    way_to = ways_to_partitions(workspace, opened)
-    checked = [_checked_values(opened, values) for values, _ in additions]
-    ways = [way_to(values) for values in checked]
+    locator_for = build_partition_locator(workspace, opened)
+    checked = [_validate_values(opened, values) for values, _ in additions]
+    ways = [locator_for(values) for values in checked]
     workspace.look_up(ways)
     workspace.guard(opened.stream_locator)
     added = []
@@ -193,7 +233,7 @@ def _add_delta(
     workspace: Workspace, way: PartitionLocator, partition: Partition, delta: Delta, transaction_id: str
 ) -> DeltaLocator:
     there = workspace.partition(way)
-    if delta.type in REWRITING:
+    if delta.type in REWRITING_TYPES:
         stands = there or partition
         workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))
     elif there is None:
@@ -230,28 +270,28 @@ def partition_id_of(stream_id: str, scheme_id: str, values: Sequence[Value | Non
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
 
-def _checked_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:
+def _validate_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:
     scheme = opened.partition_scheme
     if len(values) != len(scheme.fields):
         raise InvalidInputError(
             f"{opened.locator} is partitioned by {len(scheme.fields)} value(s) and got {len(values)}: "
             f"give one for each of ({', '.join(field.name for field in scheme.fields)})"
         )
-    canonical = canonical_values(tuple(values))
+    canonical = normalize_values(tuple(values))
     if opened.version.schema is None:
         return canonical
     types = scheme.result_types(opened.version.schema)
     return tuple(
-        _fitting(value, data_type, field.name)
+        _normalize_to_type(value, data_type, field.name)
         for value, data_type, field in zip(canonical, types, scheme.fields, strict=True)
     )
 
 
-def _fitting(value: Value | None, data_type: DataType, name: str) -> Value | None:
+def _normalize_to_type(value: Value | None, data_type: DataType, name: str) -> Value | None:
     """Return the value in the one form that its type has, so that equal values give equal ids."""
     if value is None:
         return None
-    if not fits_type(value, data_type):
+    if not is_value_of_type(value, data_type):
         raise InvalidInputError(f"{value!r} is no value of the partition field {name}, which is of type {data_type}")
     if isinstance(value, decimal.Decimal) and isinstance(data_type, Decimal):
         return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=decimal.Context(prec=60))

@@ -1,4 +1,4 @@
-"""The history of a lakehouse as people read it: versions, and the transactions that each of them holds.
+"""History entries of versions and their transactions.
 
 A version usually holds one transaction. Where several threads committed at once
 it holds all of theirs, and its commit lists them in a property.
@@ -13,7 +13,7 @@ from mangrove.metastore import Commit
 from mangrove.model.properties import Properties
 from mangrove.model.transaction_record import TransactionRecord
 
-__all__ = ["ROLLED_BACK_TO", "HistoryLine", "line_of"]
+__all__ = ["ROLLED_BACK_TO", "HistoryEntry", "history_entry_of"]
 
 ROLLED_BACK_TO: Final = "mangrove.rolled-back-to"
 """The property of a rollback's commit that says to which version it went."""
@@ -21,7 +21,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryLine:
+class HistoryEntry:
     """One version: when it came to be, and by which transactions."""
 
     version: int
@@ -57,6 +57,6 @@ class HistoryLine:
         return int(text) if is_earlier else None
 
 
-def line_of(commit: Commit) -> HistoryLine:
+def history_entry_of(commit: Commit) -> HistoryEntry:
     """Return the line about a version."""
-    return HistoryLine(commit.version, commit.created_at_millis, commit.transactions, commit.rolled_back_from)
+    return HistoryEntry(commit.version, commit.created_at_millis, commit.transactions, commit.rolled_back_from)

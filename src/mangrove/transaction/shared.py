@@ -1,35 +1,308 @@
-"""Shared transactions: begun by name, kept in the lakehouse, worked on by several, published once or not at all."""
+"""Shared transactions with their JSON codec, merge and publication.
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+Whoever saves later follows those who saved before, by the rules of a commit that
+follows its rivals: new deltas stand behind theirs, and whatever else one of them
+wrote, or relied on while another wrote it, is refused.
+"""
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from mangrove.conflicts import assign_positions, build_conflict_error
 from mangrove.effects import Effects
-from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, Snapshot
+from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
+from mangrove.metastore import Changes, Difference, Isolation, Metastore, Parent, Scan, Snapshot
+from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
     Locator,
+    NamespaceLocator,
+    PartitionLocator,
     SharedTransactionLocator,
+    StreamLocator,
     TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
 )
-from mangrove.model.objects import Object, SharedTransaction
-from mangrove.rivals import contested_by, positioned
-from mangrove.transaction.comparing import differences_of, made_by
-from mangrove.transaction.contest import contested
-from mangrove.transaction.names import table_names
-from mangrove.transaction.shared_form import SharedWork, decode_work, encode_work
-from mangrove.transaction.shared_merge import merged_work
-from mangrove.transaction.time_limit import latest_commit_millis
-from mangrove.transaction.transaction import with_names
+from mangrove.model.names import check_text
+from mangrove.model.objects import (
+    Delta,
+    Namespace,
+    Object,
+    Partition,
+    SharedTransaction,
+    Stream,
+    Table,
+    TableVersion,
+    View,
+)
+from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.transaction.catalog import load_table_names
+from mangrove.transaction.compare import diff_snapshots, find_changing_commit
+from mangrove.transaction.deltas import REWRITING_TYPES
+from mangrove.transaction.group_commit import detect_conflicts
+from mangrove.transaction.transaction import commit_deadline_millis, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["SharedTransactions", "found_shared", "work_of"]
+__all__ = [
+    "SharedTransactions",
+    "SharedWork",
+    "decode_work",
+    "encode_work",
+    "load_shared_transaction",
+    "load_shared_work",
+    "merge_work",
+]
+
+_FORM_VERSION: Final = 1
+_IDENTITY: Final = "table id"
+_KINDS: Final = {kind.word: kind for kind in Kind}
+_CLASSES: Final[dict[Kind, tuple[type, type]]] = {
+    Kind.NAMESPACE: (NamespaceLocator, Namespace),
+    Kind.TABLE: (TableLocator, Table),
+    Kind.VIEW: (ViewLocator, View),
+    Kind.TABLE_VERSION: (TableVersionLocator, TableVersion),
+    Kind.STREAM: (StreamLocator, Stream),
+    Kind.PARTITION: (PartitionLocator, Partition),
+    Kind.DELTA: (DeltaLocator, Delta),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """All that was staged by those who joined, and what they read for it."""
+
+    transaction_id: str
+    isolation: Isolation = Isolation.SNAPSHOT
+    message: str = ""
+    author: str = ""
+    properties: Mapping[str, str] = NO_PROPERTIES
+    puts: Mapping[Locator, Object] = field(default_factory=dict)
+    deletes: frozenset[Locator] = frozenset()
+    reads: frozenset[Locator] = frozenset()
+    scans: frozenset[Scan] = frozenset()
+    guards: frozenset[Locator | Scan] = frozenset()
+    origins: Mapping[str, str] = NO_PROPERTIES
+
+    def __post_init__(self) -> None:
+        for name in ("transaction_id", "message", "author"):
+            check_text(getattr(self, name), f"the {name} of a shared transaction")
+        object.__setattr__(self, "properties", Properties(self.properties))
+        object.__setattr__(self, "origins", Properties(self.origins))
+
+    def workspace(self, base: Snapshot) -> Workspace:
+        """Return the work as a participant sees it on its base; what it reads and guards from now on is noted anew."""
+        workspace = Workspace(base)
+        for locator, value in self.puts.items():
+            workspace.staged.put(locator, value)
+        workspace.staged.deletes |= self.deletes
+        workspace.origins |= self.origins
+        return workspace
+
+    def changes(self, workspace: Workspace) -> Changes:
+        """Return all of it as what is to be committed, with what its participants read and guarded."""
+        changes = workspace.changes(self.transaction_id, self.message, self.author, self.properties)
+        return replace(changes, reads=self.reads, scans=self.scans, guards=self.guards | changes.guards)
+
+    def after(self, workspace: Workspace) -> "SharedWork":
+        """Return the work as a participant's workspace has it now, with only what that one read and guarded."""
+        return replace(
+            self,
+            puts=dict(workspace.staged.puts),
+            deletes=frozenset(workspace.staged.deletes),
+            reads=frozenset(workspace.reads),
+            scans=frozenset(workspace.scans),
+            guards=frozenset(workspace.guards),
+            origins=dict(workspace.origins),
+        )
+
+
+def encode_work(work: SharedWork) -> bytes:
+    """Return the work as bytes, the same for the same work."""
+    data = {
+        "form": _FORM_VERSION,
+        "transaction": work.transaction_id,
+        "isolation": work.isolation.value,
+        "message": work.message,
+        "author": work.author,
+        "properties": dict(work.properties),
+        "puts": [[_encode_locator(locator), to_json(value)] for locator, value in sorted(work.puts.items())],
+        "deletes": _encode_locators(work.deletes),
+        "reads": _encode_locators(work.reads),
+        "scans": sorted(map(_encode_scan, work.scans), key=json.dumps),
+        "guards": _encode_locators(item for item in work.guards if not isinstance(item, Scan)),
+        "guard_scans": sorted((_encode_scan(item) for item in work.guards if isinstance(item, Scan)), key=json.dumps),
+        "origins": dict(work.origins),
+    }
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_work(payload: bytes, where: str) -> SharedWork:
+    """Return the work that a shared transaction's payload holds."""
+    try:
+        data = json.loads(payload)
+        if data["form"] != _FORM_VERSION:
+            raise FormatError(f"{where} was written by another release of mangrove-lake: use that one to end it")
+        return SharedWork(
+            data["transaction"],
+            Isolation(data["isolation"]),
+            data["message"],
+            data["author"],
+            data["properties"],
+            dict(_decode_put(way, value, where) for way, value in data["puts"]),
+            frozenset(map(_decode_locator, data["deletes"])),
+            frozenset(map(_decode_locator, data["reads"])),
+            frozenset(map(_decode_scan, data["scans"])),
+            frozenset([*map(_decode_locator, data["guards"]), *map(_decode_scan, data["guard_scans"])]),
+            data["origins"],
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
+        raise FormatError(f"{where} does not say what was staged in it ({error!r}): discard it") from error
+
+
+def _encode_locators(locators: Iterable[Locator]) -> list[list[str | int]]:
+    return [_encode_locator(locator) for locator in sorted(locators)]
+
+
+def _encode_locator(locator: Locator) -> list[str | int]:
+    return [locator.kind.word, *locator.parts]
+
+
+def _decode_locator(way: Any) -> Locator:
+    word, *parts = way
+    located: Locator = _CLASSES[_KINDS[word]][0](*parts)
+    return located
+
+
+def _decode_put(way: Any, value: Any, where: str) -> tuple[Locator, Object]:
+    locator = _decode_locator(way)
+    made: Object = from_json(value, _CLASSES[locator.kind][1], f"{where}: {locator}")
+    return locator, made
+
+
+def _encode_scan(scan: Scan) -> list[Any]:
+    parent: list[str | int] | None
+    match scan.parent:
+        case None:
+            parent = None
+        case TableIdentity(namespace_id, table_id):
+            parent = [_IDENTITY, namespace_id, table_id]
+        case below:
+            parent = _encode_locator(below)
+    return [scan.kind.word, parent, scan.prefix]
+
+
+def _decode_scan(data: Any) -> Scan:
+    word, way, prefix = data
+    parent: Parent = None
+    if way is not None:
+        is_identity = way[0] == _IDENTITY
+        parent = TableIdentity(*way[1:]) if is_identity else _decode_locator(way)  # type: ignore[assignment]
+    return Scan(_KINDS[word], parent, prefix)
+
+
+_Written: TypeAlias = Mapping[Locator, Object | None]
+"""What a participant put since the work was last known, and None for what it withdrew or deleted."""
+
+
+def merge_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> SharedWork:
+    """Return what is saved with my work on top of it; both began from `known`.
+
+    What `mine` says about reads and guards is what was added to those of `known`.
+    """
+    ours, theirs = _diff_work(known, mine), _diff_work(known, saved)
+    clash = sorted(_find_conflicts(mine, ours, theirs))
+    if clash or (known.origins != saved.origins and known.origins != mine.origins):
+        what = f"{clash[0].kind.word} {clash[0]}" if clash else "the names of namespaces"
+        raise ConflictError(
+            f"{what}: another participant of the shared transaction changed it since it was joined. "
+            "Nothing was saved; join again and repeat what was done"
+        )
+    puts = dict(saved.puts)
+    for locator, value in _assign_positions(saved.puts, ours):
+        if value is None:
+            puts.pop(locator, None)
+        else:
+            puts[locator] = value
+    return replace(
+        saved,
+        puts=puts,
+        deletes=saved.deletes | mine.deletes,
+        reads=saved.reads | mine.reads,
+        scans=saved.scans | mine.scans,
+        guards=saved.guards | mine.guards,
+        origins=mine.origins if known.origins == saved.origins else saved.origins,
+    )
+
+
+def _diff_work(before: SharedWork, after: SharedWork) -> _Written:
+    put: dict[Locator, Object | None] = {
+        locator: value for locator, value in after.puts.items() if before.puts.get(locator) != value
+    }
+    gone = (before.puts.keys() - after.puts.keys()) | (after.deletes - before.deletes - after.puts.keys())
+    return put | dict.fromkeys(gone)
+
+
+def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[Locator]:
+    """Return what stops our work from following theirs."""
+    unlike = {one: value for one, value in ours.items() if one not in theirs or theirs[one] != value}
+    changes = Changes(
+        mine.transaction_id,
+        {locator: value for locator, value in unlike.items() if value is not None},
+        frozenset(locator for locator, value in unlike.items() if value is None),
+        reads=mine.reads,
+        scans=mine.scans,
+        guards=mine.guards,
+    )
+    # A partition bears the same mark of the one transaction, whichever participant rewrites it.
+    rewritten_twice = _rewritten_partitions(ours) & _rewritten_partitions(theirs)
+    return {*detect_conflicts(changes, mine.isolation, theirs), *rewritten_twice, *_find_orphans(ours, theirs)}
+
+
+def _rewritten_partitions(written: _Written) -> set[PartitionLocator]:
+    return {
+        locator.parent
+        for locator, value in written.items()
+        if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.type in REWRITING_TYPES
+    }
+
+
+def _find_orphans(ours: _Written, theirs: _Written) -> set[Locator]:
+    """Return what one puts into a namespace that the other drops; guards know only those that the base has."""
+    return {
+        locator
+        for putting, dropping in ((ours, theirs), (theirs, ours))
+        for locator, value in putting.items()
+        if isinstance(locator, TableLocator | ViewLocator)
+        and value is not None
+        and locator.parent in dropping
+        and dropping[locator.parent] is None
+    }
+
+
+def _assign_positions(saved: Mapping[Locator, Object], ours: _Written) -> Iterator[tuple[Locator, Object | None]]:
+    """Yield what was written here in order, new deltas at positions behind those that are saved in their partition."""
+    last: dict[PartitionLocator, int] = {}
+    for locator in saved:
+        if isinstance(locator, DeltaLocator):
+            last[locator.parent] = max(last.get(locator.parent, 0), locator.position)
+    for locator, value in sorted(ours.items(), key=lambda item: item[0]):
+        if value is None or not isinstance(locator, DeltaLocator):
+            yield locator, value
+            continue
+        position = max(locator.position, last.get(locator.parent, 0) + 1)
+        last[locator.parent] = position
+        yield replace(locator, position=position), value
+
 
 _ATTEMPTS_MAX = 20
 
 
-def found_shared(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransaction:
+def load_shared_transaction(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransaction:
     """Return the shared transaction of that name, if it can still be worked on."""
     value = snapshot.get(SharedTransactionLocator(name))
     if not isinstance(value, SharedTransaction):
@@ -44,7 +317,7 @@ def found_shared(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransa
     return value
 
 
-def work_of(shared: SharedTransaction) -> SharedWork:
+def load_shared_work(shared: SharedTransaction) -> SharedWork:
     """Return what was staged in it when it was last saved."""
     return decode_work(shared.payload, f"shared transaction {shared.name!r}")
 
@@ -76,14 +349,16 @@ class SharedTransactions:
 
     def join(self, name: str) -> SharedTransaction:
         """Return it as it was last saved."""
-        return found_shared(self.metastore.latest(), name, self.effects.now_millis())
+        return load_shared_transaction(self.metastore.latest(), name, self.effects.now_millis())
 
     def save(self, known: SharedTransaction, mine: SharedWork) -> SharedTransaction:
         """Save what a participant staged since it knew the transaction, together with what others saved meanwhile."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             there = self._same(newest, known)
-            saved = replace(there, payload=encode_work(merged_work(work_of(known), work_of(there), mine)))
+            saved = replace(
+                there, payload=encode_work(merge_work(load_shared_work(known), load_shared_work(there), mine))
+            )
             if saved == there:
                 return there
             if self._is_put(newest, saved, f"save shared transaction {known.name}", attempt):
@@ -106,7 +381,7 @@ class SharedTransactions:
             newest = self.metastore.latest()
             locator = SharedTransactionLocator(name)
             if newest.get(locator) is None:
-                found_shared(newest, name, self.effects.now_millis())
+                load_shared_transaction(newest, name, self.effects.now_millis())
             changes = Changes(
                 self.effects.new_id(), deletes=frozenset([locator]), message=f"discard shared transaction {name}"
             )
@@ -119,17 +394,17 @@ class SharedTransactions:
         for attempt in range(_ATTEMPTS_MAX):
             now_millis, newest = self.effects.now_millis(), self.metastore.latest()
             there = self._same(newest, known)
-            work = work_of(there)
+            work = load_shared_work(there)
             base = self.metastore.at_version(there.base_version)
             workspace = work.workspace(base)
             changes = work.changes(workspace)
-            since = differences_of(self.metastore, base, newest)
+            since = diff_snapshots(self.metastore, base, newest)
             ready = self._on_newest(changes, work.isolation, since, newest, workspace)
             locator = SharedTransactionLocator(there.name)
             final = replace(
                 ready,
                 deletes=ready.deletes | {locator},
-                commit_before_millis=latest_commit_millis(newest.settings, now_millis),
+                commit_before_millis=commit_deadline_millis(newest.settings, now_millis),
             )
             committed = self._committed(newest, final, work.isolation, attempt, workspace, locator)
             if committed is not None:
@@ -151,7 +426,7 @@ class SharedTransactions:
         except ConflictError as error:
             is_saved_since = self.metastore.latest().get(locator) != newest.get(locator)
             if not is_saved_since or attempt == _ATTEMPTS_MAX - 1:
-                raise with_names(error, workspace.met) from error
+                raise name_conflicting_tables(error, workspace.met) from error
         return None
 
     def _on_newest(
@@ -170,24 +445,24 @@ class SharedTransactions:
             if isinstance(locator, DeltaLocator) or found.get(locator) != value
         }
         rest = replace(changes, puts=new)
-        clash = contested(rest, isolation, found)
+        clash = detect_conflicts(rest, isolation, found)
         if clash:
             base = workspace.snapshot
-            rival = made_by(self.metastore, clash[0], base, newest)
-            error = contested_by(
-                rival,
+            concurrent_commit = find_changing_commit(self.metastore, clash[0], base, newest)
+            error = build_conflict_error(
+                concurrent_commit,
                 [f"{clash[0].kind.word} {clash[0]}"],
                 f"Nothing was published: the shared transaction stands on version {base.version}. Discard it, and do "
-                f"again what it did on version {rival.version} or later",
+                f"again what it did on version {concurrent_commit.version} or later",
             )
-            raise with_names(error, _names_for(clash[0], newest, base))
-        return positioned(rest, newest)
+            raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
+        return assign_positions(rest, newest)
 
     def _same(self, newest: Snapshot, known: SharedTransaction) -> SharedTransaction:
-        there = found_shared(newest, known.name, self.effects.now_millis())
+        there = load_shared_transaction(newest, known.name, self.effects.now_millis())
         if (
             there.began_at_millis != known.began_at_millis
-            or work_of(there).transaction_id != work_of(known).transaction_id
+            or load_shared_work(there).transaction_id != load_shared_work(known).transaction_id
         ):
             raise ConflictError(
                 f"shared transaction {known.name!r} is another one than was joined: that was published or discarded"
@@ -203,7 +478,7 @@ class SharedTransactions:
 
     def _is_committed(self, newest: Snapshot, changes: Changes, attempt: int) -> bool:
         """Commit; a conflict can only be about the one object, and is worth another look at it."""
-        limit_millis = latest_commit_millis(newest.settings, self.effects.now_millis())
+        limit_millis = commit_deadline_millis(newest.settings, self.effects.now_millis())
         try:
             self.metastore.commit(newest, replace(changes, commit_before_millis=limit_millis), Isolation.SNAPSHOT)
         except ConflictError:
@@ -219,4 +494,4 @@ def _names_for(locator: Locator, *snapshots: Snapshot) -> dict[TableIdentity, st
     if locator.kind < Kind.TABLE_VERSION:
         return {}
     namespace_id, table_id = locator.parts[:2]
-    return table_names({TableIdentity(str(namespace_id), str(table_id))}, *snapshots)
+    return load_table_names({TableIdentity(str(namespace_id), str(table_id))}, *snapshots)

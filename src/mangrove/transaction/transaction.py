@@ -1,32 +1,73 @@
-"""One transaction from its begin to its end: committed whole, or as if it had never been."""
+"""The transaction lifecycle, its states and its time limit.
+
+Deleting an expired version frees its name. A writer that stalled long enough
+could find the version after its own free and commit there. So a transaction is
+refused once it is older than the limit, and no version is deleted before it has
+been out of date for longer than the limit and one commit together can last.
+"""
 
 import enum
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.metastore import Changes, Committed, Isolation, Snapshot
-from mangrove.model.clock import time_limit_millis
+from mangrove.metastore import Changes, CommitResult, Isolation, Snapshot
+from mangrove.model.clock import TIME_LIMIT_PROPERTY, time_limit_millis
 from mangrove.model.locators import TableIdentity
 from mangrove.model.names import check_text
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.transaction.time_limit import check_time
+from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["Committer", "State", "Transaction", "with_names"]
+__all__ = [
+    "Committer",
+    "Transaction",
+    "TransactionState",
+    "check_time_limit",
+    "commit_deadline_millis",
+    "name_conflicting_tables",
+    "youngest_expirable_millis",
+]
+
+_COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
+"""What the exclusive create takes at most, after the time was checked."""
+
+
+def youngest_expirable_millis(settings: LakehouseSettings) -> int:
+    """Return how long each version must have been out of date before it may be deleted, whatever else is set.
+
+    Twice the limit, because the clocks of those who write and those who delete differ.
+    """
+    return 2 * time_limit_millis(settings) + _COMMIT_MILLIS_MAX
+
+
+def commit_deadline_millis(settings: LakehouseSettings, now_millis: int) -> int:
+    """Return until when somebody who reads a version now may commit what stands on it."""
+    return now_millis + time_limit_millis(settings)
+
+
+def check_time_limit(transaction_id: str, began_at_millis: int, now_millis: int, limit_millis: int) -> None:
+    """Refuse a transaction that is older than its limit."""
+    age_millis = now_millis - began_at_millis
+    if age_millis > limit_millis:
+        raise ConflictError(
+            f"transaction {transaction_id} began {age_millis / 1000:.0f} s ago and {limit_millis / 1000:.0f} s are "
+            f"allowed. Nothing was committed; begin again, or for long work use a shared transaction or raise "
+            f"{TIME_LIMIT_PROPERTY}"
+        )
 
 
 class Committer(Protocol):
     """Whoever makes changes real: a metastore, or something before one."""
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
+    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
         ...
 
 
-class State(enum.Enum):
+class TransactionState(enum.Enum):
     """How far a transaction is."""
 
     OPEN = "open"
@@ -59,7 +100,7 @@ class Transaction:
         self.message = message
         self.author = author
         self.properties = Properties(properties)
-        self.state = State.OPEN
+        self.state = TransactionState.OPEN
         self.began_at_millis = now_millis()
         self._committer = committer
         self._now_millis = now_millis
@@ -75,7 +116,7 @@ class Transaction:
     @property
     def workspace(self) -> Workspace:
         """What it sees and has staged, as long as it is open."""
-        if self.state is not State.OPEN:
+        if self.state is not TransactionState.OPEN:
             raise InvalidInputError(f"transaction {self.id} is {self.state.value}: begin another one")
         return self._workspace
 
@@ -84,28 +125,28 @@ class Transaction:
         """The version on which it stands."""
         return self._workspace.snapshot.version
 
-    def commit(self) -> Committed:
+    def commit(self) -> CommitResult:
         """Make all of it real, and return its changes as they were made real: deltas may have moved."""
         workspace = self.workspace
-        self.state = State.FAILED
+        self.state = TransactionState.FAILED
         try:
             changes = workspace.changes(self.id, self.message, self.author, self.properties)
-            check_time(self.id, self.began_at_millis, self._now_millis(), self._limit_millis)
+            check_time_limit(self.id, self.began_at_millis, self._now_millis(), self._limit_millis)
             changes = replace(changes, commit_before_millis=self.began_at_millis + self._limit_millis)
             committed = self._committer.commit(workspace.snapshot, changes, self.isolation)
         except ConflictError as error:
-            raise with_names(error, workspace.met) from error
-        self.state = State.COMMITTED
+            raise name_conflicting_tables(error, workspace.met) from error
+        self.state = TransactionState.COMMITTED
         return committed
 
     def rollback(self) -> None:
         """Forget all of it."""
-        if self.state is State.COMMITTED:
+        if self.state is TransactionState.COMMITTED:
             raise InvalidInputError(f"transaction {self.id} is committed: undo its version, or roll back to an earlier")
-        self.state = State.ROLLED_BACK
+        self.state = TransactionState.ROLLED_BACK
 
 
-def with_names(error: ConflictError, met: Mapping[TableIdentity, object]) -> ConflictError:
+def name_conflicting_tables(error: ConflictError, met: Mapping[TableIdentity, object]) -> ConflictError:
     """Return the conflict with the names of tables in the place of their ids; deltas are the rows of their table."""
     text = str(error)
     for identity, locator in met.items():

@@ -1,4 +1,4 @@
-"""What a transaction sees: its own writes over the version on which it stands, with all that it read noted down.
+"""The staged writes of a transaction over its base version, with its read set.
 
 Reads, scans and guards are noted under the names that the version has, because
 that is where a rival's commit would meet them: a namespace that this transaction
@@ -6,7 +6,7 @@ renamed is still the old one to everybody else.
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,9 +25,73 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Namespace, Object, Partition, Table
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
-from mangrove.transaction.staged import Staged, merged
 
-__all__ = ["Savepoint", "Workspace"]
+__all__ = ["Savepoint", "Workspace", "WriteOverlay", "merge_ordered"]
+
+
+class WriteOverlay:
+    """What was put, by the locators that this transaction uses, and what was deleted, by those of the version.
+
+    They differ where the transaction renamed a namespace. A put hides what the
+    version has in its place.
+    """
+
+    def __init__(self) -> None:
+        self.puts: dict[Locator, Object] = {}
+        self.deletes: set[Locator] = set()
+        self._below: dict[tuple[Kind, Parent], set[Locator]] = {}
+
+    def put(self, locator: Locator, value: Object) -> None:
+        """Lay the object over whatever is there."""
+        self.puts[locator] = value
+        self._below.setdefault((locator.kind, locator.parent), set()).add(locator)
+
+    def withdraw(self, locator: Locator) -> None:
+        """Forget what was put there, so that the version shows through again."""
+        if self.puts.pop(locator, None) is not None:
+            self._below[locator.kind, locator.parent].discard(locator)
+
+    def copied(self) -> "WriteOverlay":
+        """Return what was put and deleted so far; what comes later changes only one of the two."""
+        copy = WriteOverlay()
+        copy.puts, copy.deletes = dict(self.puts), set(self.deletes)
+        copy._below = {place: set(locators) for place, locators in self._below.items()}
+        return copy
+
+    def below(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> list[tuple[Locator, Object]]:
+        """Return what was put of a kind below a parent, in order."""
+        found = self._below.get((kind, parent), set())
+        matching = sorted(
+            locator
+            for locator in found
+            if (not prefix or str(locator.parts[-1]).startswith(prefix)) and (after is None or locator > after)
+        )
+        return [(locator, self.puts[locator]) for locator in matching]
+
+
+def merge_ordered(
+    there: Iterable[tuple[Locator, Object]], put: Iterable[tuple[Locator, Object]]
+) -> Iterator[tuple[Locator, Object]]:
+    """Yield both in order, `put` in the place of what is there under the same locator.
+
+    Both are ordered, and lie below the same parent.
+    """
+    waiting = iter(put)
+    following = next(waiting, None)
+    for locator, value in there:
+        while following is not None and following[0] < locator:
+            yield following
+            following = next(waiting, None)
+        if following is not None and following[0] == locator:
+            yield following
+            following = next(waiting, None)
+        else:
+            yield locator, value
+    if following is not None:
+        yield following
+    yield from waiting
 
 
 class _Nowhere(enum.Enum):
@@ -43,7 +107,7 @@ _NOWHERE = _Nowhere.NOWHERE
 class Savepoint:
     """What a transaction had staged at one moment."""
 
-    staged: Staged
+    staged: WriteOverlay
     guards: frozenset[Locator | Scan]
     settings: LakehouseSettings
     origins: Mapping[str, str]
@@ -62,7 +126,7 @@ class Workspace:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.staged = Staged()
+        self.staged = WriteOverlay()
         self.reads: set[Locator] = set()
         self.scans: set[Scan] = set()
         self.guards: set[Locator | Scan] = set()
@@ -101,13 +165,13 @@ class Workspace:
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the order asked, None where there is none."""
-        asked: dict[Locator, Locator] = {}
+        requested: dict[Locator, Locator] = {}
         for locator in locators:
             there = self._there(locator)
             if locator not in self.staged.puts and there is not None and there not in self.staged.deletes:
-                asked[locator] = there
-        self.reads.update(asked.values())
-        found = dict(zip(asked, self.snapshot.get_many(list(asked.values())), strict=True))
+                requested[locator] = there
+        self.reads.update(requested.values())
+        found = dict(zip(requested, self.snapshot.get_many(list(requested.values())), strict=True))
         self.met |= {
             TableIdentity(value.namespace_id, value.id): locator
             for locator, value in found.items()
@@ -144,14 +208,14 @@ class Workspace:
         self.scans.add(Scan(kind, there, prefix))
         found = self.snapshot.children(kind, there, prefix=prefix, after=None if after is None else _at(after, there))
         shown = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
-        yield from merged(shown, put)
+        yield from merge_ordered(shown, put)
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, which are of one table, in order."""
         put = [found for parent in sorted(set(parents)) for found in self.staged.below(kind, parent)]
         self.scans.update(Scan(kind, parent) for parent in parents)
         found = self.snapshot.children_of(kind, parents)
-        yield from merged(((way, value) for way, value in found if way not in self.staged.deletes), put)
+        yield from merge_ordered(((way, value) for way, value in found if way not in self.staged.deletes), put)
 
     def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
         """Take the position after the last delta. It is not read in the sense of isolation: deltas commute."""

@@ -1,1 +1,1 @@
-"""The explorer: a lakehouse as pages for people, and each page as JSON for programs."""
+"""Explorer: HTML pages and a JSON API for one lakehouse."""

@@ -1,4 +1,4 @@
-"""HTML and SVG as values that escape themselves.
+"""HTML and SVG elements with automatic escaping.
 
 There is no way to put markup in as text: what is not an `Element` is text, and
 text is escaped when it is written. Elements that run or load something, and
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
-__all__ = ["Attribute", "Content", "Element", "document", "element", "render"]
+__all__ = ["Attribute", "Content", "Element", "element", "render", "render_document"]
 
 Content: TypeAlias = Union["Element", str, int, Iterable["Content"], None]
 """What can stand inside an element; None is nothing."""
@@ -60,10 +60,10 @@ def element(tag: str, *children: Content, **attributes: Attribute) -> Element:
 
 def render(root: Element) -> str:
     """Return the text of an element with all that it holds."""
-    return "".join(_written(root))
+    return "".join(_render_node(root))
 
 
-def document(root: Element) -> bytes:
+def render_document(root: Element) -> bytes:
     """Return a whole HTML document; what UTF-8 cannot hold becomes a question mark."""
     return ("<!DOCTYPE html>\n" + render(root)).encode("utf-8", "replace")
 
@@ -86,7 +86,7 @@ def _flat(contents: Iterable[Content]) -> Iterator[Element | str]:
             yield from _flat(content)
 
 
-def _written(node: Element | str) -> Iterator[str]:
+def _render_node(node: Element | str) -> Iterator[str]:
     if isinstance(node, str):
         yield html.escape(node)
         return
@@ -95,6 +95,6 @@ def _written(node: Element | str) -> Iterator[str]:
         yield f" {name}" if value is None else f' {name}="{html.escape(value)}"'
     yield ">"
     for child in node.children:
-        yield from _written(child)
+        yield from _render_node(child)
     if node.tag not in _EMPTY:
         yield f"</{node.tag}>"

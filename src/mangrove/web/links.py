@@ -1,4 +1,4 @@
-"""The addresses of the explorer's pages, each of which keeps to the version that is being looked at."""
+"""URLs of the explorer pages."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -74,8 +74,8 @@ class Links:
         """Files and growth."""
         return self._to("/storage")
 
-    def _to(self, path: str, **asked: str | int | None) -> str:
-        query = {name: str(value) for name, value in (*asked.items(), ("version", self.at)) if value is not None}
+    def _to(self, path: str, **requested: str | int | None) -> str:
+        query = {name: str(value) for name, value in (*requested.items(), ("version", self.at)) if value is not None}
         return f"{path}?{urlencode(query)}" if query else path
 
 

@@ -1,11 +1,13 @@
-"""The explorer's addresses: each page for people, and under `/api` the same facts for programs.
+"""Routes of the explorer pages, the JSON API and static files.
 
 Pages are plain functions, so that each request runs in a worker thread: the core
 waits for storage, and the server goes on meanwhile.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,37 +17,57 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from mangrove.errors import (
-    ConflictError,
-    FormatError,
-    InvalidInputError,
-    MangroveError,
-    NotFoundError,
-    StorageError,
-)
+from mangrove.errors import ConflictError, FormatError, InvalidInputError, MangroveError, NotFoundError, StorageError
+from mangrove.inspect.catalog import load_namespace_info, load_namespace_list, load_view_info
+from mangrove.inspect.history import load_history_info, load_version_diff
+from mangrove.inspect.overview import load_overview_info
+from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
+from mangrove.inspect.partition import load_delta_info, load_partition_info
+from mangrove.inspect.storage import load_storage_info
+from mangrove.inspect.table import TableInfo, load_table_info
+from mangrove.inspect.tree import load_tree_info
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.web.changing import BODY_BYTES_MAX, Changing, form_fields, rollback_order, rolled_back
-from mangrove.web.facts.catalog import namespace_facts, namespaces_facts, view_facts
-from mangrove.web.facts.history import history_facts, version_page_facts
-from mangrove.web.facts.overview import overview_facts
-from mangrove.web.facts.partition import delta_facts, partition_facts
-from mangrove.web.facts.pinned import Asked, Pinned, pin
-from mangrove.web.facts.storage import storage_facts
-from mangrove.web.facts.table import TableFacts, table_facts
-from mangrove.web.facts.tree import tree_facts
-from mangrove.web.html import Element, document
-from mangrove.web.json_answer import facts_json, json_bytes
+from mangrove.model.json_codec import Json, to_json, value_to_json
+from mangrove.model.schema import Schema
+from mangrove.web.html import Element, render_document
 from mangrove.web.links import API, STATIC, Links
-from mangrove.web.pages.catalog import namespace_page, namespaces_page, view_page
-from mangrove.web.pages.elsewhere import Elsewhere
-from mangrove.web.pages.frame import message_page
-from mangrove.web.pages.history import history_page, version_page
-from mangrove.web.pages.overview import overview_page
-from mangrove.web.pages.storage import storage_page
-from mangrove.web.pages.table import delta_page, partition_page, table_page
-from mangrove.web.pages.tree import tree_page
+from mangrove.web.pages.catalog import render_namespace_page, render_namespaces_page, render_view_page
+from mangrove.web.pages.connect import IcebergConnection
+from mangrove.web.pages.frame import render_message_page
+from mangrove.web.pages.history import render_history_page, render_version_page
+from mangrove.web.pages.overview import render_overview_page
+from mangrove.web.pages.storage import render_storage_page
+from mangrove.web.pages.table import render_delta_page, render_partition_page, render_table_page
+from mangrove.web.pages.tree import render_tree_page
+from mangrove.web.rollback import BODY_BYTES_MAX, RollbackAccess, parse_form, parse_rollback_request, roll_back
 
-__all__ = ["IcebergServing", "Page", "explorer_routes", "refusal"]
+__all__ = ["IcebergEndpoint", "PageRoute", "build_explorer_routes", "encode_json", "respond_error", "to_json_value"]
+
+
+def to_json_value(value: Any) -> Json:
+    """Return plain JSON of facts: objects, lists, text, numbers.
+
+    Values of columns have the form that `mangrove.model.json_codec` gives them.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Enum):
+        return to_json_value(value.value)
+    if isinstance(value, Schema):
+        return to_json(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json_value(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json_value(entry) for entry in value]
+    return value_to_json(value)
+
+
+def encode_json(answer: Json) -> bytes:
+    """Return JSON as it is sent."""
+    return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
+
 
 _PARTITION: Final = "/tables/{name}/partitions/{partition}"
 _ROLLBACK: Final = "/history/{number}/rollback"
@@ -63,16 +85,16 @@ _REFUSALS: Final[dict[type[MangroveError], tuple[int, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRoute:
     """An address, what is told there, and how it looks."""
 
     path: str
-    read: Callable[[Pinned, Asked], Any]
+    read: Callable[[PinnedLakehouse, PageRequest], Any]
     show: Callable[[Any, str], Element]
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergServing:
+class IcebergEndpoint:
     """How this server speaks Iceberg's REST protocol."""
 
     path: str
@@ -80,92 +102,96 @@ class IcebergServing:
 
 
 _PAGES: Final = (
-    Page("/", overview_facts, overview_page),
-    Page("/namespaces", namespaces_facts, namespaces_page),
-    Page("/namespaces/{name}", namespace_facts, namespace_page),
-    Page("/tables/{name}", table_facts, table_page),
-    Page(_PARTITION, partition_facts, partition_page),
-    Page(f"{_PARTITION}/deltas/{{position}}", delta_facts, delta_page),
-    Page("/views/{name}", view_facts, view_page),
-    Page("/history", history_facts, history_page),
-    Page("/history/{number}", version_page_facts, version_page),
-    Page("/tree", tree_facts, tree_page),
-    Page("/storage", storage_facts, storage_page),
+    PageRoute("/", load_overview_info, render_overview_page),
+    PageRoute("/namespaces", load_namespace_list, render_namespaces_page),
+    PageRoute("/namespaces/{name}", load_namespace_info, render_namespace_page),
+    PageRoute("/tables/{name}", load_table_info, render_table_page),
+    PageRoute(_PARTITION, load_partition_info, render_partition_page),
+    PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
+    PageRoute("/views/{name}", load_view_info, render_view_page),
+    PageRoute("/history", load_history_info, render_history_page),
+    PageRoute("/history/{number}", load_version_diff, render_version_page),
+    PageRoute("/tree", load_tree_info, render_tree_page),
+    PageRoute("/storage", load_storage_info, render_storage_page),
 )
 
 
-def explorer_routes(
-    lake: Lakehouse, changing: Changing | None = None, serving: IcebergServing | None = None
+def build_explorer_routes(
+    lake: Lakehouse, changing: RollbackAccess | None = None, serving: IcebergEndpoint | None = None
 ) -> list[Route]:
     """Return the routes of the explorer of a lakehouse; they only read, unless it is said who may change things.
 
     Where tables are served to Iceberg's clients as well, their pages say how.
     """
     pages = [Route(page.path, _page(lake, page, serving)) for page in _pages(changing)]
-    twins = [Route(f"{API}{page.path}", _twin(lake, page)) for page in _PAGES]
+    twins = [Route(f"{API}{page.path}", _json_handler(lake, page)) for page in _PAGES]
     changes = [Route(path, _rollback(lake, changing), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")]
     return [*pages, *twins, *changes, *_static_routes()]
 
 
-def _pages(changing: Changing | None) -> Iterator[Page]:
+def _pages(changing: RollbackAccess | None) -> Iterator[PageRoute]:
     """Yield the pages, with a button on the preview of a rollback for who may press it."""
     proof = None if changing is None else changing.proof
     for page in _PAGES:
-        yield replace(page, show=partial(version_page, proof=proof)) if page.show is version_page else page
+        yield (
+            replace(page, show=partial(render_version_page, proof=proof)) if page.show is render_version_page else page
+        )
 
 
-def refusal(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
+def respond_error(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
     """Return an answer that says in one sentence why there is nothing else."""
     if as_json:
         return _json_response({"error": {"status": status, "title": title, "message": sentence}}, status)
-    return _html_response(message_page(title, sentence), status)
+    return _html_response(render_message_page(title, sentence), status)
 
 
-def _page(lake: Lakehouse, page: Page, serving: IcebergServing | None) -> Callable[[Request], Response]:
+def _page(lake: Lakehouse, page: PageRoute, serving: IcebergEndpoint | None) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _facts(lake, page, request)
+            facts = _load_info(lake, page, request)
         except MangroveError as error:
-            return _refused(error, as_json=False)
-        if serving is not None and isinstance(facts, TableFacts):
-            return _html_response(table_page(facts, _api_address(request), _elsewhere(request, facts, serving)), 200)
+            return _respond_refused(error, as_json=False)
+        if serving is not None and isinstance(facts, TableInfo):
+            return _html_response(
+                render_table_page(facts, _api_address(request), _build_iceberg_connection(request, facts, serving)), 200
+            )
         return _html_response(page.show(facts, _api_address(request)), 200)
 
     return answer
 
 
-def _elsewhere(request: Request, facts: TableFacts, serving: IcebergServing) -> Elsewhere:
+def _build_iceberg_connection(request: Request, facts: TableInfo, serving: IcebergEndpoint) -> IcebergConnection:
     """Return where other engines find a table: on the server that the browser reached, in the version that it shows."""
     seen = facts.seen
     address = f"{request.url.scheme}://{request.url.netloc}{serving.path}"
-    version = None if seen.asked is None else seen.version.version
-    return Elsewhere(address, seen.uri, version, serving.has_token)
+    version = None if seen.requested is None else seen.version.version
+    return IcebergConnection(address, seen.uri, version, serving.has_token)
 
 
-def _twin(lake: Lakehouse, page: Page) -> Callable[[Request], Response]:
+def _json_handler(lake: Lakehouse, page: PageRoute) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _facts(lake, page, request)
+            facts = _load_info(lake, page, request)
         except MangroveError as error:
-            return _refused(error, as_json=True)
-        return _json_response(facts_json(facts), 200)
+            return _respond_refused(error, as_json=True)
+        return _json_response(to_json_value(facts), 200)
 
     return answer
 
 
-def _rollback(lake: Lakehouse, changing: Changing | None) -> Callable[[Request], Awaitable[Response]]:
+def _rollback(lake: Lakehouse, changing: RollbackAccess | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         as_json = request.url.path.startswith(API)
         if changing is None:
-            return refusal(403, "Only reading", _READ_ONLY, as_json=as_json)
+            return respond_error(403, "Only reading", _READ_ONLY, as_json=as_json)
         try:
-            fields = form_fields(await _body(request))
+            fields = parse_form(await _body(request))
             if not changing.admits(request.headers.get("authorization"), fields.get("proof", "")):
-                return refusal(403, "Another form", _UNPROVEN, as_json=as_json)
-            order = rollback_order(request.path_params["number"], fields)
-            version = await run_in_threadpool(rolled_back, lake, order)
+                return respond_error(403, "Another form", _UNPROVEN, as_json=as_json)
+            order = parse_rollback_request(request.path_params["number"], fields)
+            version = await run_in_threadpool(roll_back, lake, order)
         except MangroveError as error:
-            return _refused(error, as_json=as_json)
+            return _respond_refused(error, as_json=as_json)
         if as_json:
             return _json_response({"version": version}, 200)
         return RedirectResponse(Links().version(version), 303)
@@ -182,9 +208,9 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-def _facts(lake: Lakehouse, page: Page, request: Request) -> Any:
-    asked = Asked(dict(request.path_params), dict(request.query_params))
-    return page.read(pin(lake, asked), asked)
+def _load_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
+    requested = PageRequest(dict(request.path_params), dict(request.query_params))
+    return page.read(pin_version(lake, requested), requested)
 
 
 def _api_address(request: Request) -> str:
@@ -192,17 +218,17 @@ def _api_address(request: Request) -> str:
     return f"{API}{request.url.path}{f'?{query}' if query else ''}"
 
 
-def _refused(error: MangroveError, *, as_json: bool) -> Response:
+def _respond_refused(error: MangroveError, *, as_json: bool) -> Response:
     status, title = next((found for kind, found in _REFUSALS.items() if isinstance(error, kind)), (500, "Error"))
-    return refusal(status, title, str(error), as_json=as_json)
+    return respond_error(status, title, str(error), as_json=as_json)
 
 
 def _html_response(page: Element, status: int) -> Response:
-    return Response(document(page), status, media_type="text/html")
+    return Response(render_document(page), status, media_type="text/html")
 
 
 def _json_response(answer: Any, status: int) -> Response:
-    return Response(json_bytes(answer), status, media_type="application/json")
+    return Response(encode_json(answer), status, media_type="application/json")
 
 
 def _static_routes() -> list[Route]:

@@ -2,23 +2,23 @@
 
 import sys
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.layouts.deltacat.metastore import open_catalog
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator
 from mangrove.storage.opening import open_store
-from mangrove.testing.metastore_contract import delta_at
+from mangrove.testing.metastore_contract import make_delta
 
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 
 if __name__ == "__main__":
     uri, worker, count = sys.argv[1:]
-    catalog = open_catalog(real_effects(open_store(uri)))
+    catalog = open_catalog(build_effects(open_store(uri)))
     for number in range(int(count)):
         base = catalog.latest()
         last = base.last_child(Kind.DELTA, PARTITION)
         position = last.position + 1 if isinstance(last, DeltaLocator) else 1
-        delta = delta_at(PARTITION, position, writer=f"{worker}/{number}")
+        delta = make_delta(PARTITION, position, writer=f"{worker}/{number}")
         guards = frozenset([PARTITION])
         changes = Changes(f"{worker}/{number}", puts=dict([delta]), guards=guards)
         catalog.commit(base, changes, Isolation.SERIALIZABLE)

@@ -6,18 +6,17 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
-from mangrove.lakehouse.converting import place_at
-from mangrove.layouts.deltacat.log import log_map
-from mangrove.layouts.deltacat.log_paths import minute_log_path, transaction_id
+from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.msgpack_maps import encode_map
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.layouts.deltacat.staging import stage
-from mangrove.maintenance.check import check
+from mangrove.layouts.deltacat.staging import stage_changes
+from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log, minute_log_path
+from mangrove.maintenance.check import check_lakehouse
 from mangrove.maintenance.clock_repair import repair_clock
-from mangrove.maintenance.convert import convert
-from mangrove.maintenance.maintained import Maintained
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.conversion import convert_lakehouse
 from mangrove.metastore import Changes, Snapshot
 from mangrove.model.locators import (
     Kind,
@@ -31,8 +30,8 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Delta, Namespace, Object, Partition, Stream, Table, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, put
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta
 
 STREAM = StreamLocator("n", "t", 1, "s")
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
@@ -42,7 +41,7 @@ VERSION = TableVersionLocator("n", "t", 1)
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore("memory://catalog/"))
+    return build_deterministic_effects(MemoryStore("memory://catalog/"))
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def catalog(effects: Effects) -> CatalogMetastore:
 
 def _with_a_table(effects: Effects) -> CatalogMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
-    put(
+    commit_objects(
         catalog,
         catalog.latest(),
         (NamespaceLocator("sales"), Namespace("n", "sales")),
@@ -73,13 +72,13 @@ def _beside(
 ) -> str:
     """Commit as DeltaCAT does: revision files and a log, and no guard."""
     start = base.commit.created_at_millis * 1_000_000 + 123_456
-    transaction = transaction_id(start, unique)
+    transaction = build_transaction_id(start, unique)
     changes = Changes("x", puts=dict(objects), deletes=deletes, message="of DeltaCAT")
-    staged = stage(base, changes, transaction)
+    staged = stage_changes(base, changes, transaction)
     effects.store.put_many(staged.files)
-    log = log_map(transaction, start + 500, staged.operations, changes)
+    log = encode_log(transaction, start + 500, staged.operations, changes)
     del log["mangrove"]
-    effects.store.put(minute_log_path(transaction, start + 500), pack(log))
+    effects.store.put(minute_log_path(transaction, start + 500), encode_map(log))
     return transaction
 
 
@@ -88,17 +87,17 @@ def _positions(snapshot: Snapshot) -> list[str | int]:
 
 
 def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: CatalogMetastore, effects: Effects) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     before = catalog.latest()
-    transaction = _beside(effects, before, delta_at(PARTITION, 2, writer="DeltaCAT"))
+    transaction = _beside(effects, before, make_delta(PARTITION, 2, writer="DeltaCAT"))
     assert catalog.latest().version == before.version
-    (version,) = catalog.absorb()
+    (version,) = catalog.import_foreign_commits()
     assert version.version == before.version + 1
     assert (version.commit.transaction_id, version.commit.message) == (transaction, "of DeltaCAT")
     assert _positions(version) == [1, 2]
     assert _positions(before) == [1]
-    put(catalog, catalog.latest(), delta_at(PARTITION, 3))
-    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 3))
+    other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert _positions(other.latest()) == [1, 2, 3]
     times = [line.created_at_millis for line in other.history()]
     assert times == sorted(set(times), reverse=True)
@@ -106,11 +105,11 @@ def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: CatalogMeta
 
 def test_a_writer_that_opens_the_catalog_follows_what_deltacat_committed(effects: Effects) -> None:
     catalog = _with_a_table(effects)
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
-    _beside(effects, catalog.latest(), delta_at(PARTITION, 2, writer="DeltaCAT"))
-    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
+    _beside(effects, catalog.latest(), make_delta(PARTITION, 2, writer="DeltaCAT"))
+    other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert _positions(other.latest()) == [1]
-    put(other, other.latest(), delta_at(PARTITION, 2, writer="ours"))
+    commit_objects(other, other.latest(), make_delta(PARTITION, 2, writer="ours"))
     assert _positions(other.latest()) == [1, 2, 3]
     assert [line.message for line in other.history()][:2] == ["", "of DeltaCAT"]
 
@@ -118,9 +117,9 @@ def test_a_writer_that_opens_the_catalog_follows_what_deltacat_committed(effects
 def test_a_writer_that_stays_looks_again_after_a_minute(effects: Effects) -> None:
     clock = Clock()
     catalog = _with_a_table(replace(effects, now_millis=clock.read))
-    _beside(effects, catalog.latest(), delta_at(PARTITION, 1, writer="DeltaCAT"))
+    _beside(effects, catalog.latest(), make_delta(PARTITION, 1, writer="DeltaCAT"))
     clock.now_millis += 60_000
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1, writer="ours"))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1, writer="ours"))
     assert _positions(catalog.latest()) == [1, 2]
 
 
@@ -128,60 +127,60 @@ def test_a_write_that_deltacat_contests_is_refused(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     renamed = TableLocator("sales", "purchases")
     _beside(effects, catalog.latest(), (renamed, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
-    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     with pytest.raises(ConflictError, match="changed it first"):
-        put(other, other.latest(), (ORDERS, Table("t", "n", "orders", description="ours")))
+        commit_objects(other, other.latest(), (ORDERS, Table("t", "n", "orders", description="ours")))
     assert other.latest().get(renamed) is not None
 
 
 def test_a_check_that_repairs_makes_versions_of_what_deltacat_committed(effects: Effects) -> None:
     catalog = _with_a_table(effects)
-    transaction = _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
-    lake = Maintained(effects, catalog, catalog)
+    transaction = _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
+    lake = MaintenanceContext(effects, catalog, catalog)
     assert _positions(catalog.latest()) == []
-    assert any(transaction in line for line in check(lake, repair=True).repaired)
+    assert any(transaction in line for line in check_lakehouse(lake, repair=True).repaired)
     assert _positions(catalog.latest()) == [1]
 
 
 def test_a_conversion_names_what_deltacat_committed_and_no_version_has(effects: Effects) -> None:
     catalog = _with_a_table(effects)
-    transaction = _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
-    lake = Maintained(effects, catalog, catalog)
-    report = convert(lake, place_at(MemoryStore("memory://one/"), "tree"))
+    transaction = _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
+    lake = MaintenanceContext(effects, catalog, catalog)
+    report = convert_lakehouse(lake, build_conversion_target(MemoryStore("memory://one/"), "tree"))
     assert [transaction in note for note in report.notes] == [True]
-    catalog.absorb()
-    assert convert(lake, place_at(MemoryStore("memory://two/"), "tree")).notes == ()
+    catalog.import_foreign_commits()
+    assert convert_lakehouse(lake, build_conversion_target(MemoryStore("memory://two/"), "tree")).notes == ()
 
 
 def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore, effects: Effects) -> None:
-    _beside(effects, catalog.latest(), delta_at(PARTITION, 1))
-    other = open_catalog(repeatable_effects(effects.store, first_id=10**6))
-    assert len(catalog.absorb()) == 1
-    assert catalog.absorb() == []
-    assert other.absorb() == []
-    put(other, other.latest(), delta_at(PARTITION, 2))
-    assert other.absorb() == []
+    _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
+    other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
+    assert len(catalog.import_foreign_commits()) == 1
+    assert catalog.import_foreign_commits() == []
+    assert other.import_foreign_commits() == []
+    commit_objects(other, other.latest(), make_delta(PARTITION, 2))
+    assert other.import_foreign_commits() == []
     assert _positions(other.latest()) == [1, 2]
 
 
 def test_our_own_transactions_are_not_absorbed(catalog: CatalogMetastore) -> None:
     for position in range(1, 20):
-        put(catalog, catalog.latest(), delta_at(PARTITION, position))
-    assert catalog.absorb() == []
+        commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
+    assert catalog.import_foreign_commits() == []
 
 
 def test_renames_of_deltacat_are_followed(catalog: CatalogMetastore, effects: Effects) -> None:
     new, space = TableLocator("sales", "purchases"), NamespaceLocator("shop")
     _beside(effects, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]), unique="one")
-    catalog.absorb()
+    catalog.import_foreign_commits()
     assert catalog.latest().get(ORDERS) is None
     assert catalog.latest().get(new) == Table("t", "n", "purchases")
     old = frozenset([NamespaceLocator("sales")])
     _beside(effects, catalog.latest(), (space, Namespace("n", "shop")), deletes=old, unique="two")
-    catalog.absorb()
+    catalog.import_foreign_commits()
     assert catalog.latest().get(TableLocator("shop", "purchases")) == Table("t", "n", "purchases")
     assert catalog.latest().get(NamespaceLocator("sales")) is None
-    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("shop", "purchases")]))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("shop", "purchases")]))
     assert list(catalog.latest().children(Kind.TABLE, space)) == []
 
 
@@ -189,7 +188,7 @@ def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: CatalogMe
     base = catalog.latest()
     new = StreamLocator("n", "t", 1, "s2")
     _beside(effects, base, (new, Stream("s2", previous_id="s")), deletes=frozenset([STREAM]))
-    catalog.absorb()
+    catalog.import_foreign_commits()
     described = catalog.latest().get(VERSION)
     assert isinstance(described, TableVersion)
     assert described.latest_stream_id == "s2"
@@ -202,9 +201,9 @@ def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
     base = catalog.latest()
-    put(catalog, base, delta_at(PARTITION, 1, writer="ours"))
-    _beside(effects, base, delta_at(PARTITION, 1, writer="theirs"))
-    (version,) = catalog.absorb()
+    commit_objects(catalog, base, make_delta(PARTITION, 1, writer="ours"))
+    _beside(effects, base, make_delta(PARTITION, 1, writer="theirs"))
+    (version,) = catalog.import_foreign_commits()
     ((_, delta),) = version.children(Kind.DELTA, PARTITION)
     assert isinstance(delta, Delta)
     assert delta.properties == {"writer": "ours"}
@@ -212,27 +211,29 @@ def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
 
 
 def test_the_seeds_form_has_nobody_else_to_absorb_from() -> None:
-    catalog = create_catalog(repeatable_effects(MemoryStore()), LakehouseSettings(), Changes("made"), SEED)
-    assert catalog.absorb() == []
+    catalog = create_catalog(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"), SEED)
+    assert catalog.import_foreign_commits() == []
 
 
 def test_a_repair_of_the_clock_absorbs_what_deltacat_committed_meanwhile_and_nothing_twice() -> None:
     clock = Clock()
-    effects = repeatable_effects(MemoryStore("memory://catalog/"), clock)
+    effects = build_deterministic_effects(MemoryStore("memory://catalog/"), clock)
     catalog = _with_a_table(effects)
-    _beside(effects, catalog.latest(), delta_at(PARTITION, 1, writer="DeltaCAT"), unique="first")
-    catalog.absorb()
+    _beside(effects, catalog.latest(), make_delta(PARTITION, 1, writer="DeltaCAT"), unique="first")
+    catalog.import_foreign_commits()
     right = catalog.latest()
     years_millis = 200 * 366 * 24 * 60 * 60 * 1000
     clock.now_millis += years_millis
-    put(catalog, catalog.latest(), delta_at(PARTITION, 2))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 2))
     clock.now_millis += 1 - years_millis
     # Its base is dated rightly, and so is it, though its positions follow what is there.
-    _beside(effects, right, delta_at(PARTITION, 3, writer="DeltaCAT"), unique="second")
+    _beside(effects, right, make_delta(PARTITION, 3, writer="DeltaCAT"), unique="second")
     clock.now_millis += 5 * 60 * 60 * 1000
-    version = repair_clock(Maintained(effects, catalog, catalog))
+    version = repair_clock(MaintenanceContext(effects, catalog, catalog))
     assert version == right.version + 3
     assert _positions(catalog.latest()) == [1, 2, 3]
-    assert catalog.unabsorbed() == []
-    assert open_catalog(repeatable_effects(effects.store, clock, first_id=10**6)).absorb() == []
+    assert catalog.list_foreign_commits() == []
+    assert (
+        open_catalog(build_deterministic_effects(effects.store, clock, first_id=10**6)).import_foreign_commits() == []
+    )
     assert catalog.at_time(clock.now_millis).version == version

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.bodies import decode_body, named_fields
-from mangrove.layouts.deltacat.packed import pack, unpack
-from mangrove.layouts.deltacat.table_bodies import (
-    delta_fields,
-    partition_fields,
-    stream_fields,
-    table_version_fields,
+from mangrove.layouts.deltacat.msgpack_maps import decode_map, encode_map
+from mangrove.layouts.deltacat.object_codec import decode_body, encode_named_object
+from mangrove.layouts.deltacat.table_codec import (
+    encode_delta,
+    encode_partition,
+    encode_stream,
+    encode_table_version,
 )
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, StreamLocator, TableVersionLocator
 from mangrove.model.objects import (
@@ -29,10 +29,9 @@ from mangrove.model.objects import (
     TableVersion,
     kind_of,
 )
+from mangrove.model.partitioning import Days, PartitionField, PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionField, PartitionScheme
-from mangrove.model.transforms import Days
-from mangrove.model.types import Column, Int8, Timestamp
+from mangrove.model.types import Column, Int64, Timestamp
 from mangrove.testing import strategies
 
 
@@ -57,19 +56,19 @@ def _folder(value: Object) -> str:
 def _fields(value: Object, before: dict[str, Any] | None = None) -> dict[str, Any]:
     match value:
         case TableVersion():
-            return table_version_fields(TableVersionLocator("n", "t", value.version), value, before)
+            return encode_table_version(TableVersionLocator("n", "t", value.version), value, before)
         case Stream():
-            return stream_fields(StreamLocator("n", "t", 1, value.id), value, before, None)
+            return encode_stream(StreamLocator("n", "t", 1, value.id), value, before, None)
         case Partition():
-            return partition_fields(PartitionLocator("n", "t", 1, "s", value.id), value, before, None)
+            return encode_partition(PartitionLocator("n", "t", 1, "s", value.id), value, before, None)
         case Delta():
-            return delta_fields(DeltaLocator("n", "t", 1, "s", "p", value.position or 1), value, before, None)
+            return encode_delta(DeltaLocator("n", "t", 1, "s", "p", value.position or 1), value, before, None)
         case _:
-            return named_fields(value, before)
+            return encode_named_object(value, before)
 
 
 def _again(value: Object, fields: dict[str, Any] | None = None) -> Object:
-    data = pack(fields or _fields(value))
+    data = encode_map(fields or _fields(value))
     return decode_body(kind_of(value), data, _folder(value), "a body").value
 
 
@@ -89,21 +88,21 @@ def test_every_object_comes_back_as_it_was(value: Object) -> None:
 @given(strategies.objects(), st.dictionaries(st.sampled_from(["new", "newer"]), st.integers(0, 9), min_size=1))
 def test_fields_that_are_not_known_survive_a_change(value: Object, unknown: dict[str, Any]) -> None:
     before = _fields(value) | unknown
-    after = unpack(pack(_fields(value, before)), "a body")
+    after = decode_map(encode_map(_fields(value, before)), "a body")
     assert unknown.items() <= after.items()
     assert _again(value, after) == _expected(value)
 
 
 def test_a_namespaces_body_has_golden_bytes() -> None:
     value = Namespace("some-id", "sales", {"owner": "qa"})
-    assert pack(_fields(value)) == (
+    assert encode_map(_fields(value)) == (
         b"\x84\xb0namespaceLocator\x81\xa9namespace\xa5sales\xaaproperties\x81\xa5owner\xa2qa"
         b"\xacancestor_ids\x90\xa2id\xa7some-id"
     )
 
 
 def test_a_deltas_body_names_its_own_id_where_names_can_change() -> None:
-    fields = delta_fields(DeltaLocator("n", "t", 3, "s", "p", 42), Delta(DeltaType.UPSERT), None, None)
+    fields = encode_delta(DeltaLocator("n", "t", 3, "s", "p", 42), Delta(DeltaType.UPSERT), None, None)
     assert fields["deltaLocator"] == {
         "partitionLocator": {
             "streamLocator": {
@@ -124,7 +123,7 @@ def test_a_deltas_body_names_its_own_id_where_names_can_change() -> None:
 
 
 def test_keys_are_what_deltacat_merges_by() -> None:
-    schema = Schema((Column(5, "id", Int8(), nullable=False), Column(7, "x", Int8())))
+    schema = Schema((Column(5, "id", Int64(), nullable=False), Column(7, "x", Int64())))
     value = TableVersion(1, schema, keys=(5,))
     fields = _fields(value)
     del fields["mangrove"]
@@ -149,7 +148,7 @@ def test_a_transform_of_deltacat_that_counts_otherwise_is_not_taken_for_ours() -
     scheme = PartitionScheme((PartitionField(1, Days(), "day"),), "by-day")
     fields = _fields(TableVersion(1, schema, partition_scheme=scheme))
     del fields["mangrove"]
-    found = decode_body(Kind.TABLE_VERSION, pack(fields), "n/t/1", "a body").value
+    found = decode_body(Kind.TABLE_VERSION, encode_map(fields), "n/t/1", "a body").value
     assert isinstance(found, TableVersion)
     assert found.partition_scheme == PartitionScheme(id="by-day")
 
@@ -167,7 +166,7 @@ def test_what_deltacat_changed_counts_over_what_we_noted() -> None:
 
 def test_properties_that_are_no_text_keep_their_type_when_something_else_changes() -> None:
     before = _fields(Table("t", "n", "orders")) | {"properties": {"records": 4_000_000, "readers": ["a"], "x": "1"}}
-    value = decode_body(Kind.TABLE, pack(before), "n/t", "a body").value
+    value = decode_body(Kind.TABLE, encode_map(before), "n/t", "a body").value
     assert isinstance(value, Table)
     assert value.properties == {"records": "4000000", "readers": '["a"]', "x": "1"}
     renamed = Table("t", "n", "purchases", properties=dict(value.properties) | {"x": "2"})

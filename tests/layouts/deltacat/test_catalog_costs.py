@@ -3,7 +3,7 @@
 import pytest
 
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import (
     DeltaLocator,
@@ -19,8 +19,8 @@ from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, 
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import make_delta
 
 _HISTORY = 1500
 _WARM_MAX, _COLD_MAX = 12, 30
@@ -28,17 +28,19 @@ _PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> CatalogRevision:
+    assert isinstance(request.param, CatalogRevision)
     return request.param
 
 
 class Counted:
     """A catalog with one table, on a store that counts."""
 
-    def __init__(self, revision: Revision) -> None:
+    def __init__(self, revision: CatalogRevision) -> None:
         self.store = CountingStore(MemoryStore())
-        self.catalog = create_catalog(repeatable_effects(self.store), LakehouseSettings(), Changes("made"), revision)
+        self.catalog = create_catalog(
+            build_deterministic_effects(self.store), LakehouseSettings(), Changes("made"), revision
+        )
         puts: dict[Locator, Object] = {
             NamespaceLocator("sales"): Namespace("n", "sales"),
             TableLocator("sales", "orders"): Table("t", "n", "orders"),
@@ -55,15 +57,15 @@ class Counted:
         assert base.get(TableLocator("sales", "orders")) is not None
         last = base.last_child(Kind.DELTA, _PARTITION)
         position = last.position + 1 if isinstance(last, DeltaLocator) else 1
-        changes = Changes(f"append {first_id}", puts=dict([delta_at(_PARTITION, position)]))
+        changes = Changes(f"append {first_id}", puts=dict([make_delta(_PARTITION, position)]))
         catalog.commit(base, changes, Isolation.SNAPSHOT)
         return (self.store.requests - before).total
 
     def reopened(self, first_id: int) -> CatalogMetastore:
-        return open_catalog(repeatable_effects(self.store, first_id=first_id))
+        return open_catalog(build_deterministic_effects(self.store, first_id=first_id))
 
 
-def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revision: Revision) -> None:
+def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     warm: list[int] = []
     cold: list[int] = []
@@ -81,7 +83,7 @@ def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revis
     assert sorted(warm)[len(warm) // 2] <= 6
 
 
-def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(revision: Revision) -> None:
+def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     for number in range(300):
         counted.append(counted.catalog, number)
@@ -95,7 +97,7 @@ def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(rev
         assert counted.reopened(10**9).latest().version == 301
 
 
-def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revision: Revision) -> None:
+def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     count = 1000
     tables: dict[Locator, Object] = {
@@ -111,7 +113,7 @@ def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revis
         assert (counted.store.requests - before).total <= count / 100 + 20
 
 
-def test_renames_take_as_many_requests_however_much_lies_below(revision: Revision) -> None:
+def test_renames_take_as_many_requests_however_much_lies_below(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     tables: dict[Locator, Object] = {
         TableLocator("sales", f"t{number:04d}"): Table(f"id-{number}", "n", f"t{number:04d}") for number in range(300)
@@ -134,7 +136,7 @@ def test_renames_take_as_many_requests_however_much_lies_below(revision: Revisio
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("shop")))) == 301
 
 
-def test_reading_the_past_takes_as_many_requests_as_reading_the_present(revision: Revision) -> None:
+def test_reading_the_past_takes_as_many_requests_as_reading_the_present(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     for number in range(600):
         counted.append(counted.catalog, number)

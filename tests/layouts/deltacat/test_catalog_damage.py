@@ -4,13 +4,13 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.foreign import numbered_files
+from mangrove.layouts.deltacat.foreign_catalog import list_numbered_files
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.paths import HINT_PATH, numbered_file
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
-from mangrove.maintenance.check import check
-from mangrove.maintenance.maintained import Maintained
-from mangrove.maintenance.vacuum import vacuum
+from mangrove.layouts.deltacat.paths import HINT_PATH, parse_numbered_path
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.maintenance.check import check_lakehouse
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.metastore import Changes, Problem
 from mangrove.model.locators import (
     Kind,
@@ -25,22 +25,22 @@ from mangrove.model.objects import Namespace, Partition, Stream, Table, TableVer
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, put
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta
 
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore("memory://catalog/"))
+    return build_deterministic_effects(MemoryStore("memory://catalog/"))
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "2"])
 def catalog(request: pytest.FixtureRequest, effects: Effects) -> CatalogMetastore:
-    revision: Revision = request.param
+    revision: CatalogRevision = request.param
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
-    put(
+    commit_objects(
         catalog,
         catalog.latest(),
         (NamespaceLocator("sales"), Namespace("n", "sales", {"owner": "ana"})),
@@ -51,16 +51,16 @@ def catalog(request: pytest.FixtureRequest, effects: Effects) -> CatalogMetastor
         (PARTITION, Partition("p")),
     )
     for first in range(1, 240, 80):
-        deltas = [delta_at(PARTITION, position, note="some text of ours") for position in range(first, first + 80)]
-        put(catalog, catalog.latest(), *deltas)
-    put(catalog, catalog.latest(), settings=LakehouseSettings(name="renamed"))
+        deltas = [make_delta(PARTITION, position, note="some text of ours") for position in range(first, first + 80)]
+        commit_objects(catalog, catalog.latest(), *deltas)
+    commit_objects(catalog, catalog.latest(), settings=LakehouseSettings(name="renamed"))
     return catalog
 
 
 def _problems(effects: Effects) -> list[Problem]:
     try:
         catalog = open_catalog(effects)
-        return list(check(Maintained(effects, catalog, catalog)))
+        return list(check_lakehouse(MaintenanceContext(effects, catalog, catalog)))
     except FormatError as error:
         return [Problem("the newest version", str(error))]
 
@@ -91,7 +91,7 @@ def test_a_damaged_body_is_refused_when_it_is_read(catalog: CatalogMetastore, ef
     (path,) = (entry.path for entry in effects.store.list("n/t/1/s/p/5/") if isinstance(entry, ObjectInfo))
     effects.store.put(path, effects.store.read(path).replace(b"some text", b"same text"))
     with pytest.raises(FormatError, match="checksum"):
-        open_catalog(effects).latest().get(delta_at(PARTITION, 5)[0])
+        open_catalog(effects).latest().get(make_delta(PARTITION, 5)[0])
 
 
 def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_names_them(
@@ -101,8 +101,8 @@ def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_nam
     for path in strangers:
         effects.store.put(path, b"mine")
     opened = open_catalog(effects)
-    lake = Maintained(effects, opened, opened)
-    assert vacuum(lake, alone=True).paths == ()
+    lake = MaintenanceContext(effects, opened, opened)
+    assert vacuum_files(lake, alone=True).paths == ()
     assert all(effects.store.exists(path) for path in strangers)
     assert {problem.path for problem in _problems(effects)} == {"n/t/notes.txt", "n/.DS_Store"}
     assert len(list(opened.objects(opened.latest(), Kind.DELTA))) == 240
@@ -111,24 +111,26 @@ def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_nam
 def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_stand_in_for_it(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    mappings = [path for path, file in numbered_files(effects.store) if file.object_folder is None]
+    mappings = [path for path, file in list_numbered_files(effects.store) if file.object_folder is None]
     # A namespace and a table have names that DeltaCAT knows; a table's versions and streams have numbers and forms.
     assert len(mappings) >= 2
     for path in mappings:
         effects.store.delete_many([path])
-        aborted = path.replace(numbered_file(path).transaction, "1700000000000_aborted")
+        aborted = path.replace(parse_numbered_path(path).transaction, "1700000000000_aborted")
         effects.store.put(aborted, b"")
         (problem,) = _problems(effects)
         assert problem.path.rpartition("/")[0] == path.rpartition("/")[0]
-        assert f"to {numbered_file(path).target} is missing" in problem.rule
+        assert f"to {parse_numbered_path(path).target} is missing" in problem.rule
         effects.store.put(path, b"")
         assert _problems(effects) == [], "a leftover beside the file is garbage, and no problem"
 
 
 def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: CatalogMetastore, effects: Effects) -> None:
-    before = set(dict(numbered_files(effects.store)))
-    put(catalog, catalog.latest(), deletes=[TableLocator("sales", "orders")])
-    ended = [path for path, file in numbered_files(effects.store) if path not in before and file.object_folder is None]
+    before = set(dict(list_numbered_files(effects.store)))
+    commit_objects(catalog, catalog.latest(), deletes=[TableLocator("sales", "orders")])
+    ended = [
+        path for path, file in list_numbered_files(effects.store) if path not in before and file.object_folder is None
+    ]
     assert ended
     effects.store.delete_many(ended)
     assert [problem for problem in _problems(effects) if "leads nowhere any more is missing" in problem.rule]

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mangrove.effects import Effects, real_effects
+from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError
-from mangrove.layouts.deltacat.index import read_mapped
-from mangrove.layouts.deltacat.keys import mapping_key
-from mangrove.layouts.deltacat.log_paths import logged_transaction
+from mangrove.layouts.deltacat.index import mapping_key, parse_mapping_entry
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.paths import OURS, numbered_file
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision, digest_of
-from mangrove.layouts.deltacat.staging import stage
+from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, parse_numbered_path
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of
+from mangrove.layouts.deltacat.staging import stage_changes
+from mangrove.layouts.deltacat.transaction_log import parse_log_path
 from mangrove.metastore import Changes, Isolation, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
@@ -39,16 +38,15 @@ from mangrove.model.objects import (
     Table,
     TableVersion,
 )
+from mangrove.model.partitioning import Bucket, Identity, PartitionField, PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionField, PartitionScheme
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.transforms import Bucket, Identity
-from mangrove.model.types import Column, Int8, Varchar
+from mangrove.model.types import Column, Int64, Varchar
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, put
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta
 
 STREAM = StreamLocator("n", "t", 1, "s")
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
@@ -57,8 +55,8 @@ ORDERS_TABLE = Table("t", "n", "orders", latest_table_version=1, latest_active_t
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> CatalogRevision:
+    assert isinstance(request.param, CatalogRevision)
     return request.param
 
 
@@ -69,17 +67,17 @@ def clock() -> Clock:
 
 @pytest.fixture
 def effects(clock: Clock) -> Effects:
-    return repeatable_effects(MemoryStore(), clock)
+    return build_deterministic_effects(MemoryStore(), clock)
 
 
 @pytest.fixture
-def catalog(effects: Effects, revision: Revision) -> CatalogMetastore:
+def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
     return _with_a_table(effects, revision)
 
 
-def _with_a_table(effects: Effects, revision: Revision) -> CatalogMetastore:
+def _with_a_table(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
-    put(
+    commit_objects(
         catalog,
         catalog.latest(),
         (NamespaceLocator("sales"), Namespace("n", "sales")),
@@ -96,16 +94,16 @@ def _positions(snapshot: Snapshot) -> list[str | int]:
 
 
 def _reopened(effects: Effects) -> CatalogMetastore:
-    return open_catalog(repeatable_effects(effects.store, first_id=10**9))
+    return open_catalog(build_deterministic_effects(effects.store, first_id=10**9))
 
 
 def _without_guards(store: Store) -> CatalogMetastore:
     """Return the catalog as somebody finds it who has only what DeltaCAT knows of it."""
     bare = MemoryStore()
     for entry in store.list():
-        if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+        if isinstance(entry, ObjectInfo) and not entry.path.startswith(MANGROVE_FOLDER):
             bare.put(entry.path, store.read(entry.path))
-    return open_catalog(repeatable_effects(bare))
+    return open_catalog(build_deterministic_effects(bare))
 
 
 def _race(uri: str, processes: int, count: int) -> None:
@@ -117,12 +115,12 @@ def _race(uri: str, processes: int, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: Revision) -> None:
+def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: CatalogRevision) -> None:
     """DeltaCAT lost 14 of 1,528 in a minute: `MANGROVE_RACE_APPENDS=400` runs about as long."""
     uri, each = tmp_path.as_uri(), int(os.environ.get("MANGROVE_RACE_APPENDS", "40"))
-    _with_a_table(real_effects(open_store(uri)), revision)
+    _with_a_table(build_effects(open_store(uri)), revision)
     _race(uri, processes=4, count=each)
-    newest = open_catalog(real_effects(open_store(uri))).latest()
+    newest = open_catalog(build_effects(open_store(uri))).latest()
     assert newest.version == 1 + 4 * each
     deltas = [delta for _, delta in newest.children(Kind.DELTA, PARTITION) if isinstance(delta, Delta)]
     assert [delta.position for delta in deltas] == list(range(1, 4 * each + 1))
@@ -133,12 +131,12 @@ def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision
 
 
 def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore, effects: Effects) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     orphans = 0
     for entry in list(effects.store.list()):
-        if entry.path.startswith((OURS, "txn/")):
+        if entry.path.startswith((MANGROVE_FOLDER, "txn/")):
             continue
-        file = numbered_file(entry.path)
+        file = parse_numbered_path(entry.path)
         orphan = entry.path.replace(file.transaction, "9999999999999999999_crashed").replace("_create_", "_update_")
         effects.store.put(orphan, effects.store.read(entry.path))
         orphans += 1
@@ -147,7 +145,7 @@ def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore,
         newest = found.latest()
         assert newest.get(ORDERS) == ORDERS_TABLE
         assert _positions(newest) == [1]
-        put(found, newest, delta_at(PARTITION, 2))
+        commit_objects(found, newest, make_delta(PARTITION, 2))
         assert _positions(found.latest()) == [1, 2]
 
 
@@ -155,7 +153,7 @@ def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, 
     answers: dict[int, list[str | int]] = {}
     for number in range(1, 30):
         clock.now_millis += 10_000 if number % 3 else -25_000
-        put(catalog, catalog.latest(), delta_at(PARTITION, number))
+        commit_objects(catalog, catalog.latest(), make_delta(PARTITION, number))
         newest = catalog.latest()
         answers[newest.commit.created_at_millis] = _positions(newest)
         assert {millis: _positions(catalog.at_time(millis)) for millis in answers} == answers
@@ -164,7 +162,7 @@ def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, 
 def _replace_stream(catalog: CatalogMetastore, base: Snapshot) -> None:
     version = TableVersionLocator("n", "t", 1)
     new = StreamLocator("n", "t", 1, "s2")
-    put(
+    commit_objects(
         catalog,
         base,
         (version, TableVersion(1, None, latest_stream_id="s2")),
@@ -178,9 +176,9 @@ def _replace_stream(catalog: CatalogMetastore, base: Snapshot) -> None:
 def test_an_add_across_a_replace_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
     base = catalog.latest()
     _replace_stream(catalog, base)
-    way, _ = delta_at(PARTITION, 77)
+    way, _ = make_delta(PARTITION, 77)
     with pytest.raises(ConflictError, match=r"partition n\|t\|1\|s\|p"):
-        put(catalog, base, (way, Delta(DeltaType.ADD)), guards=frozenset([PARTITION]), isolation=isolation)
+        commit_objects(catalog, base, (way, Delta(DeltaType.ADD)), guards=frozenset([PARTITION]), isolation=isolation)
     newest = catalog.latest()
     described = newest.get(TableVersionLocator("n", "t", 1))
     assert isinstance(described, TableVersion)
@@ -190,17 +188,17 @@ def test_an_add_across_a_replace_is_refused(catalog: CatalogMetastore, isolation
 @pytest.mark.parametrize("isolation", list(Isolation))
 def test_an_append_across_a_drop_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
     base = catalog.latest()
-    put(catalog, base, deletes=frozenset([ORDERS]))
+    commit_objects(catalog, base, deletes=frozenset([ORDERS]))
     guards: frozenset[Locator] = frozenset([ORDERS, PARTITION])
     with pytest.raises(ConflictError, match=r"table sales\.orders"):
-        put(catalog, base, delta_at(PARTITION, 1), guards=guards, isolation=isolation)
+        commit_objects(catalog, base, make_delta(PARTITION, 1), guards=guards, isolation=isolation)
     assert catalog.latest().version == base.version + 1
 
 
 def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, effects: Effects) -> None:
     renamed = Table("t", "n", "purchases")
     changes = Changes("r", puts={TableLocator("sales", "purchases"): renamed}, deletes=frozenset([ORDERS]))
-    staged = stage(catalog.latest(), changes, "1800000009999_crashed")
+    staged = stage_changes(catalog.latest(), changes, "1800000009999_crashed")
     effects.store.put_many(staged.files)
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
         newest = found.latest()
@@ -212,11 +210,11 @@ def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, 
 def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, effects: Effects) -> None:
     before = catalog.latest().version
     new = TableLocator("sales", "purchases")
-    put(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    commit_objects(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
     between = catalog.latest().version
     old_space = frozenset([NamespaceLocator("sales")])
-    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=old_space)
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=old_space)
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     times = {line.version: line.created_at_millis for line in catalog.history()}
     bare = _without_guards(effects.store)
     for found in (catalog, _reopened(effects), bare):
@@ -231,31 +229,31 @@ def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, eff
 
 def test_a_name_can_be_dropped_and_given_again_many_times(catalog: CatalogMetastore, effects: Effects) -> None:
     for number in range(5):
-        put(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
+        commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
         assert catalog.latest().get(ORDERS) is None
-        put(catalog, catalog.latest(), (ORDERS, Table(f"t{number}", "n", "orders")))
+        commit_objects(catalog, catalog.latest(), (ORDERS, Table(f"t{number}", "n", "orders")))
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
         assert found.latest().get(ORDERS) == Table("t4", "n", "orders")
 
 
 def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore) -> None:
     alias = TableLocator("sales", "alias")
-    put(catalog, catalog.latest(), (alias, ORDERS_TABLE))
+    commit_objects(catalog, catalog.latest(), (alias, ORDERS_TABLE))
     newest = catalog.latest()
     assert newest.get(alias) == newest.get(ORDERS) == ORDERS_TABLE
-    put(catalog, newest, deletes=frozenset([ORDERS]))
+    commit_objects(catalog, newest, deletes=frozenset([ORDERS]))
     assert catalog.latest().get(ORDERS) is None
     assert catalog.latest().get(alias) == ORDERS_TABLE
-    put(catalog, catalog.latest(), deletes=frozenset([alias]))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([alias]))
     assert catalog.latest().get(alias) is None
-    put(catalog, catalog.latest(), (ORDERS, ORDERS_TABLE))
+    commit_objects(catalog, catalog.latest(), (ORDERS, ORDERS_TABLE))
     assert catalog.latest().get(ORDERS) == ORDERS_TABLE
 
 
 def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, effects: Effects) -> None:
     for number in range(1, 1051):
         value = Table("t", "n", "orders", description=f"revision {number}")
-        put(catalog, catalog.latest(), (ORDERS, value))
+        commit_objects(catalog, catalog.latest(), (ORDERS, value))
     then = catalog.at_version(500).commit.created_at_millis
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
         table = found.latest().get(ORDERS)
@@ -267,7 +265,7 @@ def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, e
 
 
 def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetastore, effects: Effects) -> None:
-    schema = Schema((Column(1, "country", Varchar()), Column(2, "id", Int8())))
+    schema = Schema((Column(1, "country", Varchar()), Column(2, "id", Int64())))
     fields = (PartitionField(1, Identity(), "country"), PartitionField(2, Bucket(4), "id_bucket"))
     scheme = PartitionScheme(fields, "by-country")
     values = [("de", 0), ("de", 1), ("fr", 0), (None, 3)]
@@ -279,7 +277,7 @@ def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetast
         way = PartitionLocator("n", "t", 1, "s", f"part-{number}")
         puts[way] = Partition(f"part-{number}", pair, "by-country")
         puts[DeltaLocator("n", "t", 1, "s", f"part-{number}", 1)] = Delta(DeltaType.APPEND)
-    put(catalog, catalog.latest(), *puts.items(), deletes=frozenset([PARTITION]))
+    commit_objects(catalog, catalog.latest(), *puts.items(), deletes=frozenset([PARTITION]))
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
         newest = found.latest()
         partitions = list(newest.children(Kind.PARTITION, STREAM))
@@ -293,11 +291,11 @@ def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetast
 
 
 def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: CatalogMetastore) -> None:
-    columns = (Column(1, "a", Int8()), Column(2, "b", Int8()), Column(3, "c", Int8()), Column(4, "d", Int8()))
+    columns = (Column(1, "a", Int64()), Column(2, "b", Int64()), Column(3, "c", Int64()), Column(4, "d", Int64()))
     version = TableVersionLocator("n", "t", 1)
-    put(catalog, catalog.latest(), (version, TableVersion(1, Schema(columns), keys=(4, 2))))
+    commit_objects(catalog, catalog.latest(), (version, TableVersion(1, Schema(columns), keys=(4, 2))))
     dropped = Schema(columns[1:], 1, 4)
-    put(
+    commit_objects(
         catalog,
         catalog.latest(),
         (version, TableVersion(1, dropped, earlier_schemas=(Schema(columns),), keys=(4, 2))),
@@ -311,8 +309,8 @@ def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: C
 def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalog: CatalogMetastore) -> None:
     deleted = DataFile("data/d.parquet", 10, 2, FileKind.KEY_DELETES, key_ids=(4, 2))
     upserted = DataFile("data/u.parquet", 10, 2, schema_id=3)
-    way, _ = delta_at(PARTITION, 1)
-    put(catalog, catalog.latest(), (way, Delta(DeltaType.DELETE, Manifest((deleted, upserted)))))
+    way, _ = make_delta(PARTITION, 1)
+    commit_objects(catalog, catalog.latest(), (way, Delta(DeltaType.DELETE, Manifest((deleted, upserted)))))
     found = catalog.latest().get(way)
     assert isinstance(found, Delta)
     assert found.manifest.entries == (deleted, upserted)
@@ -320,36 +318,36 @@ def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalo
 
 def test_what_a_lost_race_left_behind_is_deleted(catalog: CatalogMetastore, effects: Effects) -> None:
     base = catalog.latest()
-    put(catalog, base, delta_at(PARTITION, 1))
-    put(catalog, base, delta_at(PARTITION, 1))
+    commit_objects(catalog, base, make_delta(PARTITION, 1))
+    commit_objects(catalog, base, make_delta(PARTITION, 1))
     with pytest.raises(ConflictError):
-        put(
+        commit_objects(
             catalog,
             base,
-            delta_at(PARTITION, 1),
+            make_delta(PARTITION, 1),
             deletes=frozenset([ORDERS]),
             guards=frozenset([DeltaLocator("n", "t", 1, "s", "p", 1)]),
         )
-    committed = {logged.id for entry in effects.store.list("txn/") if (logged := logged_transaction(entry.path))}
+    committed = {logged.id for entry in effects.store.list("txn/") if (logged := parse_log_path(entry.path))}
     for entry in effects.store.list():
-        if not entry.path.startswith((OURS, "txn/")):
-            assert numbered_file(entry.path).transaction in committed
+        if not entry.path.startswith((MANGROVE_FOLDER, "txn/")):
+            assert parse_numbered_path(entry.path).transaction in committed
 
 
 def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    deltas = delta_at(PARTITION, 1), delta_at(PARTITION, 2)
-    put(catalog, catalog.latest(), *deltas)
+    deltas = make_delta(PARTITION, 1), make_delta(PARTITION, 2)
+    commit_objects(catalog, catalog.latest(), *deltas)
     _replace_stream(catalog, catalog.latest())
-    put(catalog, catalog.latest(), deletes=frozenset([PARTITION, *(way for way, _ in deltas)]))
-    put(
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([PARTITION, *(way for way, _ in deltas)]))
+    commit_objects(
         catalog,
         catalog.latest(),
         (NamespaceLocator("b"), Namespace("b-id", "b")),
         (TableLocator("b", "x"), Table("x", "b-id", "x")),
     )
-    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("b", "x")]))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("b", "x")]))
     bare = _without_guards(effects.store)
     for mine, theirs in ((catalog.latest(), bare.latest()), (catalog.at_version(2), bare.at_version(1))):
         for kind, parent in (
@@ -366,14 +364,14 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
 def test_what_lies_below_a_stream_that_deltacat_deleted_is_not_found(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     _replace_stream(catalog, catalog.latest())
     bare = _without_guards(effects.store)
     assert list(bare.objects(bare.latest(), Kind.DELTA)) == []
     assert PARTITION not in dict(bare.objects(bare.latest(), Kind.PARTITION))
     before = bare.at_version(bare.latest().version - 1)
     gone = {one.locator for one in bare.differences(before, bare.latest()) if one.after is None}
-    assert gone == {STREAM, PARTITION, delta_at(PARTITION, 1)[0]}
+    assert gone == {STREAM, PARTITION, make_delta(PARTITION, 1)[0]}
 
 
 def test_the_stream_that_deltacat_finds_is_the_one_that_the_table_version_names(effects: Effects) -> None:
@@ -383,11 +381,13 @@ def test_the_stream_that_deltacat_finds_is_the_one_that_the_table_version_names(
 
     def found_by_deltacat() -> str:
         alias = f"n/t/1/{digest_of('deltacat')}"
-        return read_mapped(_without_guards(effects.store).latest().value_of(mapping_key(alias))).target
+        return parse_mapping_entry(_without_guards(effects.store).latest().value_of(mapping_key(alias))).target
 
-    put(catalog, catalog.latest(), (second, Stream("s2")), (version, TableVersion(1, None, latest_stream_id="s2")))
+    commit_objects(
+        catalog, catalog.latest(), (second, Stream("s2")), (version, TableVersion(1, None, latest_stream_id="s2"))
+    )
     assert found_by_deltacat() == "s2"
-    put(catalog, catalog.latest(), (version, TableVersion(1, None, latest_stream_id="s")))
+    commit_objects(catalog, catalog.latest(), (version, TableVersion(1, None, latest_stream_id="s")))
     assert found_by_deltacat() == "s"
-    put(catalog, catalog.latest(), (second, Stream("s2", watermark=1)), deletes=frozenset([STREAM]))
+    commit_objects(catalog, catalog.latest(), (second, Stream("s2", watermark=1)), deletes=frozenset([STREAM]))
     assert found_by_deltacat() == "s2"

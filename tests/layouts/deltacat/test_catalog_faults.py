@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mangrove.errors import ConflictError, StorageError
-from mangrove.layouts.deltacat.log_paths import logged_transaction
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.paths import OURS
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.transaction_log import parse_log_path
 from mangrove.metastore import Changes, Isolation, Snapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, Namespace, Object, Partition, Table
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
-from mangrove.testing.metastore_contract import delta_at, namespace, put, table
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import commit_objects, make_delta, make_namespace, make_table
 
 _PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 _NO_FAULTS = Faults(seed=0)
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> CatalogRevision:
+    assert isinstance(request.param, CatalogRevision)
     return request.param
 
 
@@ -57,7 +57,7 @@ class Stopping(FaultyStore):
     def _count(self) -> None:
         if self.writes_left is not None:
             if self.writes_left == 0:
-                raise Crashed
+                raise SimulatedCrash
             self.writes_left -= 1
 
 
@@ -116,7 +116,7 @@ class Commits(RuleBasedStateMachine):
         after = _applied(before, changes)
         try:
             committed = writer.commit(base, changes, isolation)
-        except Crashed:
+        except SimulatedCrash:
             # It is committed if the guard was created, and only then.
             if self._reader().latest().version == base.version + 1:
                 self.versions.append(after)
@@ -130,8 +130,8 @@ class Commits(RuleBasedStateMachine):
         """Append through a writer that has not looked since it was opened: the deltas go behind the others'."""
         writer = self.writer
         base = writer.at_version(min(1, writer.latest().version))
-        ways = [delta_at(_PARTITION, place, number=str(self._next())) for place in range(1, deltas + 1)]
-        committed = put(writer, base, *ways)
+        ways = [make_delta(_PARTITION, place, number=str(self._next())) for place in range(1, deltas + 1)]
+        committed = commit_objects(writer, base, *ways)
         assert committed.snapshot.version == len(self.versions)
         self.versions.append(_applied(self.versions[-1], committed.changes))
         if not writer_is_kept:
@@ -154,12 +154,12 @@ class Commits(RuleBasedStateMachine):
             return
         # The next commit completes what a crash left, and then DeltaCAT's own files say the same.
         last = self._reader()
-        put(last, last.latest(), namespace("last"))
+        commit_objects(last, last.latest(), make_namespace("last"))
         bare = MemoryStore()
         for entry in self.below.list():
-            if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+            if isinstance(entry, ObjectInfo) and not entry.path.startswith(MANGROVE_FOLDER):
                 bare.put(entry.path, self.below.read(entry.path))
-        assert _state(open_catalog(repeatable_effects(bare)).latest()) == _state(last.latest())
+        assert _state(open_catalog(build_deterministic_effects(bare)).latest()) == _state(last.latest())
 
     def _changes(self, before: dict[Locator, Object], names: dict[str, str], dropped: set[str], deltas: int) -> Changes:
         """Return changes of namespaces `a` to `e`, tables `x` in them, and appended deltas."""
@@ -186,7 +186,7 @@ class Commits(RuleBasedStateMachine):
                 puts[at] = Table(f"id-{self._next()}", space_id, name)
         last = max((at.parts[-1] for at in before if at.kind is Kind.DELTA), default=0)
         assert isinstance(last, int)
-        puts |= dict(delta_at(_PARTITION, last + place, number=str(self._next())) for place in range(1, deltas + 1))
+        puts |= dict(make_delta(_PARTITION, last + place, number=str(self._next())) for place in range(1, deltas + 1))
         return Changes(f"txn-{self._next()}", puts=puts, deletes=frozenset(deletes))
 
     def _next(self) -> int:
@@ -197,7 +197,7 @@ class Commits(RuleBasedStateMachine):
         return open_catalog(self._effects(self.below))
 
     def _effects(self, store: Any) -> Any:
-        return repeatable_effects(store, self.clock, first_id=self._next() * 10**6)
+        return build_deterministic_effects(store, self.clock, first_id=self._next() * 10**6)
 
 
 def _applied(before: dict[Locator, Object], changes: Changes) -> dict[Locator, Object]:
@@ -228,14 +228,16 @@ TestCommitsOfRevision2.settings = settings(max_examples=40, stateful_step_count=
 class Lake:
     """A catalog on a store that fails when it is told to, and a reader on the store below."""
 
-    def __init__(self, revision: Revision) -> None:
+    def __init__(self, revision: CatalogRevision) -> None:
         self.below = MemoryStore()
         self.store = FaultyStore(self.below, _NO_FAULTS)
-        self.catalog = create_catalog(repeatable_effects(self.store), LakehouseSettings(), Changes("made"), revision)
-        put(self.catalog, self.catalog.latest(), namespace("sales"))
+        self.catalog = create_catalog(
+            build_deterministic_effects(self.store), LakehouseSettings(), Changes("made"), revision
+        )
+        commit_objects(self.catalog, self.catalog.latest(), make_namespace("sales"))
 
     def committed(self) -> CatalogMetastore:
-        return open_catalog(repeatable_effects(self.below, first_id=10**9))
+        return open_catalog(build_deterministic_effects(self.below, first_id=10**9))
 
     def tables(self) -> list[str]:
         newest = self.committed().latest()
@@ -243,65 +245,65 @@ class Lake:
 
 
 @pytest.fixture
-def lake(revision: Revision) -> Lake:
+def lake(revision: CatalogRevision) -> Lake:
     return Lake(revision)
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(lake: Lake) -> None:
     lake.store.fail_next("create", "after", "version")
-    assert put(lake.catalog, lake.catalog.latest(), table("sales", "orders")).snapshot.version == 2
+    assert commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders")).snapshot.version == 2
     assert lake.committed().latest().version == 2
     assert lake.tables() == ["orders"]
 
 
 def test_a_commit_whose_create_failed_without_effect_is_tried_again(lake: Lake) -> None:
     lake.store.fail_next("create", "before", "version")
-    assert put(lake.catalog, lake.catalog.latest(), table("sales", "orders")).snapshot.version == 2
+    assert commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders")).snapshot.version == 2
     assert lake.tables() == ["orders"]
 
 
 def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
     base = lake.catalog.latest()
-    rival = lake.committed()
-    put(rival, rival.latest(), table("sales", "orders"))
+    concurrent_commit = lake.committed()
+    commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "orders"))
     lake.store.fail_next("create", "before", "version")
     with pytest.raises(ConflictError, match=r"sales\.orders"):
-        put(lake.catalog, base, table("sales", "orders"))
+        commit_objects(lake.catalog, base, make_table("sales", "orders"))
 
 
 def test_a_store_that_keeps_failing_says_that_nothing_was_committed(lake: Lake) -> None:
     for _ in range(3):
         lake.store.fail_next("create", "before", "version")
     with pytest.raises(StorageError, match="version 2 could not be committed"):
-        put(lake.catalog, lake.catalog.latest(), table("sales", "orders"))
+        commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders"))
     assert lake.tables() == []
 
 
 def test_a_log_that_could_not_be_written_is_written_by_the_next_commit(lake: Lake) -> None:
     def logged() -> int:
-        return sum(logged_transaction(entry.path) is not None for entry in lake.below.list("txn/"))
+        return sum(parse_log_path(entry.path) is not None for entry in lake.below.list("txn/"))
 
     lake.store.fail_next("put", "before", "txn/")
-    assert put(lake.catalog, lake.catalog.latest(), table("sales", "orders")).snapshot.version == 2
+    assert commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders")).snapshot.version == 2
     assert lake.tables() == ["orders"]
     assert logged() == 2
     other = lake.committed()
-    put(other, other.latest(), table("sales", "users"))
+    commit_objects(other, other.latest(), make_table("sales", "users"))
     assert logged() == 4
 
 
 def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
     lake.store.fail_next("put", "before", "mangrove/latest")
-    put(lake.catalog, lake.catalog.latest(), table("sales", "orders"))
+    commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders"))
     assert lake.tables() == ["orders"]
 
 
 def test_what_a_lost_race_left_goes_at_once_even_where_nothing_runs_later(lake: Lake) -> None:
-    catalog = open_catalog(replace(repeatable_effects(lake.below, first_id=10**6), later=lambda _: None))
-    base, rival = catalog.latest(), lake.committed()
-    put(rival, rival.latest(), delta_at(_PARTITION, 1, by="rival"))
+    catalog = open_catalog(replace(build_deterministic_effects(lake.below, first_id=10**6), later=lambda _: None))
+    base, concurrent_commit = catalog.latest(), lake.committed()
+    commit_objects(concurrent_commit, concurrent_commit.latest(), make_delta(_PARTITION, 1, by="rival"))
     taken = [entry.path for entry in lake.below.list("n/")]
-    moved = put(catalog, base, delta_at(_PARTITION, 1, by="me"))
+    moved = commit_objects(catalog, base, make_delta(_PARTITION, 1, by="me"))
     assert [way.parts[-1] for way in moved.changes.puts] == [2]
     assert [entry.path for entry in lake.below.list("n/") if entry.path not in taken] == [
         entry.path for entry in lake.below.list("n/t/1/s/p/2/")

@@ -8,39 +8,40 @@ from hypothesis import strategies as st
 
 from mangrove.betree.node import Node
 from mangrove.errors import AlreadyExistsError, FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.guard import decode_guard, encode_guard
-from mangrove.layouts.deltacat.index import decode_node, encode_node
-from mangrove.layouts.deltacat.keys import (
-    Below,
-    key_of_below,
-    locator_of_below,
+from mangrove.layouts.deltacat.guards import decode_guard, encode_guard
+from mangrove.layouts.deltacat.index import (
+    TableDescendantLocator,
+    decode_node,
+    encode_node,
+    key_of_locator,
+    locator_from_key,
     name_key,
     name_of,
     range_below,
     range_of_kind,
 )
 from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
-from mangrove.layouts.deltacat.packed import seal, unseal
+from mangrove.layouts.deltacat.msgpack_maps import decode_with_checksum, encode_with_checksum
 from mangrove.layouts.deltacat.paths import VERSION_FOLDER, guard_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.objects import Namespace, Table
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import namespace, put
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_namespace
 from mangrove.testing.strategies import locators
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> CatalogRevision:
+    assert isinstance(request.param, CatalogRevision)
     return request.param
 
 
-def test_a_catalog_is_made_once_and_says_its_format_revision(revision: Revision) -> None:
-    effects = repeatable_effects(MemoryStore())
+def test_a_catalog_is_made_once_and_says_its_format_revision(revision: CatalogRevision) -> None:
+    effects = build_deterministic_effects(MemoryStore())
     assert not has_catalog(effects.store)
     with pytest.raises(NotFoundError, match="no catalog"):
         open_catalog(effects)
@@ -55,7 +56,7 @@ def test_a_catalog_is_made_once_and_says_its_format_revision(revision: Revision)
 
 
 def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"))
     assert catalog.revision is SEED
     unique = "20444dca-7e3d-4dd2-af70-23b8bc890966"
@@ -80,20 +81,20 @@ def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
     assert effects.store.read(paths[0]) == b""
 
 
-def test_a_snapshot_of_another_catalog_is_no_base(revision: Revision) -> None:
+def test_a_snapshot_of_another_catalog_is_no_base(revision: CatalogRevision) -> None:
     one, two = (
-        create_catalog(repeatable_effects(MemoryStore()), LakehouseSettings(), Changes("made"), revision)
+        create_catalog(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"), revision)
         for _ in range(2)
     )
     with pytest.raises(InvalidInputError, match="this very metastore"):
-        put(one, two.latest(), namespace("sales"))
+        commit_objects(one, two.latest(), make_namespace("sales"))
 
 
-def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: Revision) -> None:
-    effects = repeatable_effects(MemoryStore())
+def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: CatalogRevision) -> None:
+    effects = build_deterministic_effects(MemoryStore())
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     for number in range(5):
-        put(catalog, catalog.latest(), namespace(f"n{number}"))
+        commit_objects(catalog, catalog.latest(), make_namespace(f"n{number}"))
     effects.store.delete_many(["mangrove/latest", guard_path(0), guard_path(1)])
     assert open_catalog(effects).latest().version == 5
     assert [line.version for line in open_catalog(effects).history()] == [5, 4, 3, 2]
@@ -101,7 +102,7 @@ def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revi
 
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7), is_cut=st.booleans())
 def test_a_guard_or_node_with_one_changed_bit_is_refused_with_its_path(place: int, bit: int, is_cut: bool) -> None:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     create_catalog(effects, LakehouseSettings(), Changes("made"))
     guard = effects.store.read(guard_path(0))
     node = encode_node(Node(("a", "b"), ("1", "2")))
@@ -118,31 +119,31 @@ def test_a_guard_or_node_with_one_changed_bit_is_refused_with_its_path(place: in
 
 
 def test_a_guard_of_a_later_release_is_refused_with_what_to_do() -> None:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     create_catalog(effects, LakehouseSettings(), Changes("made"))
     (path,) = [entry.path for entry in effects.store.list(VERSION_FOLDER)]
-    fields = unseal(effects.store.read(path), path) | {"major_version": 2}
-    effects.store.put(path, seal(fields))
+    fields = decode_with_checksum(effects.store.read(path), path) | {"major_version": 2}
+    effects.store.put(path, encode_with_checksum(fields))
     with pytest.raises(FormatError, match="use a release"):
         open_catalog(effects)
 
 
 @given(locators())
 def test_a_key_of_what_lies_below_a_table_says_its_locator(locator: Locator) -> None:
-    if isinstance(locator, Below):
-        assert locator_of_below(key_of_below(locator)) == locator
+    if isinstance(locator, TableDescendantLocator):
+        assert locator_from_key(key_of_locator(locator)) == locator
 
 
 @given(st.lists(locators(), max_size=8))
 def test_keys_sort_as_locators_do(found: list[Locator]) -> None:
-    below = [locator for locator in found if isinstance(locator, Below)]
-    assert [locator_of_below(key) for key in sorted(map(key_of_below, below))] == sorted(below)
+    below = [locator for locator in found if isinstance(locator, TableDescendantLocator)]
+    assert [locator_from_key(key) for key in sorted(map(key_of_locator, below))] == sorted(below)
 
 
 @given(locators())
 def test_an_object_lies_in_the_range_of_its_parent_and_kind(locator: Locator) -> None:
-    if isinstance(locator, Below):
-        key = key_of_below(locator)
+    if isinstance(locator, TableDescendantLocator):
+        key = key_of_locator(locator)
         for first, end in (range_of_kind(locator.kind), range_below(locator.kind, locator.parent, "", "", None)):
             assert first <= key < end
         after = range_below(locator.kind, locator.parent, "", "", locator)

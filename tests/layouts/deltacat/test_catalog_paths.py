@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.log_paths import (
+from mangrove.layouts.deltacat.paths import NumberedFile, guard_path, node_path, parse_numbered_path, version_of_guard
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of, find_revision
+from mangrove.layouts.deltacat.transaction_log import (
     LoggedTransaction,
+    build_transaction_id,
     flat_log_path,
-    logged_transaction,
     minute_log_path,
-    start_of,
-    transaction_id,
+    parse_log_path,
+    start_time_of,
 )
-from mangrove.layouts.deltacat.paths import NumberedFile, guard_path, node_path, numbered_file, version_of
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision, digest_of, revision_named
 
 _UUID = "20444dca-7e3d-4dd2-af70-23b8bc890966"
 
@@ -36,7 +36,7 @@ _UUID = "20444dca-7e3d-4dd2-af70-23b8bc890966"
     ],
 )
 def test_a_name_is_mapped_in_the_folder_of_its_digest(
-    revision: Revision, parent: str, parts: tuple[str, ...], digest: str
+    revision: CatalogRevision, parent: str, parts: tuple[str, ...], digest: str
 ) -> None:
     assert digest_of(revision.canonical(parent, *parts)) == digest
 
@@ -68,7 +68,7 @@ def test_a_revision_file_is_named_as_in_the_seed() -> None:
 def test_a_mapping_file_is_named_as_in_the_seed() -> None:
     digest = digest_of("MyNamespace")
     path = f"{digest}/00000000000000000002_delete_1737070822189_{_UUID}.my-id"
-    file = numbered_file(path)
+    file = parse_numbered_path(path)
     assert file == NumberedFile(digest, 2, "delete", f"1737070822189_{_UUID}", "my-id")
     assert file.object_folder is None
     assert SEED.numbered_path(file.folder, file.number, file.file_name) == path
@@ -81,36 +81,36 @@ def test_a_mapping_file_is_named_as_in_the_seed() -> None:
     start=st.integers(0, 2**63 - 1),
 )
 def test_what_a_numbered_path_says_is_what_it_was_made_from(
-    number: int, operation: str, revision: Revision, start: int
+    number: int, operation: str, revision: CatalogRevision, start: int
 ) -> None:
-    file = NumberedFile.of_revision("a/b/1", number, operation, transaction_id(start, _UUID))
-    assert numbered_file(revision.numbered_path(file.folder, number, file.file_name)) == file
+    file = NumberedFile.of_revision("a/b/1", number, operation, build_transaction_id(start, _UUID))
+    assert parse_numbered_path(revision.numbered_path(file.folder, number, file.file_name)) == file
 
 
 def test_flat_files_are_read_in_revision_2_too() -> None:
-    file = numbered_file(f"a/rev/00000000000000000001_create_1_{_UUID}.mpk")
+    file = parse_numbered_path(f"a/rev/00000000000000000001_create_1_{_UUID}.mpk")
     assert file.object_folder == "a"
 
 
 @pytest.mark.parametrize("path", ["a/rev/1_create_1_x.mpk", "00000000000000000001_create_1_x.mpk", "a/rev/x", ""])
 def test_what_is_not_numbered_is_refused(path: str) -> None:
     with pytest.raises(FormatError, match="neither"):
-        numbered_file(path)
+        parse_numbered_path(path)
 
 
 def test_the_seeds_log_lies_flat_and_is_read_with_either_separator() -> None:
-    transaction = transaction_id(1737070822189, _UUID)
+    transaction = build_transaction_id(1737070822189, _UUID)
     path = flat_log_path(transaction, 1737070822200)
     assert path == f"txn/1737070822189_{_UUID}"
-    assert logged_transaction(path) == LoggedTransaction(transaction, 1737070822189, None)
-    assert logged_transaction(f"txn/1737070822189-{_UUID}") == LoggedTransaction(transaction, 1737070822189, None)
+    assert parse_log_path(path) == LoggedTransaction(transaction, 1737070822189, None)
+    assert parse_log_path(f"txn/1737070822189-{_UUID}") == LoggedTransaction(transaction, 1737070822189, None)
 
 
 def test_the_log_of_revision_2_lies_by_minute_and_ends_with_the_end() -> None:
     transaction = "1794723907685800020_8d543a2e-051b-4952-97f9-d234d19cd984"
     path = minute_log_path(transaction, 1794723907695047923)
     assert path == f"txn/success/2026/11/15/06/25/{transaction}/1794723907695047923"
-    assert logged_transaction(path) == LoggedTransaction(transaction, 1794723907685800020, 1794723907695047923)
+    assert parse_log_path(path) == LoggedTransaction(transaction, 1794723907685800020, 1794723907695047923)
 
 
 def test_a_start_just_before_a_minute_is_logged_in_the_minute_where_deltacat_looks() -> None:
@@ -130,31 +130,31 @@ def test_a_start_just_before_a_minute_is_logged_in_the_minute_where_deltacat_loo
     ],
 )
 def test_only_committed_transactions_are_in_the_log(path: str) -> None:
-    assert logged_transaction(path) is None
+    assert parse_log_path(path) is None
 
 
 def test_a_transactions_id_has_a_start_and_one_underscore() -> None:
-    assert start_of(f"5_{_UUID}") == 5
+    assert start_time_of(f"5_{_UUID}") == 5
     with pytest.raises(FormatError, match="UUID"):
-        transaction_id(5, "a_b")
+        build_transaction_id(5, "a_b")
     with pytest.raises(FormatError, match="start time"):
-        start_of("made")
+        start_time_of("made")
 
 
 def test_guards_sort_by_version_and_say_it() -> None:
     assert guard_path(7) == "mangrove/version/00000000000000000007.mpk"
     assert sorted([guard_path(10), guard_path(9)]) == [guard_path(9), guard_path(10)]
-    assert version_of(guard_path(123)) == 123
+    assert version_of_guard(guard_path(123)) == 123
     assert node_path("x") == "mangrove/node/x.mpk"
     with pytest.raises(FormatError, match="guard"):
-        version_of("mangrove/version/7.mpk")
+        version_of_guard("mangrove/version/7.mpk")
 
 
 def test_a_format_revision_is_found_by_its_name() -> None:
-    assert [revision_named(one.name) for one in (SEED, DELTACAT_2)] == [SEED, DELTACAT_2]
+    assert [find_revision(one.name) for one in (SEED, DELTACAT_2)] == [SEED, DELTACAT_2]
     assert (SEED.layout, DELTACAT_2.layout) == ("deltacat", "deltacat-2")
     with pytest.raises(FormatError, match="'3'"):
-        revision_named("3")
+        find_revision("3")
 
 
 @given(st.integers(0, 9_000_000_000_000))

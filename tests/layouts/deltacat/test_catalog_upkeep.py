@@ -7,10 +7,10 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.paths import HINT_PATH, OURS, guard_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, Revision
-from mangrove.layouts.deltacat.staging import stage
-from mangrove.metastore import Changes, Isolation, Snapshot, Upkeep
+from mangrove.layouts.deltacat.paths import HINT_PATH, MANGROVE_FOLDER, guard_path
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.staging import stage_changes
+from mangrove.metastore import Changes, Isolation, MetastoreMaintenance, Snapshot
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -25,8 +25,8 @@ from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, 
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, namespace, put
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta, make_namespace
 
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 ORDERS = TableLocator("sales", "orders")
@@ -34,20 +34,20 @@ SALES = NamespaceLocator("sales")
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> CatalogRevision:
+    assert isinstance(request.param, CatalogRevision)
     return request.param
 
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return build_deterministic_effects(MemoryStore())
 
 
 @pytest.fixture
-def catalog(effects: Effects, revision: Revision) -> CatalogMetastore:
+def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
-    put(
+    commit_objects(
         catalog,
         catalog.latest(),
         (SALES, Namespace("n", "sales")),
@@ -70,14 +70,16 @@ def _changed(catalog: CatalogMetastore, before: int, after: int) -> dict[Locator
 
 
 def test_it_offers_what_maintenance_needs(catalog: CatalogMetastore) -> None:
-    upkeep: Upkeep = catalog
-    assert [line.version for line in upkeep.kept()] == [0, 1]
+    maintenance: MetastoreMaintenance = catalog
+    assert [line.version for line in maintenance.kept()] == [0, 1]
 
 
 def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMetastore) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1), (TableLocator("sales", "x"), Table("x", "n", "x")))
-    put(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description="new")))
-    put(catalog, catalog.latest(), deletes=frozenset([TableLocator("sales", "x")]))
+    commit_objects(
+        catalog, catalog.latest(), make_delta(PARTITION, 1), (TableLocator("sales", "x"), Table("x", "n", "x"))
+    )
+    commit_objects(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description="new")))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("sales", "x")]))
     versions = range(catalog.latest().version + 1)
     for before in versions:
         for after in versions:
@@ -91,7 +93,9 @@ def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMeta
 
 
 def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMetastore) -> None:
-    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES]))
+    commit_objects(
+        catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES])
+    )
     changed = _changed(catalog, 1, 2)
     assert set(changed) == {
         SALES,
@@ -107,14 +111,18 @@ def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMeta
 def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1), delta_at(PARTITION, 2))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1), make_delta(PARTITION, 2))
     target = catalog.latest()
     wanted = _everything(catalog, target)
     below = {way for way in wanted if way.kind >= Kind.TABLE_VERSION}
-    put(catalog, catalog.latest(), deletes=frozenset([ORDERS, *below]))
-    put(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES]))
-    put(catalog, catalog.latest(), (ORDERS.parent, Namespace("m", "sales")), (ORDERS, Table("u", "m", "orders")))
-    put(catalog, catalog.latest(), delta_at(PARTITION, 3), settings=LakehouseSettings(name="changed"))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS, *below]))
+    commit_objects(
+        catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES])
+    )
+    commit_objects(
+        catalog, catalog.latest(), (ORDERS.parent, Namespace("m", "sales")), (ORDERS, Table("u", "m", "orders"))
+    )
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 3), settings=LakehouseSettings(name="changed"))
     before = catalog.latest()
     after = catalog.roll_back(target, Changes("undo", message="undo"))
     assert _everything(catalog, after) == wanted
@@ -122,9 +130,9 @@ def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
     assert (after.version, after.commit.rolled_back_from) == (before.version + 1, before.version)
     bare = MemoryStore()
     for entry in effects.store.list():
-        if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+        if isinstance(entry, ObjectInfo) and not entry.path.startswith(MANGROVE_FOLDER):
             bare.put(entry.path, effects.store.read(entry.path))
-    seen = open_catalog(repeatable_effects(bare))
+    seen = open_catalog(build_deterministic_effects(bare))
     views = {way for way in wanted if way.kind is Kind.VIEW}
     assert _everything(seen, seen.latest()) == {way: value for way, value in wanted.items() if way not in views}
     assert _everything(catalog, catalog.roll_back(before, Changes("redo"))) == _everything(catalog, before)
@@ -134,7 +142,7 @@ def test_a_rollback_contests_whatever_is_being_committed(catalog: CatalogMetasto
     base = catalog.latest()
     catalog.roll_back(catalog.at_version(0), Changes("undo"))
     with pytest.raises(ConflictError, match="rolled back"):
-        put(catalog, base, (NamespaceLocator("other"), Namespace("o", "other")))
+        commit_objects(catalog, base, (NamespaceLocator("other"), Namespace("o", "other")))
     with pytest.raises(InvalidInputError, match="nothing else"):
         catalog.roll_back(base, Changes("undo", deletes=frozenset([SALES])))
 
@@ -144,16 +152,16 @@ def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
 ) -> None:
     old = catalog.at_version(1)
     for position in range(1, 6):
-        put(catalog, catalog.latest(), delta_at(PARTITION, position))
+        commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
     newest = _everything(catalog, catalog.latest())
     catalog.expire([0, 2, 3])
-    for found in (catalog, open_catalog(repeatable_effects(effects.store, first_id=10**6))):
+    for found in (catalog, open_catalog(build_deterministic_effects(effects.store, first_id=10**6))):
         assert [line.version for line in found.kept()] == [1, 4, 5, 6]
         assert _everything(found, found.latest()) == newest
         with pytest.raises(NotFoundError, match="version 2"):
             found.at_version(2)
     with pytest.raises(ConflictError, match="expired"):
-        put(catalog, old, delta_at(PARTITION, 1))
+        commit_objects(catalog, old, make_delta(PARTITION, 1))
     assert effects.store.exists(guard_path(2))
     with pytest.raises(InvalidInputError, match="newest"):
         catalog.expire([6])
@@ -170,14 +178,14 @@ def _vacuum(catalog: CatalogMetastore, effects: Effects, versions: Iterable[int]
 
 
 def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: CatalogMetastore, effects: Effects) -> None:
-    crashed = Changes("x", puts=dict([delta_at(PARTITION, 1)]), deletes=frozenset([ORDERS]))
-    staged = stage(catalog.latest(), crashed, "1800000009999_crashed")
+    crashed = Changes("x", puts=dict([make_delta(PARTITION, 1)]), deletes=frozenset([ORDERS]))
+    staged = stage_changes(catalog.latest(), crashed, "1800000009999_crashed")
     effects.store.put_many(staged.files)
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     before = _everything(catalog, catalog.latest())
     kept = [line.version for line in catalog.kept()]
     assert set(_vacuum(catalog, effects, kept)) == set(staged.files)
-    reopened = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    reopened = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert _everything(reopened, reopened.latest()) == before
     assert list(reopened.problems(reopened.latest())) == []
     assert _vacuum(reopened, effects, kept) == []
@@ -187,7 +195,7 @@ def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
     for position in range(1, 400):
-        put(catalog, catalog.latest(), delta_at(PARTITION, position))
+        commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
     newest = catalog.latest()
     catalog.expire(range(newest.version))
     garbage = _vacuum(catalog, effects, [newest.version])
@@ -195,13 +203,13 @@ def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
     freed = {path for path in garbage if not path.startswith("mangrove/node/")}
     partitions = {path for path in freed if path.startswith("n/t/1/s/p/rev/")}
     assert all(path.startswith("txn/") for path in freed - partitions)
-    reopened = open_catalog(repeatable_effects(effects.store, first_id=10**6))
+    reopened = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert len(list(reopened.latest().children(Kind.DELTA, PARTITION))) == 399
     assert list(reopened.problems(reopened.latest())) == []
 
 
 def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: CatalogMetastore, effects: Effects) -> None:
-    put(catalog, catalog.latest(), delta_at(PARTITION, 1))
+    commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     newest = catalog.latest()
     assert list(catalog.problems(newest)) == []
     (path,) = [entry.path for entry in effects.store.list("n/t/1/s/p/1/")]
@@ -210,7 +218,7 @@ def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: Catal
     assert [problem.path for problem in catalog.problems(newest)] == [path]
     effects.store.delete_many([path])
     assert [problem.path for problem in catalog.problems(newest)] == [path]
-    fresh = open_catalog(repeatable_effects(effects.store, first_id=10**6)).latest()
+    fresh = open_catalog(build_deterministic_effects(effects.store, first_id=10**6)).latest()
     with pytest.raises(FormatError, match="missing"):
         list(fresh.children(Kind.DELTA, PARTITION))
     effects.store.put(path, data)
@@ -221,9 +229,9 @@ def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: Catal
 def test_a_deletion_that_cannot_be_read_and_a_log_that_is_gone_are_named(
     catalog: CatalogMetastore, effects: Effects
 ) -> None:
-    put(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
+    commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
     dropped = catalog.latest()
-    put(catalog, dropped, namespace("more"))
+    commit_objects(catalog, dropped, make_namespace("more"))
     newest = catalog.latest()
     assert list(catalog.problems(newest)) == []
     (path,) = [entry.path for entry in effects.store.list("n/t/rev/") if "_delete_" in entry.path]
@@ -249,22 +257,22 @@ def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetast
 
 def test_every_object_has_its_history(catalog: CatalogMetastore, effects: Effects) -> None:
     for number in range(3):
-        put(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description=f"{number}")))
+        commit_objects(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description=f"{number}")))
     then = catalog.latest()
     new = TableLocator("sales", "purchases")
-    put(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    commit_objects(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
     for entry in list(effects.store.list("n/t/rev/")):
         transaction = entry.path.rpartition("_")[0].rpartition("_")[2]
         effects.store.put(entry.path.replace(f"{transaction}_", "1799999999999999983_"), b"an orphan")
     newest = catalog.latest()
-    found = catalog.revisions_of(newest, new)
+    found = catalog.list_revisions(newest, new)
     assert [(one.number, one.operation) for one in found] == [
         (1, "create"),
         *((number, "update") for number in range(2, 6)),
     ]
     assert [one.value.name for one in found if isinstance(one.value, Table)] == ["orders"] * 4 + ["purchases"]
-    assert catalog.revisions_of(then, ORDERS) == found[:4]
-    assert catalog.revisions_of(newest, ORDERS) == []
-    put(catalog, newest, delta_at(PARTITION, 1))
-    (only,) = catalog.revisions_of(catalog.latest(), delta_at(PARTITION, 1)[0])
+    assert catalog.list_revisions(then, ORDERS) == found[:4]
+    assert catalog.list_revisions(newest, ORDERS) == []
+    commit_objects(catalog, newest, make_delta(PARTITION, 1))
+    (only,) = catalog.list_revisions(catalog.latest(), make_delta(PARTITION, 1)[0])
     assert only.operation == "create"

@@ -4,20 +4,18 @@ from typing import Any
 
 import pytest
 
-from mangrove.layouts.deltacat.bodies import decode_body
-from mangrove.layouts.deltacat.left_behind import left_behind
-from mangrove.layouts.deltacat.packed import pack
-from mangrove.layouts.deltacat.table_bodies import table_version_fields
-from mangrove.layouts.deltacat.version_words import version_number
+from mangrove.layouts.deltacat.fields import parse_table_version
+from mangrove.layouts.deltacat.msgpack_maps import encode_map
+from mangrove.layouts.deltacat.object_codec import decode_body, list_unmapped_fields
+from mangrove.layouts.deltacat.table_codec import encode_table_version
 from mangrove.model.locators import Kind, TableVersionLocator
 from mangrove.model.objects import TableVersion
+from mangrove.model.partitioning import Bucket, Identity, PartitionField, PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schemes import PartitionField, PartitionScheme
-from mangrove.model.transforms import Bucket, Identity
-from mangrove.model.types import Column, Int8, Timestamp
+from mangrove.model.types import Column, Int64, Timestamp
 
-SCHEMA = Schema((Column(1, "id", Int8()), Column(2, "ts", Timestamp())))
-BETA = version_number("beta.1")
+SCHEMA = Schema((Column(1, "id", Int64()), Column(2, "ts", Timestamp())))
+BETA = parse_table_version("beta.1")
 WAY = TableVersionLocator("n", "t", BETA)
 
 
@@ -32,7 +30,7 @@ def _scheme(*keys: tuple[list[str], dict[str, Any] | None]) -> dict[str, Any]:
 
 def _body(partition: dict[str, Any], sort: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a table version as DeltaCAT writes it: nothing in it is ours."""
-    fields = table_version_fields(WAY, TableVersion(BETA, SCHEMA), None)
+    fields = encode_table_version(WAY, TableVersion(BETA, SCHEMA), None)
     fields.pop("mangrove", None)
     ordered = sort or fields["sortScheme"]
     return fields | {
@@ -44,7 +42,7 @@ def _body(partition: dict[str, Any], sort: dict[str, Any] | None = None) -> dict
 
 
 def _read(fields: dict[str, Any]) -> TableVersion:
-    value = decode_body(Kind.TABLE_VERSION, pack(fields), "n/t/beta.1", "here").value
+    value = decode_body(Kind.TABLE_VERSION, encode_map(fields), "n/t/beta.1", "here").value
     assert isinstance(value, TableVersion)
     return value
 
@@ -66,11 +64,11 @@ def test_a_scheme_that_only_deltacat_has_prunes_nothing_and_stays_as_it_is(keys:
     value = _read(_body(theirs))
     assert value.version == BETA
     assert value.partition_scheme == PartitionScheme((), "theirs", "theirs")
-    again = table_version_fields(WAY, value, _body(theirs))
+    again = encode_table_version(WAY, value, _body(theirs))
     assert again["partitionScheme"] == theirs
     assert again["partitionSchemes"] == [theirs]
     assert again["tableVersionLocator"]["tableVersion"] == "beta.1"
-    assert table_version_fields(WAY, _read(again), again)["partitionScheme"] == theirs
+    assert encode_table_version(WAY, _read(again), again)["partitionScheme"] == theirs
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_an_order_that_only_deltacat_has_is_none_and_stays_as_it_is(key: list[An
     body = _body(_scheme((["id"], None)), theirs)
     value = _read(body)
     assert value.sort_scheme.fields == ()
-    assert table_version_fields(WAY, value, body)["sortSchemes"] == [theirs]
+    assert encode_table_version(WAY, value, body)["sortSchemes"] == [theirs]
 
 
 def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
@@ -107,7 +105,7 @@ def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
     value = _read(_body(theirs))
     ours = PartitionScheme((PartitionField(1, Identity(), "id"),), "ours")
     changed = TableVersion(BETA, SCHEMA, partition_scheme=ours, earlier_partition_schemes=(value.partition_scheme,))
-    again = table_version_fields(WAY, changed, _body(theirs))
+    again = encode_table_version(WAY, changed, _body(theirs))
     assert again["partitionScheme"]["keys"][0]["key"] == ["id"]
     assert again["partitionSchemes"][0] == theirs
 
@@ -115,11 +113,11 @@ def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
 def test_what_only_the_body_says_is_named() -> None:
     theirs = _scheme((["ts"], _transform("day")))
     fields = _body(theirs) | {"nativeObject": b"x", "properties": {"size": 7}}
-    found = list(left_behind(decode_body(Kind.TABLE_VERSION, pack(fields), "n/t/beta.1", "here")))
+    found = list(list_unmapped_fields(decode_body(Kind.TABLE_VERSION, encode_map(fields), "n/t/beta.1", "here")))
     assert found == [
         "the field nativeObject",
         "the type of properties that are no text",
         "what DeltaCAT divides or orders rows by in partitionSchemes",
     ]
     ours = _body(_scheme((["id"], None)))
-    assert list(left_behind(decode_body(Kind.TABLE_VERSION, pack(ours), "n/t/beta.1", "here"))) == []
+    assert list(list_unmapped_fields(decode_body(Kind.TABLE_VERSION, encode_map(ours), "n/t/beta.1", "here"))) == []

@@ -12,18 +12,18 @@ from tests.maintenance.test_maintenance_machine import HookedStore
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, open_catalog
-from mangrove.layouts.deltacat.paths import OURS, VERSION_FOLDER
-from mangrove.maintenance.vacuum import vacuum
+from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, VERSION_FOLDER
+from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Object
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed
-from mangrove.transaction.time_limit import youngest_expirable_millis
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import SimulatedCrash
+from mangrove.transaction.transaction import youngest_expirable_millis
 
 LAYOUTS = ["deltacat", "deltacat-2"]
 REQUESTS_MAX = 80
@@ -32,13 +32,15 @@ _REFUSED = (AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError)
 
 def make(store: Store, layout: str, clock: Clock | None = None) -> Lakehouse:
     """Return a new lakehouse of which all but two versions may expire."""
-    lake = create_on(repeatable_effects(store, clock or Clock(tick_millis=1)), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store, clock or Clock(tick_millis=1)), layout=layout)
     lake.alter({"transaction.time-limit-millis": "1000"}, maximum_version_age_millis=1, minimum_versions_to_keep=2)
     return without_engine(lake)
 
 
 def reopen(store: Store, clock: Clock | None = None, number: int = 1) -> Lakehouse:
-    return without_engine(open_on(repeatable_effects(store, clock or Clock(2 * 10**12), first_id=10**9 * number)))
+    return without_engine(
+        open_on_store(build_deterministic_effects(store, clock or Clock(2 * 10**12), first_id=10**9 * number))
+    )
 
 
 def without_engine(lake: Lakehouse) -> Lakehouse:
@@ -91,9 +93,9 @@ def seen_by_deltacat(store: Store) -> dict[Locator, Object]:
     """Return what is there for a program that knows revisions, mappings and the log, and nothing of Mangrove's."""
     bare = MemoryStore()
     for entry in store.list():
-        if isinstance(entry, ObjectInfo) and not entry.path.startswith(OURS):
+        if isinstance(entry, ObjectInfo) and not entry.path.startswith(MANGROVE_FOLDER):
             bare.put(entry.path, store.read(entry.path))
-    return everything(open_catalog(repeatable_effects(bare)))
+    return everything(open_catalog(build_deterministic_effects(bare)))
 
 
 def without_views(found: dict[Locator, Object]) -> dict[Locator, Object]:
@@ -144,7 +146,7 @@ class DeletingStore(MemoryStore):
         listed = list(paths)
         for path in listed[::-1] if self.is_reversed else listed:
             if self.deletions_left == 0:
-                raise Crashed
+                raise SimulatedCrash
             super().delete_many([path])
             if self.deletions_left is not None:
                 self.deletions_left -= 1
@@ -177,7 +179,7 @@ def test_a_vacuum_that_dies_after_any_deletion_shows_nobody_what_was_gone(layout
         try:
             lake.vacuum(alone=True)
             died = False
-        except Crashed:
+        except SimulatedCrash:
             died = True
         store.deletions_left = None
         fresh = reopen(store)
@@ -212,7 +214,7 @@ def test_no_writer_is_harmed_wherever_expiry_and_vacuum_come_in_between(
 
         def clean_up(cleaner: Lakehouse = cleaner, grace_millis: int = safe_millis) -> None:
             cleaner.expire()
-            vacuum(cleaner.maintained(), grace_millis=grace_millis)
+            vacuum_files(cleaner.maintained(), grace_millis=grace_millis)
 
         first, second = (write, clean_up) if is_writer_interrupted else (clean_up, write)
 

@@ -2,19 +2,19 @@
 
 import sys
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.layouts.tree.metastore import open_tree
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Locator, NamespaceLocator
 from mangrove.model.objects import Object
 from mangrove.storage.opening import open_store
-from mangrove.testing.metastore_contract import table
+from mangrove.testing.metastore_contract import make_table
 
 if __name__ == "__main__":
     uri, worker, count = sys.argv[1:]
-    metastore = open_tree(real_effects(open_store(uri)))
+    metastore = open_tree(build_effects(open_store(uri)))
     for number in range(int(count)):
-        puts: dict[Locator, Object] = dict([table("sales", f"w{worker}-{number:03d}")])
+        puts: dict[Locator, Object] = dict([make_table("sales", f"w{worker}-{number:03d}")])
         guards = frozenset([NamespaceLocator("sales")])
         changes = Changes(f"{worker}/{number}", puts=puts, guards=guards)
         metastore.commit(metastore.latest(), changes, Isolation.SERIALIZABLE)

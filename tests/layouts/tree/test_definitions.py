@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.definitions import decode_definition, encode_definition
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
-from mangrove.model.json_form import to_json
+from mangrove.model.json_codec import to_json
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Stream, Table, TableType, TableVersion, kind_of
 from mangrove.model.schema import Schema
+from mangrove.model.schema_text import parse_schema
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.sql_text import parse_schema
-from mangrove.model.types import Column, Int8
+from mangrove.model.types import Column, Int64
 from mangrove.model.values import Value
 from mangrove.testing.strategies import objects
 
@@ -87,7 +87,7 @@ def test_what_is_unknown_inside_an_object_stays_with_its_own_column() -> None:
     assert found.schema is not None
     changed = dataclasses.replace(
         found,
-        schema=Schema((Column(9, "first", Int8()), *found.schema.columns[1:]), last_column_id=9),
+        schema=Schema((Column(9, "first", Int64()), *found.schema.columns[1:]), last_column_id=9),
     )
     message.ParseFromString(encode_definition(changed, unknown))
     assert [NEWER in column.SerializeToString() for column in message.schema.columns] == [False, True, False]

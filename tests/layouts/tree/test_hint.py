@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.layouts.tree.hint import decode_hint, encode_hint
+from mangrove.layouts.tree.versions import decode_hint, encode_hint
 
 
 def test_a_hint_is_written_in_decimal_digits_without_a_newline() -> None:

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from mangrove.betree.node import Message, Node
 from mangrove.effects import Effects
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.commit import publish
+from mangrove.layouts.tree.commit import create_root
+from mangrove.layouts.tree.definition_files import append_checksum, verify_and_strip_checksum
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import newer_node_path
 from mangrove.layouts.tree.revision import NEWER
 from mangrove.layouts.tree.root import Root
-from mangrove.layouts.tree.seal import sealed, unsealed
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.objects import Object, Partition, Stream, Table, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, namespace, put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta, make_namespace, make_table
 
 APART = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "0"})
 SALES = NamespaceLocator("sales")
@@ -64,16 +64,16 @@ class Lake:
         base = self.snapshot.root
         system = {**base.system, "transaction": "hostile", "previous_root": base.path}
         system["created_at_millis"] = str(base.created_at_millis + 1)
-        assert publish(self.effects, Root(base.version + 1, node, system, base.revision, base.key_names), APART)
-        return open_tree(repeatable_effects(self.effects.store, first_id=10**9))
+        assert create_root(self.effects, Root(base.version + 1, node, system, base.revision, base.key_names), APART)
+        return open_tree(build_deterministic_effects(self.effects.store, first_id=10**9))
 
 
 @pytest.fixture
 def lake() -> Lake:
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     metastore = create_tree(effects, APART, Changes("made"))
-    put(metastore, metastore.latest(), namespace("sales"), namespace("orders"))
-    put(metastore, metastore.latest(), table("sales", "orders"), table("sales", "users"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"), make_namespace("orders"))
+    commit_objects(metastore, metastore.latest(), make_table("sales", "orders"), make_table("sales", "users"))
     return Lake(effects, metastore)
 
 
@@ -176,7 +176,7 @@ def test_a_definition_of_something_else_behind_a_tables_key_is_refused(lake: Lak
 def test_a_tables_definition_behind_another_kinds_key_is_refused(lake: Lake) -> None:
     pointer = lake.pointer(TableLocator("sales", "orders"))
     partition = PartitionLocator("home", "t", 1, "s", "orders")
-    for locator in (NamespaceLocator("orders"), partition, partition.parent.parent, delta_at(partition, 1)[0]):
+    for locator in (NamespaceLocator("orders"), partition, partition.parent.parent, make_delta(partition, 1)[0]):
         metastore = lake.commit(Node((lake.key(locator),), (pointer,)))
         with pytest.raises(FormatError, match=pointer):
             metastore.latest().get(locator)
@@ -200,28 +200,30 @@ def test_an_inline_definition_that_is_damaged_is_refused(lake: Lake, pointer: st
 
 def test_an_object_cannot_be_put_where_another_one_belongs(lake: Lake) -> None:
     before = lake.snapshot.version
-    _, value = table("sales", "orders")
+    _, value = make_table("sales", "orders")
     with pytest.raises(InvalidInputError, match="'orders'"):
-        put(lake.metastore, lake.snapshot, (TableLocator("sales", "users"), value))
+        commit_objects(lake.metastore, lake.snapshot, (TableLocator("sales", "users"), value))
     assert lake.snapshot.version == before
 
 
 @cache
 def sound() -> tuple[dict[str, bytes], dict[int, dict[Locator, Object]]]:
     """Return the files of a lakehouse with everything in it, and what each version holds."""
-    effects = repeatable_effects(MemoryStore())
+    effects = build_deterministic_effects(MemoryStore())
     metastore = create_tree(effects, LakehouseSettings(order=4, name="sound"), Changes("made"))
-    put(metastore, metastore.latest(), namespace("sales", description="d" * 300, properties={"owner": "ana"}))
+    commit_objects(
+        metastore, metastore.latest(), make_namespace("sales", description="d" * 300, properties={"owner": "ana"})
+    )
     for number in range(12):
-        way, value = table("sales", f"t{number}", "home", description="x" * (300 * (number % 2)))
+        way, value = make_table("sales", f"t{number}", "home", description="x" * (300 * (number % 2)))
         partition = PartitionLocator("home", value.id, 1, "s", "p")
         below: list[tuple[Locator, Object]] = [
             (partition.parent.parent, TableVersion(1, None, properties={"note": "n" * 200})),
             (partition.parent, Stream("s")),
             (partition, Partition("p", ("2026-11-15", number, None))),
-            delta_at(partition, 1, note="m" * 200),
+            make_delta(partition, 1, note="m" * 200),
         ]
-        put(metastore, metastore.latest(), (way, value), *below)
+        commit_objects(metastore, metastore.latest(), (way, value), *below)
     files = {entry.path: effects.store.read(entry.path) for entry in effects.store.list()}
     versions = [metastore.at_version(line.version) for line in metastore.kept()]
     return files, {snapshot.version: read_everything(metastore, snapshot) for snapshot in versions}
@@ -241,7 +243,7 @@ def test_flipped_bits_in_any_file_give_the_right_answer_or_a_format_error(
     for name, content in files.items():
         store.put(name, bytes(damaged) if name == path else content)
     try:
-        metastore = open_tree(repeatable_effects(store))
+        metastore = open_tree(build_deterministic_effects(store))
         snapshot = metastore.at_version(version)
         found = read_everything(metastore, snapshot)
         settings = snapshot.settings
@@ -262,7 +264,7 @@ def test_the_check_finds_a_flipped_bit_in_any_file_that_a_version_needs(
     store = MemoryStore()
     for name, content in files.items():
         store.put(name, content)
-    metastore = open_tree(repeatable_effects(store))
+    metastore = open_tree(build_deterministic_effects(store))
     snapshot = metastore.at_version(newest)
     read_everything(metastore, snapshot)
     path = data.draw(st.sampled_from(sorted(metastore.files_of([snapshot]))))
@@ -273,32 +275,32 @@ def test_the_check_finds_a_flipped_bit_in_any_file_that_a_version_needs(
 
 
 def test_a_seal_shows_every_changed_bit_before_it() -> None:
-    data = sealed(b"a definition", Kind.TABLE)
-    assert unsealed(data, Kind.TABLE, "p") == b"a definition"
-    assert unsealed(b"no seal", Kind.TABLE, "p") == b"no seal"
+    data = append_checksum(b"a definition", Kind.TABLE)
+    assert verify_and_strip_checksum(data, Kind.TABLE, "p") == b"a definition"
+    assert verify_and_strip_checksum(b"no seal", Kind.TABLE, "p") == b"no seal"
     with pytest.raises(FormatError, match="not the definition of a view"):
-        unsealed(data, Kind.VIEW, "p")
+        verify_and_strip_checksum(data, Kind.VIEW, "p")
     for position in range(len(b"a definition") * 8):
         changed = bytearray(data)
         changed[position // 8] ^= 1 << position % 8
         with pytest.raises(FormatError, match="p: its checksum"):
-            unsealed(bytes(changed), Kind.TABLE, "p")
+            verify_and_strip_checksum(bytes(changed), Kind.TABLE, "p")
 
 
 def test_a_sealed_file_of_before_there_were_marks_is_read_as_it_was() -> None:
     definition = b"a definition"
     before = definition + b"\xfd\xff\x07" + zlib.crc32(b"table" + definition).to_bytes(4, "little")
-    assert unsealed(before, Kind.TABLE, "p") == definition
+    assert verify_and_strip_checksum(before, Kind.TABLE, "p") == definition
     with pytest.raises(FormatError, match="its checksum"):
-        unsealed(before[1:], Kind.TABLE, "p")
+        verify_and_strip_checksum(before[1:], Kind.TABLE, "p")
 
 
 def test_a_definition_that_was_cut_off_anywhere_is_told_and_never_read() -> None:
     store = MemoryStore()
     metastore = create_tree(
-        repeatable_effects(store),
+        build_deterministic_effects(store),
         replace(APART, exported_snapshots={"year-end": "memory://a-copy"}),
-        Changes("first", puts=dict([namespace("sales")])),
+        Changes("first", puts=dict([make_namespace("sales")])),
     )
     snapshot = metastore.latest()
     definitions = sorted(path for path in metastore.files_of([snapshot]) if path.endswith(".binpb"))

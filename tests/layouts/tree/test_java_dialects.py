@@ -5,12 +5,17 @@ import pytest
 
 from mangrove.betree.node import Message, Node
 from mangrove.errors import FormatError
-from mangrove.layouts.tree.java_definitions import decode_java_object, decode_java_settings
-from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, TRINITYLAKE_JAVA
-from mangrove.layouts.tree.java_rows import read_olympia_rows, read_trinitylake_rows
+from mangrove.layouts.tree.java_formats import (
+    OLYMPIA_JAVA,
+    TRINITYLAKE_JAVA,
+    decode_java_object,
+    decode_java_settings,
+    decode_olympia_rows,
+    decode_trinitylake_rows,
+)
 from mangrove.layouts.tree.keys import JAVA_KEYS, KeyParts, NameSizes
 from mangrove.layouts.tree.node_file import decode_node
-from mangrove.layouts.tree.node_rows import Rows
+from mangrove.layouts.tree.node_rows import NodeRows
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import Table, TableType
@@ -31,18 +36,18 @@ def test_the_java_programs_count_characters_of_java_in_names(kind: Kind, parts: 
     assert JAVA_KEYS.key_of(kind, parts, SIZES) == key
 
 
-def rows(*cells: tuple[str | None, str | None, str | None]) -> Rows:
+def rows(*cells: tuple[str | None, str | None, str | None]) -> NodeRows:
     keys, values, children = zip(*cells, strict=True)
-    return Rows(keys, values, children, [None] * len(cells), "vn/1")
+    return NodeRows(keys, values, children, [None] * len(cells), "vn/1")
 
 
 def test_a_deleted_key_between_two_children_of_olympia_stays_hidden() -> None:
-    sections = read_olympia_rows(rows((None, None, "n0"), ("B===a", None, "n1"), ("B===b", "v", "n2")), 128)
+    sections = decode_olympia_rows(rows((None, None, "n0"), ("B===a", None, "n1"), ("B===b", "v", "n2")), 128)
     assert sections.node == Node(("B===a", "B===b"), ("", "v"), ("n0", "n1", "n2"), (Message("B===a", None, ""),))
 
 
 def test_empty_rows_of_olympia_are_passed_over() -> None:
-    sections = read_olympia_rows(rows((None, None, None), ("B===a", "v", None), (None, None, None)), 128)
+    sections = decode_olympia_rows(rows((None, None, None), ("B===a", "v", None), (None, None, None)), 128)
     assert sections.node == Node(("B===a",), ("v",))
 
 
@@ -55,9 +60,9 @@ def test_empty_rows_of_olympia_are_passed_over() -> None:
         rows(("n_keys", "2", None), (None, None, None), ("B===a", "v", None)),
     ],
 )
-def test_broken_rows_of_olympia_are_refused(broken: Rows) -> None:
+def test_broken_rows_of_olympia_are_refused(broken: NodeRows) -> None:
     with pytest.raises(FormatError, match="vn/1"):
-        read_olympia_rows(broken, 128)
+        decode_olympia_rows(broken, 128)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +74,9 @@ def test_broken_rows_of_olympia_are_refused(broken: Rows) -> None:
         rows(("n_keys", "2", None), ("B===a", "v", None)),
     ],
 )
-def test_broken_rows_of_trinitylake_are_refused(broken: Rows) -> None:
+def test_broken_rows_of_trinitylake_are_refused(broken: NodeRows) -> None:
     with pytest.raises(FormatError, match="vn/1"):
-        read_trinitylake_rows(broken, None)
+        decode_trinitylake_rows(broken, None)
 
 
 @pytest.mark.parametrize("names", [["key", "value", "pnode"], ["key", "value", "txn"]])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
-from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.keys import KeyNames
 
 names = st.sampled_from(["a", "b", "c", "d"])
 

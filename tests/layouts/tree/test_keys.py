@@ -15,9 +15,9 @@ from mangrove.layouts.tree.keys import (
     KeyParts,
     NameSizes,
     Part,
+    encode_schema_id,
     locator_of_parts,
     parts_of_locator,
-    schema_word,
 )
 from mangrove.model.locators import (
     DeltaLocator,
@@ -77,7 +77,7 @@ def ways(*kinds: Kind) -> st.SearchStrategy[KeyParts]:
     ("schema_id", "word"), [(0, "A==="), (1, "B==="), (2, "C==="), (3, "D==="), (4, "E==="), (8, "I===")]
 )
 def test_a_schema_id_is_one_character_of_the_base64_alphabet_with_padding(schema_id: int, word: str) -> None:
-    assert schema_word(schema_id) == word
+    assert encode_schema_id(schema_id) == word
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.layouts.tree.metastore import create_tree, open_tree
-from mangrove.layouts.tree.revision import NEWER, OLDER, Revision
+from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
@@ -15,12 +15,12 @@ class TestTreeMetastore(MetastoreContract):
     """All that the contract asks for."""
 
     @pytest.fixture(params=[NEWER, OLDER], ids=["newer", "older"])
-    def revision(self, request: pytest.FixtureRequest) -> Revision:
-        assert isinstance(request.param, Revision)
+    def revision(self, request: pytest.FixtureRequest) -> TreeRevision:
+        assert isinstance(request.param, TreeRevision)
         return request.param
 
     @pytest.fixture
-    def make_metastore(self, revision: Revision) -> MakeMetastore:
+    def make_metastore(self, revision: TreeRevision) -> MakeMetastore:
         def make(effects: Effects) -> Metastore:
             if find_root_names(effects.store) is not None:
                 return open_tree(effects)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mangrove.betree.node import Message, Node
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.node_file import NodeFile, decode_node, encode_node
-from mangrove.layouts.tree.revision import NEWER, OLDER, Revision
+from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 
 REVISIONS = pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
 ORDER = 5
@@ -75,7 +75,7 @@ def test_other_nodes_of_the_older_revision_have_no_system_rows(node: Node) -> No
 
 @REVISIONS
 @given(node=nodes())
-def test_the_table_of_keys_has_exactly_as_many_rows_as_the_order(revision: Revision, node: Node) -> None:
+def test_the_table_of_keys_has_exactly_as_many_rows_as_the_order(revision: TreeRevision, node: Node) -> None:
     rows = rows_of(encode_node(node, {"created_at_millis": "1"}, revision, ORDER))
     keys = [row["key"] for row in rows]
     start = keys.index(None)

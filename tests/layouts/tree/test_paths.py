@@ -8,10 +8,10 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.paths import (
     RootNames,
     definition_path,
+    hashed_path,
     lakehouse_definition_path,
     newer_node_path,
     older_node_path,
-    optimised_path,
 )
 from mangrove.model.locators import Kind
 from mangrove.storage.paths import check_path
@@ -38,12 +38,12 @@ PATHS_OF_JAVA = [
 
 @pytest.mark.parametrize(("original", "stored"), SPECIFIED_PATHS)
 def test_a_path_is_optimised_as_the_specification_shows(original: str, stored: str) -> None:
-    assert optimised_path(original) == stored
+    assert hashed_path(original) == stored
 
 
 @pytest.mark.parametrize("stored", PATHS_OF_JAVA)
 def test_a_path_is_optimised_as_the_java_program_did_it(stored: str) -> None:
-    assert optimised_path(stored.partition("-")[2]) == stored
+    assert hashed_path(stored.partition("-")[2]) == stored
 
 
 def test_the_newer_revision_names_nodes_by_their_id_in_text() -> None:
@@ -51,11 +51,11 @@ def test_the_newer_revision_names_nodes_by_their_id_in_text() -> None:
 
 
 def test_the_older_revision_names_nodes_by_their_id_in_base64() -> None:
-    assert older_node_path(ID) == optimised_path("b8tRS7h4TJ2Vt43Dp85v2A.ipc")
+    assert older_node_path(ID) == hashed_path("b8tRS7h4TJ2Vt43Dp85v2A.ipc")
 
 
 def test_the_older_revision_has_no_slash_in_the_name_of_a_node() -> None:
-    assert older_node_path("ffffffff-ffff-4fbe-bfff-ffffffffffff") == optimised_path("________T76__________w.ipc")
+    assert older_node_path("ffffffff-ffff-4fbe-bfff-ffffffffffff") == hashed_path("________T76__________w.ipc")
 
 
 def test_a_definition_of_the_lakehouse_lies_at_the_top() -> None:
@@ -82,7 +82,7 @@ def test_a_definition_path_always_fits_and_keeps_its_id(
     assert path.count("/") == 3
     assert path.partition("-")[2].startswith("table")
     assert path.endswith(f"-{definition_id}.binpb")
-    assert optimised_path(path.partition("-")[2]) == path
+    assert hashed_path(path.partition("-")[2]) == path
 
 
 def test_a_name_of_multi_byte_characters_is_cut_between_characters() -> None:

@@ -14,8 +14,8 @@ from mangrove.model.locators import Kind, NamespaceLocator, SharedTransactionLoc
 from mangrove.model.objects import SharedTransaction, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import namespace, put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_namespace, make_table
 
 ROOT = Path(__file__).parents[3]
 TREE, PURE, CONTRACT = "tests/layouts/tree", "tests/betree/test_betree.py", "src/mangrove/testing"
@@ -86,18 +86,18 @@ def test_each_defect_has_its_tests(defect: str) -> None:
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return build_deterministic_effects(MemoryStore())
 
 
 @pytest.fixture
 def metastore(effects: Effects) -> TreeMetastore:
     metastore = create_tree(effects, LakehouseSettings(order=4), Changes("made"))
-    put(metastore, metastore.latest(), namespace("sales"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     return metastore
 
 
 def opened(effects: Effects) -> TreeMetastore:
-    return open_tree(repeatable_effects(effects.store, first_id=10**9))
+    return open_tree(build_deterministic_effects(effects.store, first_id=10**9))
 
 
 def tables(metastore: TreeMetastore) -> dict[str, object]:
@@ -108,33 +108,33 @@ def tables(metastore: TreeMetastore) -> dict[str, object]:
 def test_any_table_can_be_changed_and_dropped_without_harm_to_another(
     effects: Effects, metastore: TreeMetastore
 ) -> None:
-    made = [table("sales", f"t{number:02d}") for number in range(40)]
-    put(metastore, metastore.latest(), *made)
+    made = [make_table("sales", f"t{number:02d}") for number in range(40)]
+    commit_objects(metastore, metastore.latest(), *made)
     base = metastore.compact(Changes("compaction"))
     assert base.root.node.children
     model = {way.name: value for way, value in made}
     for way, value in random.Random(1).sample(made, len(made)):
-        changed = table("sales", way.name, description="changed")
-        put(metastore, metastore.latest(), changed)
+        changed = make_table("sales", way.name, description="changed")
+        commit_objects(metastore, metastore.latest(), changed)
         assert tables(opened(effects)) == model | {way.name: changed[1]}
-        put(metastore, metastore.latest(), deletes=frozenset([way]))
+        commit_objects(metastore, metastore.latest(), deletes=frozenset([way]))
         assert tables(opened(effects)) == {name: kept for name, kept in model.items() if name != way.name}
-        put(metastore, metastore.latest(), (way, value))
+        commit_objects(metastore, metastore.latest(), (way, value))
 
 
 def test_tables_that_came_and_went_leave_nothing_behind(effects: Effects, metastore: TreeMetastore) -> None:
-    made = [table("sales", f"t{number:02d}") for number in range(60)]
+    made = [make_table("sales", f"t{number:02d}") for number in range(60)]
     for one in made:
-        put(metastore, metastore.latest(), one)
+        commit_objects(metastore, metastore.latest(), one)
     for way, _ in made:
-        put(metastore, metastore.latest(), deletes=frozenset([way]))
+        commit_objects(metastore, metastore.latest(), deletes=frozenset([way]))
     assert tables(opened(effects)) == {}
     root = metastore.compact(Changes("compaction")).root.node
     assert (len(root.keys), root.children, root.buffer) == (1, (), ())
 
 
 def test_the_latest_version_can_be_asked_for_by_its_number(effects: Effects, metastore: TreeMetastore) -> None:
-    put(metastore, metastore.latest(), table("sales", "orders"))
+    commit_objects(metastore, metastore.latest(), make_table("sales", "orders"))
     for reader in (metastore, opened(effects)):
         assert reader.at_version(2).get(TableLocator("sales", "orders")) is not None
         with pytest.raises(NotFoundError, match="version 3"):
@@ -143,7 +143,7 @@ def test_the_latest_version_can_be_asked_for_by_its_number(effects: Effects, met
 
 def test_the_future_and_the_very_time_of_a_commit_name_that_commit(effects: Effects, metastore: TreeMetastore) -> None:
     for number in range(5):
-        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     fresh = opened(effects)
     times = {line.version: line.created_at_millis for line in fresh.history()}
     assert {version: fresh.at_time(millis).version for version, millis in times.items()} == {
@@ -158,35 +158,35 @@ def test_a_name_with_a_forbidden_character_never_reaches_storage(
 ) -> None:
     before = list(effects.store.list())
     with pytest.raises(InvalidInputError):
-        put(metastore, metastore.latest(), table("sales", name))
+        commit_objects(metastore, metastore.latest(), make_table("sales", name))
     assert list(effects.store.list()) == before
 
 
 def test_a_namespace_made_again_does_not_show_the_dropped_ones_tables(
     effects: Effects, metastore: TreeMetastore
 ) -> None:
-    base = put(metastore, metastore.latest(), table("sales", "orders")).snapshot
+    base = commit_objects(metastore, metastore.latest(), make_table("sales", "orders")).snapshot
     sales, orders = NamespaceLocator("sales"), TableLocator("sales", "orders")
     below = frozenset([Scan(Kind.TABLE, sales)])
-    put(metastore, base, table("sales", "late"))
+    commit_objects(metastore, base, make_table("sales", "late"))
     with pytest.raises(ConflictError, match=r"sales\.late"):
-        put(metastore, base, deletes=frozenset([sales, orders]), guards=below)
+        commit_objects(metastore, base, deletes=frozenset([sales, orders]), guards=below)
     newest = metastore.latest()
     listed = [way for way, _ in newest.children(Kind.TABLE, sales)]
-    put(metastore, newest, deletes=frozenset([sales, *listed]), guards=below)
-    put(metastore, metastore.latest(), namespace("sales"))
+    commit_objects(metastore, newest, deletes=frozenset([sales, *listed]), guards=below)
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     assert tables(opened(effects)) == {}
 
 
 def test_a_saved_transaction_can_be_committed_by_another_process(effects: Effects, metastore: TreeMetastore) -> None:
     way = SharedTransactionLocator("load")
     begun = SharedTransaction("load", metastore.latest().version, 1, 2**40, SharedTransactionState.OPEN, b"staged")
-    put(metastore, metastore.latest(), (way, begun))
+    commit_objects(metastore, metastore.latest(), (way, begun))
     other = opened(effects)
     newest = other.latest()
     saved = newest.get(way)
     assert saved == begun
     published = SharedTransaction("load", begun.base_version, 1, 2**40, SharedTransactionState.PUBLISHED, b"")
-    put(other, newest, (way, published), table("sales", "orders"), isolation=Isolation.SERIALIZABLE)
+    commit_objects(other, newest, (way, published), make_table("sales", "orders"), isolation=Isolation.SERIALIZABLE)
     assert list(tables(opened(effects))) == ["orders"]
     assert opened(effects).latest().get(way) == published

@@ -4,7 +4,7 @@ import pytest
 
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.paths import RootNames, newer_node_path, older_node_path
-from mangrove.layouts.tree.revision import NEWER, OLDER, Revision, revision_of_columns, root_names_among
+from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision, detect_revision, detect_root_names
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, Revision, revision_of_c
         ((), None),
     ],
 )
-def test_columns_tell_the_format_revision(columns: tuple[str, ...], revision: Revision | None) -> None:
-    assert revision_of_columns(columns) is revision
+def test_columns_tell_the_format_revision(columns: tuple[str, ...], revision: TreeRevision | None) -> None:
+    assert detect_revision(columns) is revision
 
 
 def test_the_two_format_revisions_are_what_the_specification_lists() -> None:
@@ -33,15 +33,15 @@ def test_the_two_format_revisions_are_what_the_specification_lists() -> None:
 
 @pytest.mark.parametrize("digits", [32, 64])
 def test_the_width_of_root_names_that_is_found_is_kept(digits: int) -> None:
-    names = root_names_among(["_latest_hint.txt", "0101/", f"_1{'0' * (digits - 1)}.ipc", f"_{'0' * digits}.ipc"])
+    names = detect_root_names(["_latest_hint.txt", "0101/", f"_1{'0' * (digits - 1)}.ipc", f"_{'0' * digits}.ipc"])
     assert names == RootNames(digits)
     assert NEWER.with_roots(names).roots.path(1) == f"_1{'0' * (digits - 1)}.ipc"
 
 
 def test_where_no_root_lies_there_are_no_names_of_roots() -> None:
-    assert root_names_among(["_latest_hint.txt", "_lakehouse_def_x.binpb", "0101/"]) is None
+    assert detect_root_names(["_latest_hint.txt", "_lakehouse_def_x.binpb", "0101/"]) is None
 
 
 def test_two_widths_of_root_names_are_not_mixed() -> None:
     with pytest.raises(FormatError, match="different widths"):
-        root_names_among([f"_{'0' * 32}.ipc", f"_{'0' * 64}.ipc"])
+        detect_root_names([f"_{'0' * 32}.ipc", f"_{'0' * 64}.ipc"])

@@ -5,41 +5,41 @@ from collections.abc import Iterator
 
 import pytest
 
-from mangrove.betree.verify import verify
+from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import publish
+from mangrove.layouts.tree.commit import create_root
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.paths import RootNames
-from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, Revision
+from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, TreeRevision
 from mangrove.layouts.tree.root import Root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import Table
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.version_search import newest_version, version_at
+from mangrove.model.version_search import find_newest_version, find_version_at
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.metastore_contract import namespace, put, table
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_namespace, make_table
 
 SMALL = LakehouseSettings(order=4)
 
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return build_deterministic_effects(MemoryStore())
 
 
-def made(effects: Effects, settings: LakehouseSettings = SMALL, revision: Revision = NEWER) -> TreeMetastore:
+def made(effects: Effects, settings: LakehouseSettings = SMALL, revision: TreeRevision = NEWER) -> TreeMetastore:
     metastore = create_tree(effects, settings, Changes("made"), revision)
-    put(metastore, metastore.latest(), namespace("sales"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     return metastore
 
 
 def opened(effects: Effects) -> TreeMetastore:
     """Open the lakehouse as a process would that knows nothing of it."""
-    return open_tree(repeatable_effects(effects.store, first_id=10**9))
+    return open_tree(build_deterministic_effects(effects.store, first_id=10**9))
 
 
 def tables(metastore: TreeMetastore) -> list[str]:
@@ -48,7 +48,7 @@ def tables(metastore: TreeMetastore) -> list[str]:
 
 
 def assert_sound(snapshot: TreeSnapshot) -> None:
-    assert list(verify(snapshot.root.node, shape_of(snapshot.settings), snapshot.read_nodes)) == []
+    assert list(verify_tree(snapshot.root.node, shape_of(snapshot.settings), snapshot.read_nodes)) == []
 
 
 def paths(effects: Effects) -> Iterator[str]:
@@ -58,12 +58,12 @@ def paths(effects: Effects) -> Iterator[str]:
 @pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
 @pytest.mark.parametrize("order", [3, 4, 128])
 def test_a_fresh_reader_finds_everything_after_many_commits_with_random_names(
-    effects: Effects, revision: Revision, order: int
+    effects: Effects, revision: TreeRevision, order: int
 ) -> None:
     metastore = made(effects, LakehouseSettings(order=order), revision)
     names = [f"{number:08x}" for number in random.Random(1).sample(range(2**32), 300)]
     for name in names:
-        put(metastore, metastore.latest(), table("sales", name))
+        commit_objects(metastore, metastore.latest(), make_table("sales", name))
     fresh = opened(effects)
     assert tables(fresh) == sorted(names)
     assert all(fresh.latest().get(TableLocator("sales", name)) is not None for name in names)
@@ -75,13 +75,13 @@ def test_a_fresh_reader_finds_what_is_left_after_updates_and_deletes(effects: Ef
     model: dict[str, Table] = {}
     for _ in range(400):
         name = f"t{chance.randrange(60):02d}"
-        way, value = table("sales", name, description=str(chance.random()))
+        way, value = make_table("sales", name, description=str(chance.random()))
         if name in model and chance.random() < 0.5:
             del model[name]
-            put(metastore, metastore.latest(), deletes=frozenset([way]))
+            commit_objects(metastore, metastore.latest(), deletes=frozenset([way]))
         else:
             model[name] = value
-            put(metastore, metastore.latest(), (way, value))
+            commit_objects(metastore, metastore.latest(), (way, value))
     fresh = opened(effects)
     found = {way.parts[-1]: value for way, value in fresh.latest().children(Kind.TABLE, NamespaceLocator("sales"))}
     assert found == model
@@ -107,11 +107,11 @@ def test_opening_where_nothing_is_says_so_and_writes_nothing(effects: Effects) -
 )
 @pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
 def test_whatever_the_hint_says_the_newest_version_is_found(
-    effects: Effects, hint: bytes | None, revision: Revision
+    effects: Effects, hint: bytes | None, revision: TreeRevision
 ) -> None:
     metastore = made(effects, revision=revision)
     for number in range(6):
-        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     if hint is None:
         effects.store.delete_many([revision.hint_path])
     else:
@@ -129,7 +129,7 @@ def test_the_newest_version_is_found_in_as_many_probes_as_the_gap_has_digits_twi
         probes.append(version)
         return version <= newest
 
-    assert newest_version(exists, known) == newest
+    assert find_newest_version(exists, known) == newest
     assert len(probes) <= 2 * (newest - known + 1).bit_length() + 1
 
 
@@ -139,17 +139,17 @@ def test_a_time_is_found_by_bisection_also_where_the_oldest_versions_have_expire
         return 1000 + 10 * version if version >= oldest_kept else None
 
     for millis in range(1000 + 10 * oldest_kept, 1410):
-        assert version_at(created_at, 40, millis) == min(40, (millis - 1000) // 10)
+        assert find_version_at(created_at, 40, millis) == min(40, (millis - 1000) // 10)
     with pytest.raises(NotFoundError):
-        version_at(created_at, 40, 1000 + 10 * oldest_kept - 1)
+        find_version_at(created_at, 40, 1000 + 10 * oldest_kept - 1)
 
 
 @pytest.mark.parametrize("digits", [32, 64])
 def test_roots_keep_the_width_that_the_lakehouse_has(effects: Effects, digits: int) -> None:
     metastore = made(effects, revision=NEWER.with_roots(RootNames(digits)))
-    put(metastore, metastore.latest(), table("sales", "a"))
+    commit_objects(metastore, metastore.latest(), make_table("sales", "a"))
     fresh = opened(effects)
-    put(fresh, fresh.latest(), table("sales", "b"))
+    commit_objects(fresh, fresh.latest(), make_table("sales", "b"))
     roots = [path for path in paths(effects) if path.endswith(".ipc") and path.startswith("_")]
     assert {len(path) for path in roots} == {digits + len("_.ipc")}
     assert tables(opened(effects)) == ["a", "b"]
@@ -160,9 +160,9 @@ def test_a_rollback_contests_everything(effects: Effects) -> None:
     base = metastore.latest()
     system = {**base.root.system, ROLLBACK_FROM_ROOT: base.root.path, "transaction": "the-rollback"}
     rolled_back = Root(base.version + 1, base.root.node, system, base.root.revision, base.root.key_names)
-    assert publish(effects, rolled_back, base.settings)
+    assert create_root(effects, rolled_back, base.settings)
     with pytest.raises(ConflictError, match="rolled back by transaction the-rollback in version 2"):
-        put(metastore, base, table("sales", "unrelated"))
+        commit_objects(metastore, base, make_table("sales", "unrelated"))
     assert metastore.latest().commit.rolled_back_from == 1
 
 
@@ -170,8 +170,8 @@ def test_system_rows_that_nobody_knows_stay(effects: Effects) -> None:
     metastore = made(effects)
     base = metastore.latest()
     system = {**base.root.system, "from_the_future": "kept", "transaction": "x"}
-    assert publish(effects, Root(2, base.root.node, system, base.root.revision, base.root.key_names), base.settings)
-    after = put(metastore, metastore.latest(), table("sales", "a")).snapshot
+    assert create_root(effects, Root(2, base.root.node, system, base.root.revision, base.root.key_names), base.settings)
+    after = commit_objects(metastore, metastore.latest(), make_table("sales", "a")).snapshot
     assert isinstance(after, TreeSnapshot)
     assert after.root.system["from_the_future"] == "kept"
 
@@ -179,34 +179,39 @@ def test_system_rows_that_nobody_knows_stay(effects: Effects) -> None:
 def test_compaction_keeps_everything_and_the_history(effects: Effects) -> None:
     metastore = made(effects)
     for number in range(60):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     before = tables(metastore)
     after = metastore.compact(Changes("compaction", message="smaller"))
     assert tables(opened(effects)) == before
     assert after.commit.message == "smaller"
-    assert list(verify(after.root.node, shape_of(after.settings), after.read_nodes, compacted=True)) == []
+    assert list(verify_tree(after.root.node, shape_of(after.settings), after.read_nodes, compacted=True)) == []
     assert [
         str(way.parts[-1]) for way, _ in metastore.at_version(5).children(Kind.TABLE, NamespaceLocator("sales"))
     ] == [f"t{number:02d}" for number in range(4)]
 
 
 def test_what_others_commit_during_a_compaction_stays(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
-    metastore, rival = made(effects), opened(effects)
+    metastore, concurrent_commit = made(effects), opened(effects)
     for number in range(40):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     base = metastore.latest()
     monkeypatch.setattr(metastore, "latest", lambda: base)
     for number in range(40, 50):
-        put(rival, rival.latest(), table("sales", f"t{number:02d}"), deletes=frozenset([TableLocator("sales", "t00")]))
+        commit_objects(
+            concurrent_commit,
+            concurrent_commit.latest(),
+            make_table("sales", f"t{number:02d}"),
+            deletes=frozenset([TableLocator("sales", "t00")]),
+        )
     after = metastore.compact(Changes("compaction"))
-    assert after.version == rival.latest().version
+    assert after.version == concurrent_commit.latest().version
     assert tables(opened(effects)) == [f"t{number:02d}" for number in range(1, 50)]
 
 
 def test_an_older_lakehouse_is_upgraded_by_an_ordinary_commit(effects: Effects) -> None:
     metastore = made(effects, revision=OLDER)
     for number in range(30):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     before = metastore.latest()
     upgraded = metastore.upgrade(Changes("upgrade", message="newer"))
     assert upgraded.version == before.version + 1
@@ -214,7 +219,7 @@ def test_an_older_lakehouse_is_upgraded_by_an_ordinary_commit(effects: Effects) 
     assert fresh.latest().root.revision.name == "newer"
     assert tables(fresh) == [f"t{number:02d}" for number in range(30)]
     assert_sound(fresh.latest())
-    put(fresh, fresh.latest(), table("sales", "later"))
+    commit_objects(fresh, fresh.latest(), make_table("sales", "later"))
     assert len(tables(opened(effects))) == 31
     assert opened(effects).at_version(before.version).root.revision.name == "older"
     assert opened(effects).upgrade(Changes("again")).version == fresh.latest().version
@@ -223,7 +228,7 @@ def test_an_older_lakehouse_is_upgraded_by_an_ordinary_commit(effects: Effects) 
 def test_a_missing_node_is_named_and_does_not_read_as_empty(effects: Effects) -> None:
     metastore = made(effects)
     for number in range(60):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     lost = metastore.latest().root.node.children[0]
     assert isinstance(lost, str)
     effects.store.delete_many([lost])
@@ -235,16 +240,16 @@ def test_definitions_are_read_wherever_they_are(effects: Effects) -> None:
     always_apart = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
     metastore = made(effects, always_apart)
     assert any("-namespace-sales-" in path for path in paths(effects))
-    way, value = table("sales", "small")
+    way, value = make_table("sales", "small")
     together = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "100000"})
-    put(metastore, metastore.latest(), settings=together)
-    put(metastore, metastore.latest(), (way, value))
+    commit_objects(metastore, metastore.latest(), settings=together)
+    commit_objects(metastore, metastore.latest(), (way, value))
     assert not any("-table-small-" in path for path in paths(effects))
     assert opened(effects).latest().get(way) == value
     assert opened(effects).latest().get(NamespaceLocator("sales")) is not None
 
 
 def test_a_commit_on_a_snapshot_of_another_lakehouse_is_refused(effects: Effects) -> None:
-    metastore, other = made(effects), made(repeatable_effects(MemoryStore(), Clock()))
+    metastore, other = made(effects), made(build_deterministic_effects(MemoryStore(), Clock()))
     with pytest.raises(InvalidInputError, match="very metastore"):
-        metastore.commit(other.latest(), Changes("x", puts=dict([namespace("n")])), Isolation.SNAPSHOT)
+        metastore.commit(other.latest(), Changes("x", puts=dict([make_namespace("n")])), Isolation.SNAPSHOT)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mangrove.betree.node import Entry
-from mangrove.betree.search import height
+from mangrove.betree.search import measure_height
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
@@ -17,11 +17,11 @@ from mangrove.model.locators import DeltaLocator, Kind, NamespaceLocator, TableL
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Table
 from mangrove.model.settings import LakehouseSettings
-from mangrove.storage.counting import CountingStore, Requests
+from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_table
 
 TABLES_PER_NAMESPACE = 100
 SHARED = "1111/0000/1111/00000000-table-shared-by-all-11111111-1111-4111-8111-111111111111.binpb"
@@ -46,12 +46,12 @@ class Lake:
     def __init__(self, count: int, settings: LakehouseSettings) -> None:
         self.count = count
         self.store = CountingStore(MemoryStore())
-        self.effects = repeatable_effects(self.store)
+        self.effects = build_deterministic_effects(self.store)
         self.store.put(SHARED, NAMELESS)
         create_tree(self.effects, settings, Changes("made"), entries=entries(count))
 
     def opened(self) -> TreeMetastore:
-        return open_tree(repeatable_effects(self.store, first_id=10**9))
+        return open_tree(build_deterministic_effects(self.store, first_id=10**9))
 
     def any_table(self, chance: random.Random) -> TableLocator:
         number = chance.randrange(self.count - 1)
@@ -64,18 +64,18 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 
 
 def levels(snapshot: TreeSnapshot) -> int:
-    return height(snapshot.root.node, snapshot.read_nodes)
+    return measure_height(snapshot.root.node, snapshot.read_nodes)
 
 
 def test_a_warm_commit_of_one_object_is_one_definition_and_one_root_nine_times_in_ten(lake: Lake) -> None:
     metastore, chance = lake.opened(), random.Random(1)
     snapshot: TreeSnapshot = metastore.latest()
     list(itertools.islice(snapshot.children(Kind.TABLE, NamespaceLocator("n00000")), 5))
-    costs: list[Requests] = []
+    costs: list[StoreRequests] = []
     for number in range(2_500):
         way = TableLocator(lake.any_table(chance).namespace, f"new{number}")
         before = lake.store.requests
-        committed = put(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name)))
+        committed = commit_objects(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name)))
         costs.append(lake.store.requests - before)
         assert isinstance(committed.snapshot, TreeSnapshot)
         snapshot = committed.snapshot
@@ -96,7 +96,7 @@ def test_bytes_of_a_commit_stay_small(lake: Lake) -> None:
     before = lake.store.requests
     for number in range(500):
         way = TableLocator(lake.any_table(chance).namespace, f"bytes{number}")
-        after = put(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name))).snapshot
+        after = commit_objects(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name))).snapshot
         assert isinstance(after, TreeSnapshot)
         snapshot = after
     assert (lake.store.requests - before).bytes_written / 500 <= 100_000
@@ -153,9 +153,9 @@ def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_do
     named = Namespace("id-of-n00000", "n00000")
     base = metastore.latest()
     way = NamespaceLocator("n00000")
-    written = put(metastore, base, (way, named)).snapshot
+    written = commit_objects(metastore, base, (way, named)).snapshot
     before = lake.store.requests
-    renamed = put(
+    renamed = commit_objects(
         metastore,
         written,
         (NamespaceLocator("renamed"), Namespace("id-of-n00000", "renamed")),
@@ -163,7 +163,7 @@ def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_do
     ).snapshot
     assert (lake.store.requests - before).total <= 8
     assert len(list(renamed.children(Kind.TABLE, NamespaceLocator("renamed")))) >= TABLES_PER_NAMESPACE
-    back = put(metastore, renamed, (way, named), deletes=frozenset([NamespaceLocator("renamed")])).snapshot
+    back = commit_objects(metastore, renamed, (way, named), deletes=frozenset([NamespaceLocator("renamed")])).snapshot
     assert len(list(back.children(Kind.TABLE, way))) >= TABLES_PER_NAMESPACE
 
 
@@ -171,9 +171,9 @@ def test_a_small_definition_travels_inside_its_pointer_and_costs_no_request_of_i
     lake = Lake(1_000, LakehouseSettings())
     metastore = lake.opened()
     snapshot = metastore.latest()
-    way, value = table("n00000", "small")
+    way, value = make_table("n00000", "small")
     before = lake.store.requests
-    put(metastore, snapshot, (way, value))
+    commit_objects(metastore, snapshot, (way, value))
     cost = lake.store.requests - before
     hints = 1
     assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
@@ -191,7 +191,7 @@ def test_a_delta_of_one_file_with_bounds_of_ten_columns_costs_no_request_of_its_
     metastore = lake.opened()
     snapshot = metastore.latest()
     before = lake.store.requests
-    put(metastore, snapshot, (DeltaLocator("home", "t", 1, "s", "p", 1), delta_of(10)))
+    commit_objects(metastore, snapshot, (DeltaLocator("home", "t", 1, "s", "p", 1), delta_of(10)))
     cost = lake.store.requests - before
     hints = 1
     assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
@@ -200,12 +200,12 @@ def test_a_delta_of_one_file_with_bounds_of_ten_columns_costs_no_request_of_its_
 def test_nodes_full_of_definitions_keep_to_their_size() -> None:
     settings = LakehouseSettings(order=16, node_file_max_size_bytes=60_000)
     store = MemoryStore()
-    metastore = create_tree(repeatable_effects(store), settings, Changes("made"))
+    metastore = create_tree(build_deterministic_effects(store), settings, Changes("made"))
     snapshot: Snapshot = metastore.latest()
     ids = iter(range(3_000))
     while batch := list(itertools.islice(ids, settings.order // 2)):
         ways = [DeltaLocator("home", "t" * 36, 1, "s" * 36, "p" * 36, 1 + number * 7_919 % 9_973) for number in batch]
-        snapshot = put(metastore, snapshot, *((way, delta_of(9)) for way in ways)).snapshot
+        snapshot = commit_objects(metastore, snapshot, *((way, delta_of(9)) for way in ways)).snapshot
     sizes = [entry.size for entry in store.list() if isinstance(entry, ObjectInfo) and "-node-" in entry.path]
     assert len(sizes) > 20
     assert max(sizes) <= settings.node_file_max_size_bytes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.effects import real_effects
+from mangrove.effects import build_effects
 from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.metastore import Changes
@@ -16,9 +16,9 @@ from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
-from mangrove.testing.metastore_contract import namespace, put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import commit_objects, make_namespace, make_table
 
 NO_FAULTS = Faults(seed=0)
 PUT_APART = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "0"})
@@ -30,11 +30,11 @@ class Lake:
     def __init__(self, settings: LakehouseSettings = PUT_APART) -> None:
         self.below = MemoryStore()
         self.store = FaultyStore(self.below, NO_FAULTS)
-        self.metastore = create_tree(repeatable_effects(self.store), settings, Changes("made"))
-        put(self.metastore, self.metastore.latest(), namespace("sales"))
+        self.metastore = create_tree(build_deterministic_effects(self.store), settings, Changes("made"))
+        commit_objects(self.metastore, self.metastore.latest(), make_namespace("sales"))
 
     def committed(self) -> TreeMetastore:
-        return open_tree(repeatable_effects(self.below, first_id=10**9))
+        return open_tree(build_deterministic_effects(self.below, first_id=10**9))
 
     def tables(self) -> list[str]:
         newest = self.committed().latest()
@@ -48,7 +48,7 @@ def lake() -> Lake:
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(lake: Lake) -> None:
     lake.store.fail_next("create", "after", "_")
-    after = put(lake.metastore, lake.metastore.latest(), table("sales", "orders")).snapshot
+    after = commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders")).snapshot
     assert after.version == 2
     assert lake.committed().latest().version == 2
     assert lake.tables() == ["orders"]
@@ -56,26 +56,26 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(lake: Lake) -> None:
 
 def test_a_commit_whose_create_failed_without_effect_is_tried_again(lake: Lake) -> None:
     lake.store.fail_next("create", "before", "_")
-    assert put(lake.metastore, lake.metastore.latest(), table("sales", "orders")).snapshot.version == 2
+    assert commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders")).snapshot.version == 2
     assert lake.tables() == ["orders"]
 
 
 def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
     base = lake.metastore.latest()
-    rival = lake.committed()
-    put(rival, rival.latest(), table("sales", "orders"))
+    concurrent_commit = lake.committed()
+    commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "orders"))
     lake.store.fail_next("create", "before", "_")
     with pytest.raises(ConflictError, match=r"sales\.orders"):
-        put(lake.metastore, base, table("sales", "orders"))
+        commit_objects(lake.metastore, base, make_table("sales", "orders"))
     lake.store.fail_next("create", "before", "_")
-    assert put(lake.metastore, base, table("sales", "other")).snapshot.version == 3
+    assert commit_objects(lake.metastore, base, make_table("sales", "other")).snapshot.version == 3
 
 
 def test_a_store_that_keeps_failing_says_that_nothing_was_committed(lake: Lake) -> None:
     for _ in range(3):
         lake.store.fail_next("create", "before", "_")
     with pytest.raises(StorageError, match="version 2 could not be committed"):
-        put(lake.metastore, lake.metastore.latest(), table("sales", "orders"))
+        commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders"))
     assert lake.tables() == []
     assert lake.committed().latest().version == 1
 
@@ -83,16 +83,16 @@ def test_a_store_that_keeps_failing_says_that_nothing_was_committed(lake: Lake) 
 def test_a_definition_that_could_not_be_written_stops_the_commit(lake: Lake) -> None:
     lake.store.fail_next("put", "before", "table-orders")
     with pytest.raises(StorageError):
-        put(lake.metastore, lake.metastore.latest(), table("sales", "orders"))
+        commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders"))
     assert lake.committed().latest().version == 1
-    assert put(lake.metastore, lake.metastore.latest(), table("sales", "orders")).snapshot.version == 2
+    assert commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders")).snapshot.version == 2
 
 
 def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
     for _ in range(5):
         lake.store.fail_next("put", "before", "_latest_hint")
     for number in range(5):
-        put(lake.metastore, lake.metastore.latest(), table("sales", f"t{number}"))
+        commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", f"t{number}"))
     assert lake.committed().latest().version == 6
 
 
@@ -102,18 +102,18 @@ def test_after_a_crash_at_any_point_all_or_nothing_of_a_transaction_is_there(see
     crashing = FaultyStore(lake.below, Faults(seed=seed, crash=0.1))
     acknowledged: set[str] = set()
     try:
-        writer = open_tree(repeatable_effects(crashing, first_id=10**6))
+        writer = open_tree(build_deterministic_effects(crashing, first_id=10**6))
         for number in range(commits):
-            pair = [table("sales", f"{number:03d}-{half}") for half in ("a", "b")]
-            put(writer, writer.latest(), *pair)
+            pair = [make_table("sales", f"{number:03d}-{half}") for half in ("a", "b")]
+            commit_objects(writer, writer.latest(), *pair)
             acknowledged |= {way.name for way, _ in pair}
-    except Crashed:
+    except SimulatedCrash:
         pass
     there = set(lake.tables())
     assert acknowledged <= there
     assert all((f"{name[:4]}a" in there) == (f"{name[:4]}b" in there) for name in there)
     survivor = lake.committed()
-    put(survivor, survivor.latest(), table("sales", "later"))
+    commit_objects(survivor, survivor.latest(), make_table("sales", "later"))
     assert set(lake.tables()) == there | {"later"}
 
 
@@ -126,8 +126,8 @@ def test_whatever_fails_an_acknowledged_commit_stays_and_a_refused_one_is_not_th
     for number in range(30):
         name = f"t{number:02d}"
         try:
-            writer = open_tree(repeatable_effects(failing, first_id=10**6 * (number + 1)))
-            put(writer, writer.latest(), table("sales", name))
+            writer = open_tree(build_deterministic_effects(failing, first_id=10**6 * (number + 1)))
+            commit_objects(writer, writer.latest(), make_table("sales", name))
             done.add(name)
         except StorageError:
             unknown.add(name)
@@ -144,8 +144,8 @@ def committer(uri: str, worker: int, count: int) -> "subprocess.Popen[bytes]":
 @pytest.fixture
 def local_lake(tmp_path: Path) -> str:
     uri = f"{tmp_path}/lake"
-    metastore = create_tree(real_effects(open_store(uri)), LakehouseSettings(order=16), Changes("made"))
-    put(metastore, metastore.latest(), namespace("sales"))
+    metastore = create_tree(build_effects(open_store(uri)), LakehouseSettings(order=16), Changes("made"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     return uri
 
 
@@ -154,12 +154,12 @@ def test_processes_that_commit_at_once_on_local_disk_lose_nothing(local_lake: st
     workers, count = 4, 40
     processes = [committer(local_lake, worker, count) for worker in range(workers)]
     assert [process.wait() for process in processes] == [0] * workers
-    newest = open_tree(real_effects(open_store(local_lake))).latest()
+    newest = open_tree(build_effects(open_store(local_lake))).latest()
     assert newest.version == 1 + workers * count
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("sales")))) == workers * count
 
 
 def test_a_lakehouse_made_here_opens_and_commits_in_a_fresh_process(local_lake: str) -> None:
     assert committer(local_lake, 0, 3).wait() == 0
-    newest = open_tree(real_effects(open_store(local_lake))).latest()
+    newest = open_tree(build_effects(open_store(local_lake))).latest()
     assert newest.get(TableLocator("sales", "w0-002")) is not None

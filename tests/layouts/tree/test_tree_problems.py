@@ -8,19 +8,19 @@ import pytest
 
 from mangrove.betree.node import Message, Node
 from mangrove.effects import Effects
-from mangrove.layouts.tree.commit import publish
+from mangrove.layouts.tree.commit import create_root
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import newer_node_path
-from mangrove.layouts.tree.revision import NEWER, OLDER, Revision
+from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import Changes, Problem
 from mangrove.model.locators import Locator, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.objects import Object, Partition, Stream, Table, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.metastore_contract import delta_at, namespace, put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.metastore_contract import commit_objects, make_delta, make_namespace, make_table
 
 APART = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "0"})
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -29,28 +29,28 @@ ORDERS = TableLocator("sales", "orders")
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return build_deterministic_effects(MemoryStore())
 
 
-def made(effects: Effects, settings: LakehouseSettings = APART, revision: Revision = NEWER) -> TreeMetastore:
+def made(effects: Effects, settings: LakehouseSettings = APART, revision: TreeRevision = NEWER) -> TreeMetastore:
     metastore = create_tree(effects, settings, Changes("made"), revision)
-    put(metastore, metastore.latest(), namespace("sales"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     for number in range(30):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     value = Table("orders-id", "home", "orders")
     partition = PartitionLocator("home", value.id, 1, "s", "p")
     below: list[tuple[Locator, Object]] = [
         (partition.parent.parent, TableVersion(1, None)),
         (partition.parent, Stream("s")),
         (partition, Partition("p")),
-        delta_at(partition, 1),
+        make_delta(partition, 1),
     ]
-    put(metastore, metastore.latest(), (ORDERS, value), *below)
+    commit_objects(metastore, metastore.latest(), (ORDERS, value), *below)
     return metastore
 
 
 def found(effects: Effects) -> list[Problem]:
-    fresh = open_tree(repeatable_effects(effects.store, first_id=10**9))
+    fresh = open_tree(build_deterministic_effects(effects.store, first_id=10**9))
     return list(fresh.problems(fresh.latest()))
 
 
@@ -62,14 +62,14 @@ def published(
     rows = {**base.system, "transaction": "changed", "previous_root": base.path}
     rows["created_at_millis"] = str(base.created_at_millis + 1)
     root = Root(base.version + 1, node or base.node, {**rows, **system}, base.revision, base.key_names)
-    assert publish(effects, root, APART)
+    assert create_root(effects, root, APART)
     return root.path
 
 
 @pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
 @pytest.mark.parametrize("settings", [APART, LakehouseSettings(order=4), LakehouseSettings()])
 def test_every_version_of_a_sound_lakehouse_has_no_problem(
-    effects: Effects, revision: Revision, settings: LakehouseSettings
+    effects: Effects, revision: TreeRevision, settings: LakehouseSettings
 ) -> None:
     metastore = made(effects, settings, revision)
     metastore.compact(Changes("compaction"))
@@ -137,17 +137,17 @@ def miscounted_keys(effects: Effects, metastore: TreeMetastore) -> str:
 
 
 def no_namespace(effects: Effects, metastore: TreeMetastore) -> str:
-    put(metastore, metastore.latest(), namespace("gone"), table("gone", "left-behind"))
+    commit_objects(metastore, metastore.latest(), make_namespace("gone"), make_table("gone", "left-behind"))
     pointer = metastore.latest().pointer(TableLocator("gone", "left-behind"))
     assert pointer is not None
-    put(metastore, metastore.latest(), deletes=frozenset([NamespaceLocator("gone")]))
+    commit_objects(metastore, metastore.latest(), deletes=frozenset([NamespaceLocator("gone")]))
     return pointer
 
 
 def no_partition(effects: Effects, metastore: TreeMetastore) -> str:
     partition = PartitionLocator("home", "orders-id", 1, "s", "p")
-    put(metastore, metastore.latest(), deletes=frozenset([partition]))
-    pointer = metastore.latest().pointer(delta_at(partition, 1)[0])
+    commit_objects(metastore, metastore.latest(), deletes=frozenset([partition]))
+    pointer = metastore.latest().pointer(make_delta(partition, 1)[0])
     assert pointer is not None
     return pointer
 
@@ -194,9 +194,9 @@ def test_a_broken_rule_is_named_with_its_file_and_nothing_else_is(
 
 def test_what_a_dropped_table_leaves_behind_is_garbage_and_no_problem(effects: Effects) -> None:
     metastore = made(effects)
-    put(metastore, metastore.latest(), deletes=frozenset([ORDERS]))
+    commit_objects(metastore, metastore.latest(), deletes=frozenset([ORDERS]))
     partition = PartitionLocator("home", "orders-id", 1, "s", "p")
-    put(metastore, metastore.latest(), deletes=frozenset([partition]))
+    commit_objects(metastore, metastore.latest(), deletes=frozenset([partition]))
     assert found(effects) == []
 
 

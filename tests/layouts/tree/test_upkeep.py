@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.layouts.tree.maintenance.expiry import expire_versions
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
-from mangrove.layouts.tree.revision import NEWER, OLDER, Revision
+from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.upkeep_expiry import expire
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, Difference, Snapshot, Upkeep
+from mangrove.metastore import Changes, Difference, MetastoreMaintenance, Snapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -33,9 +33,9 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
-from mangrove.testing.effects import repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
-from mangrove.testing.metastore_contract import delta_at, namespace, put, table
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.testing.metastore_contract import commit_objects, make_delta, make_namespace, make_table
 
 SMALL = LakehouseSettings(order=4)
 APART = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "0"})
@@ -44,23 +44,23 @@ BELOW = [Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA]
 
 @pytest.fixture
 def effects() -> Effects:
-    return repeatable_effects(MemoryStore())
+    return build_deterministic_effects(MemoryStore())
 
 
 @pytest.fixture(params=[NEWER, OLDER], ids=["newer", "older"])
-def revision(request: pytest.FixtureRequest) -> Revision:
-    assert isinstance(request.param, Revision)
+def revision(request: pytest.FixtureRequest) -> TreeRevision:
+    assert isinstance(request.param, TreeRevision)
     return request.param
 
 
-def made(effects: Effects, settings: LakehouseSettings = SMALL, revision: Revision = NEWER) -> TreeMetastore:
+def made(effects: Effects, settings: LakehouseSettings = SMALL, revision: TreeRevision = NEWER) -> TreeMetastore:
     metastore = create_tree(effects, settings, Changes("made"), revision)
-    put(metastore, metastore.latest(), namespace("sales"))
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     return metastore
 
 
 def opened(effects: Effects) -> TreeMetastore:
-    return open_tree(repeatable_effects(effects.store, first_id=10**9))
+    return open_tree(build_deterministic_effects(effects.store, first_id=10**9))
 
 
 def everything(metastore: TreeMetastore, snapshot: Snapshot) -> dict[Locator, Object]:
@@ -85,14 +85,16 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
         spaces = [(way, value) for way, value in newest.children(Kind.NAMESPACE, None)]
         choice = chance.random()
         if choice < 0.15 or not spaces:
-            put(metastore, newest, namespace(f"n{chance.randrange(6)}"))
+            commit_objects(metastore, newest, make_namespace(f"n{chance.randrange(6)}"))
         elif choice < 0.25:
             way, value = chance.choice(spaces)
             assert isinstance(value, Namespace)
             new = f"r{number}"
-            put(metastore, newest, (NamespaceLocator(new), Namespace(value.id, new)), deletes=frozenset([way]))
+            commit_objects(
+                metastore, newest, (NamespaceLocator(new), Namespace(value.id, new)), deletes=frozenset([way])
+            )
         elif choice < 0.4 and tables:
-            put(metastore, newest, deletes=frozenset([chance.choice(tables)[0]]))
+            commit_objects(metastore, newest, deletes=frozenset([chance.choice(tables)[0]]))
         elif choice < 0.6 and tables:
             _, value = chance.choice(tables)
             assert isinstance(value, Table)
@@ -102,19 +104,21 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
                 (partition.parent, Stream("s")),
                 (partition, Partition("p")),
             ]
-            put(metastore, newest, *below, delta_at(partition, number + 1))
+            commit_objects(metastore, newest, *below, make_delta(partition, number + 1))
         else:
             way, value = chance.choice(spaces)
             assert isinstance(value, Namespace)
-            put(metastore, newest, table(value.name, f"t{chance.randrange(40)}", value.id, description=str(number)))
+            commit_objects(
+                metastore, newest, make_table(value.name, f"t{chance.randrange(40)}", value.id, description=str(number))
+            )
 
 
 def test_a_metastore_is_its_own_upkeep(effects: Effects) -> None:
-    upkeep: Upkeep = made(effects)
-    assert [line.version for line in upkeep.kept()] == [0, 1]
+    maintenance: MetastoreMaintenance = made(effects)
+    assert [line.version for line in maintenance.kept()] == [0, 1]
 
 
-def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Effects, revision: Revision) -> None:
+def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 40)
     versions = [metastore.at_version(line.version) for line in metastore.kept()]
@@ -127,7 +131,7 @@ def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Ef
         assert found == as_dictionaries_differ(held[one], held[other])
 
 
-def test_everything_of_a_kind_is_what_its_parents_list(effects: Effects, revision: Revision) -> None:
+def test_everything_of_a_kind_is_what_its_parents_list(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 60, seed=3)
     newest = metastore.latest()
@@ -144,11 +148,11 @@ def tables_in(snapshot: Snapshot, space: NamespaceLocator) -> Iterator[tuple[Loc
 
 def test_what_lies_below_a_table_is_located_by_the_namespace_in_which_it_was_born(effects: Effects) -> None:
     metastore = made(effects)
-    way, value = table("sales", "orders", "born-here")
+    way, value = make_table("sales", "orders", "born-here")
     version = TableVersionLocator("born-here", value.id, 1)
     stream = StreamLocator("born-here", value.id, 1, "s")
     partition = PartitionLocator("born-here", value.id, 1, "s", "p")
-    delta = delta_at(partition, 7)
+    delta = make_delta(partition, 7)
     before = metastore.latest()
     below: list[tuple[Locator, Object]] = [
         (version, TableVersion(1, None)),
@@ -156,7 +160,7 @@ def test_what_lies_below_a_table_is_located_by_the_namespace_in_which_it_was_bor
         (partition, Partition("p")),
         delta,
     ]
-    after = put(metastore, before, (way, value), *below).snapshot
+    after = commit_objects(metastore, before, (way, value), *below).snapshot
     found = [difference.locator for difference in metastore.differences(before, after)]
     assert found == [way, version, stream, partition, delta[0]]
     assert [located for kind in BELOW for located, _ in metastore.objects(after, kind)] == found[1:]
@@ -167,9 +171,9 @@ def test_what_lies_below_a_table_is_located_by_the_namespace_in_which_it_was_bor
 
 def test_a_definition_that_was_written_again_as_it_was_is_no_difference(effects: Effects) -> None:
     metastore = made(effects, APART)
-    way, value = table("sales", "orders")
-    before = put(metastore, metastore.latest(), (way, value)).snapshot
-    after = put(metastore, before, (way, value)).snapshot
+    way, value = make_table("sales", "orders")
+    before = commit_objects(metastore, metastore.latest(), (way, value)).snapshot
+    after = commit_objects(metastore, before, (way, value)).snapshot
     assert list(metastore.differences(before, after)) == []
 
 
@@ -179,25 +183,25 @@ def test_an_upgrade_is_no_difference(effects: Effects) -> None:
     before = metastore.latest()
     upgraded = metastore.upgrade(Changes("upgrade"))
     assert list(metastore.differences(before, upgraded)) == []
-    after = put(metastore, upgraded, namespace("after-the-upgrade")).snapshot
+    after = commit_objects(metastore, upgraded, make_namespace("after-the-upgrade")).snapshot
     assert [str(found.locator) for found in metastore.differences(before, after)] == ["`after-the-upgrade`"]
 
 
 def test_the_difference_of_one_table_among_many_reads_a_way_down_and_one_definition() -> None:
     store = CountingStore(MemoryStore())
-    metastore = made(repeatable_effects(store), LakehouseSettings(order=16))
-    put(metastore, metastore.latest(), *(table("sales", f"t{number:05d}") for number in range(5_000)))
+    metastore = made(build_deterministic_effects(store), LakehouseSettings(order=16))
+    commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number:05d}") for number in range(5_000)))
     metastore.compact(Changes("compaction"))
     version = metastore.latest().version
-    put(metastore, metastore.latest(), table("sales", "t02500", description="changed"))
-    fresh = open_tree(repeatable_effects(store, first_id=10**9))
+    commit_objects(metastore, metastore.latest(), make_table("sales", "t02500", description="changed"))
+    fresh = open_tree(build_deterministic_effects(store, first_id=10**9))
     one, other = fresh.at_version(version), fresh.at_version(version + 1)
     before = store.requests
     assert [str(found.locator) for found in fresh.differences(one, other)] == ["sales.t02500"]
     assert (store.requests - before).total <= 5
 
 
-def test_a_rollback_brings_everything_back_and_can_itself_be_undone(effects: Effects, revision: Revision) -> None:
+def test_a_rollback_brings_everything_back_and_can_itself_be_undone(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 40, seed=5)
     newest = metastore.latest()
@@ -210,7 +214,7 @@ def test_a_rollback_brings_everything_back_and_can_itself_be_undone(effects: Eff
     assert list(fresh.differences(fresh.at_version(17), fresh.latest())) == []
     fresh.roll_back(fresh.at_version(newest.version), Changes("redo"))
     assert everything(fresh, fresh.latest()) == everything(metastore, newest)
-    put(fresh, fresh.latest(), namespace("later"))
+    commit_objects(fresh, fresh.latest(), make_namespace("later"))
     assert NamespaceLocator("later") in everything(fresh, fresh.latest())
     assert list(fresh.problems(fresh.latest())) == []
 
@@ -220,7 +224,7 @@ def test_a_rollback_to_before_the_upgrade_stays_in_the_newer_format_revision(eff
     some_history(metastore, 30, seed=6)
     past = metastore.latest()
     metastore.upgrade(Changes("upgrade"))
-    put(metastore, metastore.latest(), namespace("later"))
+    commit_objects(metastore, metastore.latest(), make_namespace("later"))
     after = metastore.roll_back(past, Changes("back"))
     assert after.root.revision.name == "newer"
     assert everything(metastore, after) == everything(metastore, past)
@@ -231,19 +235,19 @@ def test_a_rollback_to_before_the_upgrade_stays_in_the_newer_format_revision(eff
 def test_a_rollback_replaces_what_a_rival_committed_meanwhile(
     effects: Effects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metastore, rival = made(effects), opened(effects)
+    metastore, concurrent_commit = made(effects), opened(effects)
     base = metastore.latest()
-    put(rival, rival.latest(), table("sales", "unseen"))
+    commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "unseen"))
     monkeypatch.setattr(metastore, "latest", lambda: base)
     after = metastore.roll_back(metastore.at_version(0), Changes("back"))
     assert (after.version, after.commit.rolled_back_from) == (3, 2)
-    assert everything(rival, rival.latest()) == {}
+    assert everything(concurrent_commit, concurrent_commit.latest()) == {}
 
 
 def test_two_rollbacks_at_once_contest_each_other(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
-    metastore, rival = made(effects), opened(effects)
+    metastore, concurrent_commit = made(effects), opened(effects)
     base = metastore.latest()
-    rival.roll_back(rival.at_version(0), Changes("theirs"))
+    concurrent_commit.roll_back(concurrent_commit.at_version(0), Changes("theirs"))
     monkeypatch.setattr(metastore, "latest", lambda: base)
     with pytest.raises(ConflictError, match="rolled back by transaction theirs"):
         metastore.roll_back(base, Changes("ours"))
@@ -254,13 +258,13 @@ def test_whoever_commits_during_a_rollback_is_told(effects: Effects) -> None:
     base = other.latest()
     metastore.roll_back(metastore.at_version(0), Changes("back"))
     with pytest.raises(ConflictError, match="rolled back by transaction back in version 2"):
-        put(other, base, table("sales", "unrelated"))
+        commit_objects(other, base, make_table("sales", "unrelated"))
 
 
 def test_a_rollback_takes_the_settings_back_and_keeps_the_names_of_exports(effects: Effects) -> None:
     metastore = made(effects, LakehouseSettings(name="first"))
     exported = LakehouseSettings(name="second", exported_snapshots={"year-end": "x#version=1"})
-    put(metastore, metastore.latest(), settings=exported)
+    commit_objects(metastore, metastore.latest(), settings=exported)
     after = metastore.roll_back(metastore.at_version(1), Changes("back"))
     assert after.settings.name == "first"
     assert dict(after.settings.exported_snapshots) == {"year-end": "x#version=1"}
@@ -271,14 +275,14 @@ def test_a_rollback_to_an_expired_version_or_with_other_changes_is_refused(effec
     metastore = made(effects)
     past = metastore.at_version(0)
     with pytest.raises(InvalidInputError, match="changes nothing else"):
-        metastore.roll_back(past, Changes("x", puts=dict([namespace("n")])))
+        metastore.roll_back(past, Changes("x", puts=dict([make_namespace("n")])))
     metastore.expire([0])
     with pytest.raises(NotFoundError, match="version 0 has expired"):
         metastore.roll_back(past, Changes("x"))
     assert opened(effects).latest().version == 1
 
 
-def test_the_files_of_a_version_are_enough_to_read_it_elsewhere(effects: Effects, revision: Revision) -> None:
+def test_the_files_of_a_version_are_enough_to_read_it_elsewhere(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, APART, revision)
     some_history(metastore, 50, seed=7)
     snapshot = metastore.at_version(33)
@@ -287,19 +291,19 @@ def test_the_files_of_a_version_are_enough_to_read_it_elsewhere(effects: Effects
     assert len(paths) == len(set(paths))
     for path in paths:
         elsewhere.put(path, effects.store.read(path))
-    copied = open_tree(repeatable_effects(elsewhere))
+    copied = open_tree(build_deterministic_effects(elsewhere))
     assert copied.latest().version == 33
     assert everything(copied, copied.latest()) == everything(metastore, snapshot)
-    put(copied, copied.latest(), namespace("in-the-copy"))
+    commit_objects(copied, copied.latest(), make_namespace("in-the-copy"))
     assert list(copied.problems(copied.latest())) == []
 
 
 def test_versions_share_their_files_and_each_is_named_once() -> None:
     store = CountingStore(MemoryStore())
-    metastore = made(repeatable_effects(store), LakehouseSettings(order=16))
-    put(metastore, metastore.latest(), *(table("sales", f"t{number:04d}") for number in range(1_000)))
+    metastore = made(build_deterministic_effects(store), LakehouseSettings(order=16))
+    commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number:04d}") for number in range(1_000)))
     for number in range(20):
-        put(metastore, metastore.latest(), table("sales", f"t{number:04d}", description="changed"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:04d}", description="changed"))
     versions = [metastore.at_version(line.version) for line in metastore.kept()]
     paths = list(metastore.files_of(versions))
     assert len(paths) == len(set(paths))
@@ -308,7 +312,7 @@ def test_versions_share_their_files_and_each_is_named_once() -> None:
 
 
 def test_every_node_and_definition_is_owned_and_roots_and_the_hint_are_never_garbage(
-    effects: Effects, revision: Revision
+    effects: Effects, revision: TreeRevision
 ) -> None:
     metastore = made(effects, APART, revision)
     some_history(metastore, 60, seed=8)
@@ -333,10 +337,10 @@ def test_a_file_that_somebody_else_may_have_put_there_is_not_owned(effects: Effe
     assert not made(effects).owns(path)
 
 
-def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revision: Revision) -> None:
+def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     for number in range(20):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     metastore.expire([*range(10), 15])
     kept = [10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21]
     for reader in (metastore, opened(effects)):
@@ -354,7 +358,7 @@ def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revisi
 def test_a_time_that_an_expired_version_had_is_not_answered_with_another_version(effects: Effects) -> None:
     metastore = made(effects)
     for number in range(20):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     times = {line.version: line.created_at_millis for line in metastore.kept()}
     metastore.expire([version for version in range(15) if version != 3])
     for reader in (metastore, opened(effects)):
@@ -372,7 +376,7 @@ def test_the_newest_and_unknown_versions_cannot_expire(
 ) -> None:
     metastore = made(effects)
     for number in range(20):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     before = {entry.path: effects.store.read(entry.path) for entry in effects.store.list()}
     with pytest.raises(error, match="nothing was changed"):
         metastore.expire(versions)
@@ -385,16 +389,16 @@ def test_a_stale_hint_that_names_an_exported_version_does_not_make_it_the_newest
 ) -> None:
     metastore = made(effects)
     for number in range(40):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     exported = {3, 4, 17, 31}
-    expire(effects, metastore.latest().root, set(range(36)) - exported, names_max)
+    expire_versions(effects, metastore.latest().root, set(range(36)) - exported, names_max)
     for hint in range(45):
         effects.store.put(NEWER.hint_path, b"%d" % hint)
         assert opened(effects).latest().version == 41
     effects.store.delete_many([NEWER.hint_path])
     fresh = opened(effects)
     assert [line.version for line in fresh.kept()] == [3, 4, 17, 31, *range(36, 42)]
-    assert put(fresh, fresh.latest(), table("sales", "later")).snapshot.version == 42
+    assert commit_objects(fresh, fresh.latest(), make_table("sales", "later")).snapshot.version == 42
 
 
 @pytest.mark.parametrize("names_max", [4, 10_000])
@@ -404,15 +408,15 @@ def test_a_reader_that_slept_through_an_expiry_finds_the_newest_version(
 ) -> None:
     metastore = made(effects)
     for number in range(slept_at - 1):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     sleeper = opened(effects)
     assert sleeper.latest().version == slept_at
     for number in range(slept_at - 1, 40):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     exported = {3, 17} | {slept_at}
-    expire(effects, metastore.latest().root, set(range(36)) - exported, names_max)
+    expire_versions(effects, metastore.latest().root, set(range(36)) - exported, names_max)
     assert sleeper.latest().version == 41
-    assert put(sleeper, sleeper.latest(), table("sales", "later")).snapshot.version == 42
+    assert commit_objects(sleeper, sleeper.latest(), make_table("sales", "later")).snapshot.version == 42
 
 
 def test_a_writer_that_slept_through_an_expiry_commits_nothing(effects: Effects) -> None:
@@ -420,34 +424,34 @@ def test_a_writer_that_slept_through_an_expiry_commits_nothing(effects: Effects)
     sleeper = opened(effects)
     base = sleeper.latest()
     for number in range(10):
-        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     metastore.expire(range(9))
     with pytest.raises(ConflictError, match="version 2 after it has expired"):
-        put(sleeper, base, table("sales", "late"))
+        commit_objects(sleeper, base, make_table("sales", "late"))
     with pytest.raises(ConflictError, match="has expired"):
-        put(sleeper, base, settings=LakehouseSettings(name="late"))
+        commit_objects(sleeper, base, settings=LakehouseSettings(name="late"))
     assert opened(effects).latest().version == 11
     assert TableLocator("sales", "late") not in everything(metastore, metastore.latest())
 
 
 def test_versions_expire_on_local_disk_as_in_memory(tmp_path: Path) -> None:
     store = open_store(f"{tmp_path}/lake")
-    metastore = made(repeatable_effects(store))
+    metastore = made(build_deterministic_effects(store))
     for number in range(10):
-        put(metastore, metastore.latest(), table("sales", f"t{number}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     metastore.expire([0, 1, 2, 4])
-    fresh = opened(repeatable_effects(store))
+    fresh = opened(build_deterministic_effects(store))
     assert [line.version for line in fresh.kept()] == [3, *range(5, 12)]
-    assert put(fresh, fresh.latest(), table("sales", "later")).snapshot.version == 12
+    assert commit_objects(fresh, fresh.latest(), make_table("sales", "later")).snapshot.version == 12
 
 
 @cache
 def twenty_tables() -> dict[str, bytes]:
     """Return the files of a lakehouse of 22 versions."""
     store = MemoryStore()
-    metastore = made(repeatable_effects(store))
+    metastore = made(build_deterministic_effects(store))
     for number in range(20):
-        put(metastore, metastore.latest(), table("sales", f"t{number:02d}"))
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
     return {entry.path: store.read(entry.path) for entry in store.list()}
 
 
@@ -457,15 +461,15 @@ def test_an_expiry_that_was_interrupted_leaves_a_sound_lakehouse_and_can_be_repe
 ) -> None:
     below = MemoryStore()
     below.put_many(twenty_tables())
-    effects = repeatable_effects(below)
+    effects = build_deterministic_effects(below)
     metastore = opened(effects)
     crashing = FaultyStore(below, Faults(seed=seed, crash=0.3))
-    with suppress(Crashed):
-        expire(repeatable_effects(crashing), metastore.latest().root, going, names_max)
+    with suppress(SimulatedCrash):
+        expire_versions(build_deterministic_effects(crashing), metastore.latest().root, going, names_max)
     fresh = opened(effects)
     assert fresh.latest().version == 21
     assert {line.version for line in fresh.kept()} >= set(range(22)) - going
-    expire(effects, metastore.latest().root, going, names_max)
+    expire_versions(effects, metastore.latest().root, going, names_max)
     for hint in (0, 3, 11, 20):
         below.put(NEWER.hint_path, b"%d" % hint)
         assert opened(effects).latest().version == 21
@@ -474,7 +478,7 @@ def test_an_expiry_that_was_interrupted_leaves_a_sound_lakehouse_and_can_be_repe
 
 def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: Effects) -> None:
     metastore = made(effects)
-    put(metastore, metastore.latest(), table("sales", "a"))
+    commit_objects(metastore, metastore.latest(), make_table("sales", "a"))
     root = metastore.at_version(1).root
     metastore.expire([1])
     there = read_root(effects.store, root.revision.roots, 1)
@@ -487,7 +491,7 @@ def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: E
     [(None, "was missing"), (b"\xff", "could not be read"), (b"0", "named version 0"), (b"9", "named version 9")],
 )
 def test_repair_writes_a_wrong_hint_anew_and_says_so(
-    effects: Effects, revision: Revision, hint: bytes | None, said: str
+    effects: Effects, revision: TreeRevision, hint: bytes | None, said: str
 ) -> None:
     metastore = made(effects, revision=revision)
     if hint is None:
@@ -503,7 +507,7 @@ def test_repair_writes_a_wrong_hint_anew_and_says_so(
 
 
 def test_upkeep_refuses_snapshots_of_another_lakehouse(effects: Effects) -> None:
-    metastore, other = made(effects), made(repeatable_effects(MemoryStore()))
+    metastore, other = made(effects), made(build_deterministic_effects(MemoryStore()))
     with pytest.raises(InvalidInputError, match="this very metastore"):
         metastore.differences(metastore.latest(), other.latest())
     assert isinstance(metastore.latest(), TreeSnapshot)

@@ -19,17 +19,17 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
-from mangrove.spark.java import java_home
-from mangrove.testing.ports import reserved_ports
+from mangrove.spark.session import find_java_home
+from mangrove.testing.ports import reserve_ports
 
 ROWS = 40_000
 
 
 def main(folder: Path) -> None:
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    (port,) = reserved_ports(1)
+    (port,) = reserve_ports(1)
     with ExitStack() as running:
         master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         running.enter_context(started(master, folder))

@@ -12,13 +12,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.spark.java import java_home
-from mangrove.spark.surface import attach
+from mangrove.spark.registration import attach
+from mangrove.spark.session import find_java_home
 from mangrove.sql.session import SqlSession
 
 
 def main(folder: Path) -> None:
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # The server then takes any free port, so that another may run beside it.

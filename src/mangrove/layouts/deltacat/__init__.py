@@ -1,1 +1,1 @@
-"""The DeltaCAT format: revision files, name mappings, a transaction log, and one guard for each version."""
+"""The DeltaCAT layout with revision files, name mappings, a transaction log and version guards."""

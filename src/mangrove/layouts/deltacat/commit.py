@@ -1,4 +1,4 @@
-"""The commit of the DeltaCAT layout: the exclusive create of the next guard is the only thing that counts.
+"""The commit protocol, which publishes a version by the exclusive create of its guard.
 
     1. the log of the version before is written if its writer died before it could
     2. revisions, mappings and index nodes are written, in parallel; nothing counts them
@@ -18,32 +18,49 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mangrove.betree.build import stored
-from mangrove.betree.edit import apply
+from mangrove.betree.build import write_new_nodes
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node
+from mangrove.conflicts import (
+    assign_positions,
+    build_conflict_error,
+    build_rollback_conflict_error,
+    drop_identical_writes,
+)
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
-from mangrove.layouts.deltacat.contest import footprint_of
-from mangrove.layouts.deltacat.draft import Staged
+from mangrove.layouts.deltacat.conflict_detection import build_validation_set
 from mangrove.layouts.deltacat.files import CatalogFiles
-from mangrove.layouts.deltacat.guard import Guard, decode_guard, encode_guard, nothing_yet
-from mangrove.layouts.deltacat.index import SHAPE, encode_node
-from mangrove.layouts.deltacat.log import log_map
-from mangrove.layouts.deltacat.log_paths import transaction_id
-from mangrove.layouts.deltacat.packed import pack
+from mangrove.layouts.deltacat.guards import (
+    Guard,
+    build_empty_guard,
+    decode_guard,
+    encode_guard,
+    encode_hint,
+    read_guards,
+)
+from mangrove.layouts.deltacat.index import INDEX_SHAPE, encode_node
+from mangrove.layouts.deltacat.msgpack_maps import encode_map
 from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.layouts.deltacat.staging import stage
-from mangrove.layouts.deltacat.versions import encode_hint, read_guards
-from mangrove.metastore import Changes, Commit, Committed, Isolation, check_in_time, commit_time_after
+from mangrove.layouts.deltacat.staging import StagedCatalogWrite, stage_changes
+from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log
+from mangrove.metastore import Changes, Commit, CommitResult, Isolation, check_deadline, commit_time_after
 from mangrove.model.version_search import check_no_gap
-from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
 
-__all__ = ["NodeFiles", "commit", "commit_first", "finish_log", "follow", "publish", "replace_newest"]
+__all__ = [
+    "IndexNodeWriter",
+    "commit_changes",
+    "commit_first",
+    "commit_rollback",
+    "complete_log",
+    "create_guard",
+    "rebase_on_newest",
+]
 
 _ATTEMPTS_MAX: Final = 100
-_RIVALS_MAX: Final = 10_000
-_ANSWERS_LOST_MAX: Final = 3
+_CONCURRENT_COMMITS_MAX: Final = 10_000
+_LOST_RESPONSES_MAX: Final = 3
 _PAUSE_SECONDS_MAX: Final = 0.2
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -56,7 +73,7 @@ class _Started:
     at_millis: int
 
 
-class NodeFiles:
+class IndexNodeWriter:
     """The files of the new index nodes of one commit, as they are named."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -72,62 +89,62 @@ class NodeFiles:
         return path
 
 
-def commit(
+def commit_changes(
     effects: Effects, files: CatalogFiles, base: CatalogSnapshot, changes: Changes, isolation: Isolation
-) -> Committed:
+) -> CommitResult:
     """Publish the changes as the next version."""
     if not base.guard.is_foreign:
         made_at, store = base.commit.created_at_millis, files.store
         check_no_gap(base.version, made_at, lambda version: store.exists(guard_path(version)), effects.now_millis())
     started = _start(effects, files, changes)
-    with _deleted_if_in_vain(effects) as on_storage:
+    with _delete_on_conflict(effects) as on_storage:
         for attempt in range(_ATTEMPTS_MAX):
-            finish_log(files, base.guard)
-            guard = _attempt(effects, base, changes, stage(base, changes, started.id), started, on_storage)
+            complete_log(files, base.guard)
+            guard = _attempt(effects, base, changes, stage_changes(base, changes, started.id), started, on_storage)
             if guard is not None:
-                return Committed(CatalogSnapshot(files, guard), changes)
+                return CommitResult(CatalogSnapshot(files, guard), changes)
             # First wait, then look: whoever looked before waiting would try a version that is long taken.
             _pause(effects, attempt)
-            base, changes = follow(base, _rivals(files, base), changes, isolation)
-        raise _lost_too_often(changes.transaction_id)
+            base, changes = rebase_on_newest(base, _read_concurrent_guards(files, base), changes, isolation)
+        raise _too_many_attempts(changes.transaction_id)
 
 
 def commit_first(effects: Effects, files: CatalogFiles, changes: Changes) -> Guard | None:
     """Publish version 0 of a new catalog, and return its guard, or None if somebody else just did so."""
-    nothing = CatalogSnapshot(files, nothing_yet(files.revision))
+    nothing = CatalogSnapshot(files, build_empty_guard(files.revision))
     started = _start(effects, files, changes)
-    return _attempt(effects, nothing, changes, stage(nothing, changes, started.id), started, {})
+    return _attempt(effects, nothing, changes, stage_changes(nothing, changes, started.id), started, {})
 
 
-def replace_newest(
+def commit_rollback(
     effects: Effects,
     files: CatalogFiles,
     newest: CatalogSnapshot,
     changes: Changes,
-    stage_on: Callable[[CatalogSnapshot, str], Staged],
+    stage_on: Callable[[CatalogSnapshot, str], StagedCatalogWrite],
 ) -> CatalogSnapshot:
     """Publish what `stage_on` makes of the newest version, whichever that is by then, as a rollback from there.
 
     Only a rival that is a rollback, too, stops it: then two people want different things.
     """
     started = _start(effects, files, changes)
-    with _deleted_if_in_vain(effects) as on_storage:
+    with _delete_on_conflict(effects) as on_storage:
         for attempt in range(_ATTEMPTS_MAX):
-            finish_log(files, newest.guard)
+            complete_log(files, newest.guard)
             staged = stage_on(newest, started.id)
             guard = _attempt(effects, newest, changes, staged, started, on_storage, rolls_back=True)
             if guard is not None:
                 return CatalogSnapshot(files, guard)
             _pause(effects, attempt)
-            for rival in _rivals(files, newest):
-                if rival.commit.rolled_back_from is not None:
-                    raise rolled_back_by(rival.commit)
-                newest = CatalogSnapshot(files, rival)
-        raise _lost_too_often(changes.transaction_id)
+            for concurrent_commit in _read_concurrent_guards(files, newest):
+                if concurrent_commit.commit.rolled_back_from is not None:
+                    raise build_rollback_conflict_error(concurrent_commit.commit)
+                newest = CatalogSnapshot(files, concurrent_commit)
+        raise _too_many_attempts(changes.transaction_id)
 
 
 @contextlib.contextmanager
-def _deleted_if_in_vain(effects: Effects) -> Iterator[dict[str, bytes]]:
+def _delete_on_conflict(effects: Effects) -> Iterator[dict[str, bytes]]:
     """Yield what a transaction has on storage; where a conflict ends it, which nothing survives, that is deleted."""
     on_storage: dict[str, bytes] = {}
     try:
@@ -141,7 +158,7 @@ def _attempt(
     effects: Effects,
     base: CatalogSnapshot,
     changes: Changes,
-    staged: Staged,
+    staged: StagedCatalogWrite,
     started: _Started,
     on_storage: dict[str, bytes],
     *,
@@ -149,31 +166,31 @@ def _attempt(
 ) -> Guard | None:
     """Try to publish what is staged right after `base`; what this transaction wrote so far is in `on_storage`."""
     files = base.files
-    nodes = NodeFiles(effects.new_id)
+    nodes = IndexNodeWriter(effects.new_id)
     guard = _next_guard(effects, base, staged, changes, nodes, started)
     if rolls_back:
         guard = replace(guard, commit=replace(guard.commit, rolled_back_from=base.version))
     needed = {**staged.files, **nodes.files}
     files.write({path: data for path, data in needed.items() if on_storage.get(path) != data})
     on_storage |= needed
-    check_in_time(changes, effects.now_millis())
-    if not publish(effects, guard, guard.path):
+    check_deadline(changes, effects.now_millis())
+    if not create_guard(effects, guard, guard.path):
         return None
-    _keep(files, staged, nodes)
+    _cache_written(files, staged, nodes)
     _write_log(files, guard)
     _delete(effects, on_storage.keys() - needed.keys())
     effects.later(lambda: _write_hint(effects, guard.version))
     return guard
 
 
-def publish(effects: Effects, guard: Guard, path: str) -> bool:
+def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
     """Create the guard if its version is free, and return whether this call did.
 
     The answer may get lost when the file was made; then whoever's transaction the
     file names has won.
     """
     data = encode_guard(guard)
-    for tries_left in reversed(range(_ANSWERS_LOST_MAX)):
+    for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
         try:
             return effects.store.create(path, data)
         except StorageError as error:
@@ -188,27 +205,27 @@ def publish(effects: Effects, guard: Guard, path: str) -> bool:
     raise AssertionError("the loop always returns or raises")
 
 
-def finish_log(files: CatalogFiles, guard: Guard) -> None:
+def complete_log(files: CatalogFiles, guard: Guard) -> None:
     """Write the log of a version whose writer could not, so that DeltaCAT sees what is committed."""
     if guard.log is None or files.logged == guard.log_path:
         return
     if not files.store.exists(guard.log_path):
-        files.store.put(guard.log_path, pack(guard.log))
+        files.store.put(guard.log_path, encode_map(guard.log))
     files.logged = guard.log_path
 
 
 def _start(effects: Effects, files: CatalogFiles, changes: Changes) -> _Started:
     now = effects.now_millis()
     unique = changes.transaction_id if _UUID.fullmatch(changes.transaction_id) else effects.new_id()
-    return _Started(transaction_id(files.revision.start_at(now), unique), now)
+    return _Started(build_transaction_id(files.revision.start_at(now), unique), now)
 
 
 def _next_guard(
     effects: Effects,
     base: CatalogSnapshot,
-    staged: Staged,
+    staged: StagedCatalogWrite,
     changes: Changes,
-    nodes: NodeFiles,
+    nodes: IndexNodeWriter,
     started: _Started,
 ) -> Guard:
     """Return the guard that follows `base`; the index nodes below it that are new are in `nodes`."""
@@ -227,26 +244,28 @@ def _next_guard(
         transaction=started.id,
         end=end,
         written=staged.written,
-        root=stored(apply(base.guard.root, staged.messages, SHAPE, base.read_nodes), nodes.write),
-        log=log_map(started.id, end, staged.operations, changes),
+        root=write_new_nodes(
+            apply_messages(base.guard.root, staged.messages, INDEX_SHAPE, base.read_nodes), nodes.write
+        ),
+        log=encode_log(started.id, end, staged.operations, changes),
         first=base.guard.first,
-        absorbed=base.guard.absorbed,
+        imported_transactions=base.guard.imported_transactions,
         clock_resets=(*resets, version) if changes.resets_clock else resets,
     )
 
 
-def _keep(files: CatalogFiles, staged: Staged, nodes: NodeFiles) -> None:
+def _cache_written(files: CatalogFiles, staged: StagedCatalogWrite, nodes: IndexNodeWriter) -> None:
     """Hold what was written, because whoever wrote it is likely to read it."""
     for path, node in nodes.nodes.items():
-        files.hold_node(path, node, len(nodes.files[path]))
+        files.cache_node(path, node, len(nodes.files[path]))
     for path, body in staged.bodies.items():
-        files.hold_body(path, body, len(staged.files[path]))
+        files.cache_body(path, body, len(staged.files[path]))
 
 
 def _write_log(files: CatalogFiles, guard: Guard) -> None:
     assert guard.log is not None
     try:
-        files.store.put(guard.log_path, pack(guard.log))
+        files.store.put(guard.log_path, encode_map(guard.log))
     except StorageError:
         return  # the version is committed all the same, and whoever commits the next one writes this log first
     files.logged = guard.log_path
@@ -268,43 +287,43 @@ def _delete(effects: Effects, paths: Iterable[str]) -> None:
         return  # nothing counts these files, and vacuum knows them
 
 
-def follow(
-    base: CatalogSnapshot, rivals: Sequence[Guard], changes: Changes, isolation: Isolation
+def rebase_on_newest(
+    base: CatalogSnapshot, concurrent_commits: Sequence[Guard], changes: Changes, isolation: Isolation
 ) -> tuple[CatalogSnapshot, Changes]:
     """Return the newest version and the changes as they follow it, or refuse when a rival stands in the way."""
-    if not rivals:
+    if not concurrent_commits:
         return base, changes
-    newest = CatalogSnapshot(base.files, rivals[-1])
-    written = {one.key for rival in rivals for one in rival.written}
-    changes, commuting = after_rivals(changes, base, newest, lambda locator: newest.key_of(locator) in written)
-    footprint = footprint_of(changes, isolation, base, commuting)
-    for rival in rivals:
-        if rival.is_expired:
+    newest = CatalogSnapshot(base.files, concurrent_commits[-1])
+    written = {one.key for concurrent_commit in concurrent_commits for one in concurrent_commit.written}
+    changes, commuting = drop_identical_writes(changes, base, newest, lambda locator: newest.key_of(locator) in written)
+    validation_set = build_validation_set(changes, isolation, base, commuting)
+    for concurrent_commit in concurrent_commits:
+        if concurrent_commit.is_expired:
             raise ConflictError(
-                f"version {rival.version} was committed and has expired since this transaction began on version "
+                f"version {concurrent_commit.version} was committed and has expired since this transaction began on version "
                 f"{base.version}. Nothing was committed; begin it again on the newest"
             )
-        if rival.commit.rolled_back_from is not None:
-            raise rolled_back_by(rival.commit)
-        touched = footprint.touched_by(rival.written)
+        if concurrent_commit.commit.rolled_back_from is not None:
+            raise build_rollback_conflict_error(concurrent_commit.commit)
+        touched = validation_set.detect_conflicts(concurrent_commit.written)
         if touched:
-            raise contested_by(rival.commit, set(touched))
-    return newest, positioned(changes, newest)
+            raise build_conflict_error(concurrent_commit.commit, set(touched))
+    return newest, assign_positions(changes, newest)
 
 
-def _rivals(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:
+def _read_concurrent_guards(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:
     """Return the guards after `base`, reading more of them at once the more there are."""
-    rivals: list[Guard] = []
+    concurrent_commits: list[Guard] = []
     batch = 1
-    while len(rivals) < _RIVALS_MAX:
-        first = base.version + 1 + len(rivals)
+    while len(concurrent_commits) < _CONCURRENT_COMMITS_MAX:
+        first = base.version + 1 + len(concurrent_commits)
         for guard in read_guards(files.store, range(first, first + batch)):
             if guard is None:
-                return rivals
-            rivals.append(guard)
+                return concurrent_commits
+            concurrent_commits.append(guard)
         batch = min(2 * batch, 32)
     raise ConflictError(
-        f"more than {_RIVALS_MAX} versions were committed since version {base.version}, on which this transaction "
+        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, on which this transaction "
         "stands: begin it again on the newest"
     )
 
@@ -314,7 +333,7 @@ def _pause(effects: Effects, attempt: int) -> None:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
 
 
-def _lost_too_often(transaction: str) -> ConflictError:
+def _too_many_attempts(transaction: str) -> ConflictError:
     return ConflictError(
         f"transaction {transaction} lost the race for the next version {_ATTEMPTS_MAX} times in a row. "
         "Nothing was committed; try again when fewer writers are at work"

@@ -1,29 +1,87 @@
-"""Reading and writing the fields of a body, keeping those that this release does not know.
+"""Typed access to the fields of decoded objects, with unknown fields preserved.
+
+    1 …                                a number alone
+    2^62 + word · 2^20 + number        `beta.1`: the word's characters are the digits of a number to base 38
+
+Nothing has to be remembered, so that a folder's name follows from a number. Words
+longer than eight characters have no room.
 
 What our model has and DeltaCAT's has not is JSON text under the key `mangrove`,
 which DeltaCAT carries along when it writes the body again.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.deltacat.packed import Packed
-from mangrove.layouts.deltacat.version_words import version_number
-from mangrove.model.json_form import Json
+from mangrove.layouts.deltacat.msgpack_maps import MsgpackMap
+from mangrove.model.json_codec import Json
 from mangrove.model.properties import Properties
 
-__all__ = ["EXTRAS", "Fields", "changed_properties", "extras_text", "with_extras"]
+__all__ = [
+    "EXTRAS",
+    "BodyFields",
+    "add_extras",
+    "encode_extras",
+    "format_table_version",
+    "merge_properties",
+    "parse_table_version",
+]
+
+_CHARACTERS: Final = "\0abcdefghijklmnopqrstuvwxyz0123456789_"
+_WORD: Final = re.compile(r"(?:([a-z0-9_]{1,8})\.)?([0-9]+)")
+_FLAG: Final = 1 << 62
+_NUMBER_BITS: Final = 20
+
+
+def parse_table_version(text: str) -> int:
+    """Return the number of the table version that DeltaCAT calls so.
+
+    >>> parse_table_version("7"), format_table_version(parse_table_version("beta.7"))
+    (7, 'beta.7')
+    """
+    match = _WORD.fullmatch(text)
+    if match is None:
+        raise FormatError(
+            f"the table version {text!r} has no room in Mangrove: it is a number, or up to eight small letters and "
+            "digits, a dot and a number"
+        )
+    word, number = match[1], int(match[2])
+    if not word and (number < _FLAG or format_table_version(number) == text):
+        return number
+    if not word or not 0 < number < 1 << _NUMBER_BITS:
+        raise FormatError(f"the table version {text!r} is out of range: its number is too large for Mangrove")
+    digits = 0
+    for character in word:
+        digits = digits * len(_CHARACTERS) + _CHARACTERS.index(character)
+    return _FLAG + (digits << _NUMBER_BITS) + number
+
+
+def format_table_version(number: int) -> str:
+    """Return what DeltaCAT calls the table version with this number.
+
+    >>> format_table_version(1), format_table_version(parse_table_version("x_1.12"))
+    ('1', 'x_1.12')
+    """
+    digits, own = (number - _FLAG) >> _NUMBER_BITS, number % (1 << _NUMBER_BITS)
+    word = ""
+    while digits > 0:
+        digits, place = divmod(digits, len(_CHARACTERS))
+        word = _CHARACTERS[place] + word
+    # A number of ours may be as large by chance, and stands for itself.
+    return f"{word}.{own}" if own and _WORD.fullmatch(f"{word}.1") and len(word) > 0 else str(number)
+
 
 EXTRAS: Final = "mangrove"
 T = TypeVar("T")
 
 
-class Fields:
+class BodyFields:
     """A map from a file, asked for its fields one by one, each with the type that it must have."""
 
-    def __init__(self, fields: Packed, path: str) -> None:
+    def __init__(self, fields: MsgpackMap, path: str) -> None:
         self.raw = fields
         self._path = path
         self.extras = self._read_extras()
@@ -44,19 +102,19 @@ class Fields:
             raise self.refused(f"it lacks the field {name!r}")
         return value
 
-    def inner(self, *names: str) -> "Fields":
+    def inner(self, *names: str) -> "BodyFields":
         """Return the map that lies inside this one, field by field."""
         found = self
         for name in names:
-            found = Fields(found.must(name, dict), f"{found._path}: {name}")
+            found = BodyFields(found.must(name, dict), f"{found._path}: {name}")
         return found
 
-    def each(self, name: str) -> "list[Fields]":
+    def each(self, name: str) -> "list[BodyFields]":
         """Return the maps of a list, which may be missing."""
         items: list[Any] = self.maybe(name, list) or []
         if not all(isinstance(item, dict) for item in items):
             raise self.refused(f"the field {name!r} is no list of maps")
-        return [Fields(item, f"{self._path}: {name}[{place}]") for place, item in enumerate(items)]
+        return [BodyFields(item, f"{self._path}: {name}[{place}]") for place, item in enumerate(items)]
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of text, which may be missing."""
@@ -69,7 +127,7 @@ class Fields:
         """Return the number of a table version, or None."""
         text = self.maybe(name, str)
         try:
-            return None if text is None else version_number(text)
+            return None if text is None else parse_table_version(text)
         except FormatError as error:
             raise self.refused(f"the field {name!r}: {error}") from error
 
@@ -95,7 +153,7 @@ class Fields:
         return extras
 
 
-def changed_properties(properties: Mapping[str, str], before: object) -> dict[str, Any] | None:
+def merge_properties(properties: Mapping[str, str], before: object) -> dict[str, Any] | None:
     """Return properties to write, with each that did not change as it was, whatever its type."""
     known: Mapping[Any, Any] = before if isinstance(before, dict) else {}
     if not properties and before is None:
@@ -105,14 +163,14 @@ def changed_properties(properties: Mapping[str, str], before: object) -> dict[st
     }
 
 
-def with_extras(fields: dict[str, Any], extras: Mapping[str, Json]) -> dict[str, Any]:
+def add_extras(fields: dict[str, Any], extras: Mapping[str, Json]) -> dict[str, Any]:
     """Return the fields with what DeltaCAT does not know, if there is any."""
-    text = extras_text(extras)
+    text = encode_extras(extras)
     fields.pop(EXTRAS, None)
     return fields | ({EXTRAS: text} if text else {})
 
 
-def extras_text(extras: Mapping[str, Json]) -> str:
+def encode_extras(extras: Mapping[str, Json]) -> str:
     """Return extras as JSON text without those that are null or empty; nothing at all is the empty text."""
     kept = {name: value for name, value in extras.items() if value not in (None, [], {})}
     try:

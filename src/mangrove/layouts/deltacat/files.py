@@ -1,19 +1,19 @@
-"""Reading the immutable files of the DeltaCAT layout, each of them once."""
+"""A cached reader of revision files and index nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.bodies import Body, decode_body
-from mangrove.layouts.deltacat.index import Stored, decode_node
-from mangrove.layouts.deltacat.packed import checksum_of
-from mangrove.layouts.deltacat.revision import Revision
+from mangrove.layouts.deltacat.index import RevisionEntry, decode_node
+from mangrove.layouts.deltacat.msgpack_maps import compute_checksum
+from mangrove.layouts.deltacat.object_codec import ObjectBody, decode_body
+from mangrove.layouts.deltacat.revision import CatalogRevision
 from mangrove.model.locators import Kind
+from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
-from mangrove.storage.recent import Recent
 
-__all__ = ["CatalogFiles", "Wanted"]
+__all__ = ["CatalogFiles", "RevisionRef"]
 
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
@@ -21,12 +21,12 @@ _DECODED_PER_STORED_BYTE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RevisionRef:
     """A revision of an object that is to be read."""
 
     kind: Kind
     folder: str
-    stored: Stored
+    stored: RevisionEntry
 
 
 class CatalogFiles:
@@ -36,13 +36,13 @@ class CatalogFiles:
     read once stays true; guards, the log and the hint are not read here.
     """
 
-    def __init__(self, store: Store, revision: Revision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
+    def __init__(self, store: Store, revision: CatalogRevision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
         self.store = store
         self.revision = revision
         self.logged = ""
         """The newest log file that is known to be there, so that nobody asks for it again."""
-        self._nodes: Recent[Node] = Recent(cache_bytes_max)
-        self._bodies: Recent[Body] = Recent(cache_bytes_max // 2)
+        self._nodes: LruCache[Node] = LruCache(cache_bytes_max)
+        self._bodies: LruCache[ObjectBody] = LruCache(cache_bytes_max // 2)
 
     def nodes(self, pointers: Sequence[str]) -> list[Node]:
         """Return the nodes at these paths, reading those that are not held with one request for many."""
@@ -50,19 +50,19 @@ class CatalogFiles:
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):
             node = decode_node(data, pointer)
-            self.hold_node(pointer, node, len(data))
+            self.cache_node(pointer, node, len(data))
             found[pointer] = node
         return [held for pointer in pointers if (held := found[pointer]) is not None]
 
-    def hold_node(self, pointer: str, node: Node, size_bytes: int) -> None:
+    def cache_node(self, pointer: str, node: Node, size_bytes: int) -> None:
         """Hold a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
 
-    def hold_body(self, path: str, body: Body, size_bytes: int) -> None:
+    def cache_body(self, path: str, body: ObjectBody, size_bytes: int) -> None:
         """Hold a body that was just read or written."""
         self._bodies.put(path, body, size_bytes * _DECODED_PER_STORED_BYTE)
 
-    def bodies(self, wanted: Sequence[Wanted]) -> list[Body]:
+    def bodies(self, wanted: Sequence[RevisionRef]) -> list[ObjectBody]:
         """Return the bodies of these revisions, reading those that are not held with one request for many."""
         paths = [self.path_of(one) for one in wanted]
         found = {path: self._bodies.get(path) for path in paths}
@@ -70,14 +70,14 @@ class CatalogFiles:
         missing = [path for path, body in found.items() if body is None]
         for path, data in zip(missing, self._read(missing), strict=True):
             one = by_path[path]
-            if one.stored.checksum and one.stored.checksum != checksum_of(data):
+            if one.stored.checksum and one.stored.checksum != compute_checksum(data):
                 raise FormatError(f"{path} is damaged: it does not match its checksum. Run `mangrove check`")
             body = decode_body(one.kind, data, one.folder, path)
-            self.hold_body(path, body, len(data))
+            self.cache_body(path, body, len(data))
             found[path] = body
         return [held for path in paths if (held := found[path]) is not None]
 
-    def path_of(self, wanted: Wanted) -> str:
+    def path_of(self, wanted: RevisionRef) -> str:
         """Return where a revision's file lies."""
         file = wanted.stored.file(wanted.folder)
         return self.revision.numbered_path(file.folder, file.number, file.file_name)

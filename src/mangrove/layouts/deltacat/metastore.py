@@ -1,4 +1,4 @@
-"""The metastore of the DeltaCAT layout: all versions of a catalog under one root URI."""
+"""The metastore of the DeltaCAT layout."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -6,44 +6,43 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.absorption import absorb, unabsorbed
-from mangrove.layouts.deltacat.adoption import ForeignCatalog
-from mangrove.layouts.deltacat.commit import commit, commit_first
+from mangrove.layouts.deltacat.commit import commit_changes, commit_first
 from mangrove.layouts.deltacat.files import CatalogFiles
-from mangrove.layouts.deltacat.foreign import foreign_revision
-from mangrove.layouts.deltacat.guard import Guard
-from mangrove.layouts.deltacat.left_behind import left_behind
-from mangrove.layouts.deltacat.object_history import ObjectRevision, revisions_of
-from mangrove.layouts.deltacat.paths import guard_path
-from mangrove.layouts.deltacat.revision import SEED, Revision
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.layouts.deltacat.upkeep_differences import differences, objects
-from mangrove.layouts.deltacat.upkeep_expiry import expire, repair
-from mangrove.layouts.deltacat.upkeep_files import deletion_rank, files_of, owns
-from mangrove.layouts.deltacat.upkeep_problems import problems
-from mangrove.layouts.deltacat.upkeep_rollback import roll_back
-from mangrove.layouts.deltacat.versions import (
-    find_newest,
+from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
+from mangrove.layouts.deltacat.guards import (
+    Guard,
+    find_newest_guard,
+    list_taken_versions,
+    list_versions_since,
     read_guard,
-    read_kept,
-    read_retired,
-    taken_versions,
-    written_since,
+    read_live_guards,
+    read_retired_guards,
 )
+from mangrove.layouts.deltacat.maintenance.check import find_problems
+from mangrove.layouts.deltacat.maintenance.diff import diff_snapshots, scan_objects
+from mangrove.layouts.deltacat.maintenance.expiry import expire_versions, repair_log_and_hint
+from mangrove.layouts.deltacat.maintenance.reachability import deletion_rank, is_layout_file, list_reachable_files
+from mangrove.layouts.deltacat.maintenance.rollback import roll_back
+from mangrove.layouts.deltacat.object_codec import list_unmapped_fields
+from mangrove.layouts.deltacat.object_history import ObjectRevision, list_revisions
+from mangrove.layouts.deltacat.paths import guard_path
+from mangrove.layouts.deltacat.revision import SEED, CatalogRevision
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.takeover import ForeignCatalog, import_foreign_commits, list_foreign_commits
 from mangrove.metastore import (
     Changes,
     Commit,
-    Committed,
+    CommitResult,
     Difference,
     Isolation,
     Problem,
-    Retired,
+    RetiredVersion,
     Snapshot,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.version_search import newest_version, version_at
+from mangrove.model.version_search import find_newest_version, find_version_at
 from mangrove.storage.port import Store
 
 __all__ = ["CatalogMetastore", "create_catalog", "has_catalog", "open_catalog"]
@@ -65,7 +64,7 @@ class CatalogMetastore:
         self._lock = threading.Lock()
 
     @property
-    def revision(self) -> Revision:
+    def revision(self) -> CatalogRevision:
         """The format revision of the catalog."""
         return self._files.revision
 
@@ -73,12 +72,12 @@ class CatalogMetastore:
         """Return the newest version that is committed now: one request where nobody else committed."""
         store, known = self._files.store, self._newest
         if known is None:
-            found = find_newest(store)
+            found = find_newest_guard(store)
             return self._foreign.latest() if found is None else self._seen(CatalogSnapshot(self._files, found))
         following = read_guard(store, known.version + 1)
         if following is None:
             return known
-        newest = newest_version(lambda version: store.exists(guard_path(version)), following.version)
+        newest = find_newest_version(lambda version: store.exists(guard_path(version)), following.version)
         guard = following if newest == following.version else self._guard(newest)
         return self._seen(CatalogSnapshot(self._files, guard))
 
@@ -102,7 +101,7 @@ class CatalogMetastore:
 
         if newest.commit.created_at_millis <= millis:
             return newest
-        guard = read[version_at(created_at, newest.version, millis, newest.guard.clock_resets)]
+        guard = read[find_version_at(created_at, newest.version, millis, newest.guard.clock_resets)]
         assert guard is not None
         return CatalogSnapshot(self._files, guard)
 
@@ -113,34 +112,34 @@ class CatalogMetastore:
         first = newest.guard.first
         while following > first:
             versions = range(following - 1, max(first - 1, following - 1 - _HISTORY_PAGE), -1)
-            guards = read_kept(self._files.store, versions)
+            guards = read_live_guards(self._files.store, versions)
             yield from (guard.commit for guard in guards)
             following = versions[-1]
             if len(guards) < len(versions):
                 # Versions have expired here; what is left below lies far apart.
-                older = [version for version in taken_versions(self._files.store) if version < following]
-                yield from (guard.commit for guard in read_kept(self._files.store, older[::-1]))
+                older = [version for version in list_taken_versions(self._files.store) if version < following]
+                yield from (guard.commit for guard in read_live_guards(self._files.store, older[::-1]))
                 return
         if first > 0:
             yield from (guard.commit for guard in reversed(self._foreign.guards()[:following]))
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
+    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
         own = self._own(base)
         if changes.is_empty:
-            return Committed(own, changes)
+            return CommitResult(own, changes)
         if own.guard.is_foreign:
-            own, changes = self._foreign.adopt(own, changes, isolation)
+            own, changes = self._foreign.take_over(own, changes, isolation)
         elif changes.resets_clock:
-            self.absorb(self._last_time_until_now())
+            self.import_foreign_commits(self._last_time_until_now())
         else:
-            self._absorb_now_and_then()
-        committed = commit(self._effects, self._files, own, changes, isolation)
+            self._import_foreign_commits_periodically()
+        committed = commit_changes(self._effects, self._files, own, changes, isolation)
         assert isinstance(committed.snapshot, CatalogSnapshot)
         self._seen(committed.snapshot)
         return committed
 
-    def _absorb_now_and_then(self) -> None:
+    def _import_foreign_commits_periodically(self) -> None:
         """Look for DeltaCAT's transactions before the first commit, and again when some time has passed.
 
         Looking costs a listing of the log, so not every commit does it. Whatever is
@@ -148,7 +147,7 @@ class CatalogMetastore:
         """
         now_millis = self._effects.now_millis()
         if self._looked_at_millis is None or now_millis - self._looked_at_millis >= _LOOK_EVERY_MILLIS:
-            self.absorb()
+            self.import_foreign_commits()
             self._looked_at_millis = now_millis
 
     def _last_time_until_now(self) -> int:
@@ -158,29 +157,29 @@ class CatalogMetastore:
         except NotFoundError:
             return 0
 
-    def absorb(self, since_millis: int | None = None) -> list[CatalogSnapshot]:
+    def import_foreign_commits(self, since_millis: int | None = None) -> list[CatalogSnapshot]:
         """Make a version of each transaction that DeltaCAT committed beside us, and return these versions."""
         newest = self.latest()
         if newest.guard.is_foreign and self._newest is None:
             return []
-        absorbed = absorb(self._effects, newest, since_millis)
-        for snapshot in absorbed:
+        imported_transactions = import_foreign_commits(self._effects, newest, since_millis)
+        for snapshot in imported_transactions:
             self._seen(snapshot)
-        return absorbed
+        return imported_transactions
 
-    def unabsorbed(self) -> list[str]:
+    def list_foreign_commits(self) -> list[str]:
         """Return the transactions that DeltaCAT committed beside us and that are in no version yet."""
         newest = self.latest()
-        return [] if newest.guard.is_foreign else unabsorbed(newest, self._effects.now_millis())
+        return [] if newest.guard.is_foreign else list_foreign_commits(newest, self._effects.now_millis())
 
-    def revisions_of(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
+    def list_revisions(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
         """Return the history of one object up to a version, oldest first."""
-        return revisions_of(self._own(snapshot), locator)
+        return list_revisions(self._own(snapshot), locator)
 
-    def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
         """Return for each object what its body says that the object does not, and that a conversion loses."""
         bodies = self._own(snapshot).bodies(locators)
-        return [() if body is None else tuple(left_behind(body)) for body in bodies]
+        return [() if body is None else tuple(list_unmapped_fields(body)) for body in bodies]
 
     @property
     def is_read_only(self) -> bool:
@@ -196,25 +195,25 @@ class CatalogMetastore:
         target = self._own(to)
         newest = self.latest()
         if newest.guard.is_foreign:
-            newest, _ = self._foreign.adopt(newest, changes, Isolation.SNAPSHOT)
+            newest, _ = self._foreign.take_over(newest, changes, Isolation.SNAPSHOT)
         self._guard(target.version)  # it may have expired since somebody read it
         return self._seen(roll_back(self._effects, newest, target, changes))
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
-        return differences(self._own(before), self._own(after))
+        return diff_snapshots(self._own(before), self._own(after))
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind in the whole version."""
-        return objects(self._own(snapshot), kind)
+        return scan_objects(self._own(snapshot), kind)
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
         """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
-        return files_of(map(self._own, snapshots), self.latest)
+        return list_reachable_files(map(self._own, snapshots), self.latest)
 
     def owns(self, path: str) -> bool:
         """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
-        return owns(path)
+        return is_layout_file(path)
 
     def deletion_rank(self, path: str) -> int:
         """Return in which step a file at `path` is deleted, when it is garbage: the lowest number first."""
@@ -222,25 +221,28 @@ class CatalogMetastore:
 
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
-        expire(self._effects, self.latest(), versions)
+        expire_versions(self._effects, self.latest(), versions)
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
         store = self._files.store
-        maybe = [version for version in written_since(store, since_millis) if version not in kept]
-        return [Retired(path, CatalogSnapshot(self._files, guard)) for path, guard in read_retired(store, maybe)]
+        maybe = [version for version in list_versions_since(store, since_millis) if version not in kept]
+        return [
+            RetiredVersion(path, CatalogSnapshot(self._files, guard))
+            for path, guard in read_retired_guards(store, maybe)
+        ]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
         """Yield each rule of the layout that this version breaks; nothing when it is sound."""
-        return problems(self._own(snapshot))
+        return find_problems(self._own(snapshot))
 
     def repair(self) -> list[str]:
         """Make versions of what DeltaCAT committed, write the newest log and the hint if they are wrong, and say so."""
-        absorbed = [
+        imported_transactions = [
             f"version {one.version} holds what DeltaCAT committed in its transaction {one.guard.transaction}"
-            for one in self.absorb()
+            for one in self.import_foreign_commits()
         ]
-        return absorbed + repair(self.latest())
+        return imported_transactions + repair_log_and_hint(self.latest())
 
     def _own(self, snapshot: Snapshot) -> CatalogSnapshot:
         if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
@@ -274,7 +276,7 @@ class CatalogMetastore:
 
 
 def create_catalog(
-    effects: Effects, settings: LakehouseSettings, changes: Changes, revision: Revision = SEED
+    effects: Effects, settings: LakehouseSettings, changes: Changes, revision: CatalogRevision = SEED
 ) -> CatalogMetastore:
     """Make a new, empty catalog under the store's root, which must not hold one."""
     if has_catalog(effects.store):
@@ -288,13 +290,13 @@ def create_catalog(
 
 def has_catalog(store: Store) -> bool:
     """Return whether a catalog lies under the store's root, whoever made it."""
-    return find_newest(store) is not None or foreign_revision(store) is not None
+    return find_newest_guard(store) is not None or detect_foreign_revision(store) is not None
 
 
 def open_catalog(effects: Effects) -> CatalogMetastore:
     """Return the catalog that lies under the store's root, in whichever format revision it is, whoever made it."""
-    newest = find_newest(effects.store)
-    revision = foreign_revision(effects.store) if newest is None else newest.revision
+    newest = find_newest_guard(effects.store)
+    revision = detect_foreign_revision(effects.store) if newest is None else newest.revision
     if revision is None:
         raise NotFoundError(f"there is no catalog at {effects.store.uri}: create one there, or check the URI")
     return CatalogMetastore(effects, CatalogFiles(effects.store, revision), newest)

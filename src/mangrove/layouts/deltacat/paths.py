@@ -1,4 +1,4 @@
-"""Where each kind of file of the DeltaCAT layout lies, and what its name says.
+"""File paths of the DeltaCAT layout.
 
     <object's folder>/rev/<revision, 20 digits>_<operation>_<transaction>.mpk     one revision of an object
     <parent's folder>/<digest>/<revision, 20 digits>_<operation>_<transaction>.<id>   what a name led to
@@ -17,30 +17,30 @@ from typing import Final
 from mangrove.errors import FormatError
 
 __all__ = [
-    "ADOPTED_PATH",
     "HINT_PATH",
+    "MANGROVE_FOLDER",
     "NODE_FOLDER",
-    "OURS",
     "REVISION_FOLDER",
     "SETTINGS_FOLDER",
+    "TAKEOVER_PATH",
     "VERSION_FOLDER",
     "NumberedFile",
     "guard_path",
-    "is_guard",
-    "is_numbered",
+    "is_guard_path",
+    "is_numbered_path",
     "node_path",
-    "numbered_file",
+    "parse_numbered_path",
     "shared_transaction_folder",
-    "version_of",
+    "version_of_guard",
     "view_folder",
 ]
 
-OURS: Final = "mangrove/"
-VERSION_FOLDER: Final = f"{OURS}version/"
-NODE_FOLDER: Final = f"{OURS}node/"
-ADOPTED_PATH: Final = f"{OURS}adopted.mpk"
-HINT_PATH: Final = f"{OURS}latest"
-SETTINGS_FOLDER: Final = f"{OURS}settings"
+MANGROVE_FOLDER: Final = "mangrove/"
+VERSION_FOLDER: Final = f"{MANGROVE_FOLDER}version/"
+NODE_FOLDER: Final = f"{MANGROVE_FOLDER}node/"
+TAKEOVER_PATH: Final = f"{MANGROVE_FOLDER}adopted.mpk"
+HINT_PATH: Final = f"{MANGROVE_FOLDER}latest"
+SETTINGS_FOLDER: Final = f"{MANGROVE_FOLDER}settings"
 REVISION_FOLDER: Final = "rev"
 _EXTENSION: Final = "mpk"
 _NUMBERED: Final = re.compile(
@@ -76,12 +76,12 @@ class NumberedFile:
         return NumberedFile(f"{object_folder}/{REVISION_FOLDER}", number, operation, transaction, _EXTENSION)
 
 
-def is_numbered(path: str) -> bool:
+def is_numbered_path(path: str) -> bool:
     """Return whether a revision or a mapping can lie at `path`."""
     return _NUMBERED.fullmatch(path) is not None
 
 
-def numbered_file(path: str) -> NumberedFile:
+def parse_numbered_path(path: str) -> NumberedFile:
     """Return what the path of a revision or mapping file says, with or without the two folders of the fan-out."""
     match = _NUMBERED.fullmatch(path)
     if match is None:
@@ -100,19 +100,19 @@ def guard_path(version: int) -> str:
     return f"{VERSION_FOLDER}{version:020}.{_EXTENSION}"
 
 
-def is_guard(path: str) -> bool:
+def is_guard_path(path: str) -> bool:
     """Return whether the guard of a version can lie at `path`."""
     digits = path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}")
     return digits.isascii() and digits.isdigit() and guard_path(int(digits)) == path
 
 
-def version_of(path: str) -> int:
+def version_of_guard(path: str) -> int:
     """Return the version whose guard lies at `path`.
 
-    >>> version_of(guard_path(7))
+    >>> version_of_guard(guard_path(7))
     7
     """
-    if not is_guard(path):
+    if not is_guard_path(path):
         raise FormatError(f"{path!r} is not the path of a guard")
     return int(path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}"))
 
@@ -124,9 +124,9 @@ def node_path(node_id: str) -> str:
 
 def view_folder(view_id: str) -> str:
     """Return the folder of a view, which DeltaCAT does not know and so must not meet in a namespace."""
-    return f"{OURS}view/{view_id}"
+    return f"{MANGROVE_FOLDER}view/{view_id}"
 
 
 def shared_transaction_folder(digest: str) -> str:
     """Return the folder of a shared transaction, by the digest of its name."""
-    return f"{OURS}shared/{digest}"
+    return f"{MANGROVE_FOLDER}shared/{digest}"

@@ -1,4 +1,4 @@
-"""A format revision of the DeltaCAT layout as one value, so that nothing above the codecs asks which one it is."""
+"""Format revisions of the DeltaCAT layout."""
 
 import hashlib
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.log_paths import flat_log_path, minute_log_path
+from mangrove.layouts.deltacat.transaction_log import flat_log_path, minute_log_path
 
-__all__ = ["DELTACAT_2", "SEED", "Revision", "digest_of", "revision_named"]
+__all__ = ["DELTACAT_2", "SEED", "CatalogRevision", "digest_of", "find_revision"]
 
 _LEVEL_1: Final = 1_000_000
 _LEVEL_2: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class CatalogRevision:
     """What differs between the seed's form and what DeltaCAT 2.x reads and writes."""
 
     name: str
@@ -65,7 +65,7 @@ class Revision:
         return f"{folder}/{level_1}/{level_2}/{file_name}"
 
 
-SEED: Final = Revision(
+SEED: Final = CatalogRevision(
     name="seed",
     layout="deltacat",
     names_parents=True,
@@ -77,7 +77,7 @@ SEED: Final = Revision(
     end_offset=0,
     log_path=flat_log_path,
 )
-DELTACAT_2: Final = Revision(
+DELTACAT_2: Final = CatalogRevision(
     name="2",
     layout="deltacat-2",
     names_parents=False,
@@ -91,7 +91,7 @@ DELTACAT_2: Final = Revision(
 )
 
 
-def revision_named(name: object) -> Revision:
+def find_revision(name: object) -> CatalogRevision:
     """Return the format revision that a guard names."""
     for revision in (SEED, DELTACAT_2):
         if revision.name == name:

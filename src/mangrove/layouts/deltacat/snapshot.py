@@ -1,4 +1,4 @@
-"""One version of the whole catalog, read through the index in its guard."""
+"""A catalog version read through the index in its guard."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,21 +7,24 @@ from itertools import islice
 from mangrove.betree import search
 from mangrove.betree.node import Entry, Node
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.bodies import Body
-from mangrove.layouts.deltacat.files import CatalogFiles, Wanted
-from mangrove.layouts.deltacat.guard import Guard
-from mangrove.layouts.deltacat.index import Stored, read_mapped, read_named, read_stored
-from mangrove.layouts.deltacat.keys import (
-    KeyRange,
+from mangrove.layouts.deltacat.files import CatalogFiles, RevisionRef
+from mangrove.layouts.deltacat.guards import Guard
+from mangrove.layouts.deltacat.index import (
+    IndexKeyRange,
+    RevisionEntry,
     folder_of,
-    key_of_below,
-    locator_of_below,
+    key_of_locator,
+    locator_from_key,
     mapping_key,
     name_key,
     name_of,
     object_key,
+    parse_mapping_entry,
+    parse_name_entry,
+    parse_revision_entry,
     range_below,
 )
+from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.metastore import BelowTable, Commit, Parent, Scan
@@ -68,7 +71,7 @@ class CatalogSnapshot:
             stored = self.stored_at(object_key(SETTINGS_FOLDER))
             settings = LakehouseSettings()
             if stored is not None:
-                (body,) = self.files.bodies([Wanted(Kind.LAKEHOUSE, SETTINGS_FOLDER, stored)])
+                (body,) = self.files.bodies([RevisionRef(Kind.LAKEHOUSE, SETTINGS_FOLDER, stored)])
                 assert isinstance(body.value, LakehouseSettings)
                 settings = body.value
             self._settings = settings
@@ -83,12 +86,12 @@ class CatalogSnapshot:
         bodies = self.bodies(locators)
         return [None if body is None else self._shown(at, body) for at, body in zip(locators, bodies, strict=True)]
 
-    def bodies(self, locators: Sequence[Locator]) -> list[Body | None]:
+    def bodies(self, locators: Sequence[Locator]) -> list[ObjectBody | None]:
         """Return the objects with all fields that their bodies have."""
         keys = [self.key_of(locator) for locator in locators]
         values = search.get_many(self.guard.root, [key for key in keys if key is not None], self.read_nodes)
         places = [
-            None if key is None or key not in values else self._wanted_at(at.kind, at, Entry(key, values[key]))
+            None if key is None or key not in values else self._revision_at(at.kind, at, Entry(key, values[key]))
             for at, key in zip(locators, keys, strict=True)
         ]
         found = iter(self.files.bodies([place for place in places if place is not None]))
@@ -127,15 +130,15 @@ class CatalogSnapshot:
         """Return what the index says under a key."""
         return search.get(self.guard.root, key, self.read_nodes)
 
-    def stored_at(self, key: str) -> Stored | None:
+    def stored_at(self, key: str) -> RevisionEntry | None:
         """Return the newest revision that the index has under a key."""
         text = self.value_of(key)
-        return None if text is None else read_stored(text)
+        return None if text is None else parse_revision_entry(text)
 
     def namespace_id(self, name: str) -> str | None:
         """Return the id of the namespace that has this name now; it is what its folder is called."""
         text = self.value_of(name_key(Kind.NAMESPACE, "", name))
-        return None if text is None else read_named(text).folder
+        return None if text is None else parse_name_entry(text).folder
 
     def key_of(self, locator: Locator) -> str | None:
         """Return the index's key for a locator, or None for what lies in no namespace that exists."""
@@ -146,9 +149,9 @@ class CatalogSnapshot:
             case NamespaceLocator() | SharedTransactionLocator():
                 return name_key(locator.kind, "", locator.name)
             case _:
-                return key_of_below(locator)
+                return key_of_locator(locator)
 
-    def range_of(self, scan: Scan, after: Locator | None = None) -> KeyRange | None:
+    def range_of(self, scan: Scan, after: Locator | None = None) -> IndexKeyRange | None:
         """Return where the keys of what a scan covers lie, or None if its namespace does not exist."""
         namespace_id: str | None = ""
         if isinstance(scan.parent, NamespaceLocator):
@@ -161,33 +164,33 @@ class CatalogSnapshot:
         """Return the nodes that the pointers of this index lead to."""
         return self.files.nodes(pointers)
 
-    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, Object]]:
+    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` in the ranges, page by page."""
         entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
         page = _PAGE_FIRST
         while batch := list(islice(entries, page)):
             ways = [self._locator(kind, parent, entry.key) for entry in batch]
-            wanted = [self._wanted_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
+            wanted = [self._revision_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
             for way, body in zip(ways, self.files.bodies(wanted), strict=True):
                 yield way, self._shown(way, body)
             page = min(2 * page, _PAGE_MAX)
 
-    def wanted(self, locator: Locator) -> Wanted | None:
+    def wanted(self, locator: Locator) -> RevisionRef | None:
         """Return which revision of an object this version has, or None if it has none."""
         key = self.key_of(locator)
         value = None if key is None else self.value_of(key)
-        return None if key is None or value is None else self._wanted_at(locator.kind, locator, Entry(key, value))
+        return None if key is None or value is None else self._revision_at(locator.kind, locator, Entry(key, value))
 
-    def _wanted_at(self, kind: Kind, locator: Locator, entry: Entry) -> Wanted:
+    def _revision_at(self, kind: Kind, locator: Locator, entry: Entry) -> RevisionRef:
         match locator:
             case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator():
-                folder = read_named(entry.value).folder
+                folder = parse_name_entry(entry.value).folder
                 stored = self.stored_at(object_key(folder))
                 if stored is None:
                     raise FormatError(f"the index has no revision of {folder}, to which a name leads: damaged")
-                return Wanted(kind, folder, stored)
+                return RevisionRef(kind, folder, stored)
             case _:
-                return Wanted(kind, folder_of(locator), read_stored(entry.value))
+                return RevisionRef(kind, folder_of(locator), parse_revision_entry(entry.value))
 
     def _locator(self, kind: Kind, parent: Parent, key: str) -> Locator:
         match kind:
@@ -200,9 +203,9 @@ class CatalogSnapshot:
                 locator = TableLocator if kind is Kind.TABLE else ViewLocator
                 return locator(parent.name, name_of(key))
             case _:
-                return locator_of_below(key)
+                return locator_from_key(key)
 
-    def _shown(self, locator: Locator, body: Body) -> Object:
+    def _shown(self, locator: Locator, body: ObjectBody) -> Object:
         """Return the object as this version has it.
 
         Another program keeps a table version's stream in a mapping only, and may
@@ -214,9 +217,9 @@ class CatalogSnapshot:
         if noted is not None and self._has_stream(locator, noted):
             return body.value
         folder = f"{folder_of(locator)}/{digest_of(STREAM_FORMAT)}"
-        mapped = read_mapped(self.value_of(mapping_key(folder))).target
+        mapped = parse_mapping_entry(self.value_of(mapping_key(folder))).target
         return replace(body.value, latest_stream_id=mapped) if mapped else body.value
 
     def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
         stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)
-        return self.value_of(key_of_below(stream)) is not None
+        return self.value_of(key_of_locator(stream)) is not None

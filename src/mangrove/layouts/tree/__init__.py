@@ -1,1 +1,1 @@
-"""The tree layout: TrinityLake's format of Arrow nodes and protobuf definitions."""
+"""The tree layout with Arrow node files and protobuf definitions."""

@@ -1,4 +1,4 @@
-"""The commit of the tree layout: the exclusive create of the next root is the only thing that counts.
+"""The commit protocol, which publishes a version by the exclusive create of its root node.
 
     1. definitions and new nodes are written, in parallel; nothing points to them
     2. root v+1 is created if it is not there: now all of it is committed
@@ -12,40 +12,52 @@ version after that one.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mangrove.betree.build import stored
-from mangrove.betree.edit import apply
+from mangrove.betree.build import write_new_nodes
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node, ReadNodes
+from mangrove.conflicts import (
+    assign_positions,
+    build_conflict_error,
+    build_rollback_conflict_error,
+    drop_identical_writes,
+)
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
-from mangrove.layouts.tree.contest import footprint_of
+from mangrove.layouts.tree.conflict_detection import build_validation_set
 from mangrove.layouts.tree.files import TreeFiles
-from mangrove.layouts.tree.hint import encode_hint
-from mangrove.layouts.tree.root import Root, encode_root, shape_of, system_after
+from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.staging import NodeFiles, Staged, compression_of, next_root, stage
-from mangrove.layouts.tree.versions import read_root, read_roots
-from mangrove.metastore import Changes, Committed, Isolation, check_in_time, commit_time_after
+from mangrove.layouts.tree.staging import (
+    StagedTreeWrite,
+    TreeNodeWriter,
+    build_next_root,
+    compression_of,
+    stage_changes,
+)
+from mangrove.layouts.tree.versions import encode_hint, read_root, read_roots
+from mangrove.metastore import Changes, CommitResult, Isolation, check_deadline, commit_time_after
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
-from mangrove.rivals import after_rivals, contested_by, positioned, rolled_back_by
 
 __all__ = [
     "ATTEMPTS_MAX",
-    "commit",
-    "commit_rebuilt",
-    "lost_too_often",
-    "pause",
-    "publish",
-    "rivals_after",
+    "build_attempts_error",
+    "commit_changes",
+    "commit_rebuilt_tree",
+    "create_root",
+    "pause_before_retry",
+    "read_concurrent_roots",
 ]
 
 ATTEMPTS_MAX = 100
-_RIVALS_MAX = 10_000
-_ANSWERS_LOST_MAX = 3
+_CONCURRENT_COMMITS_MAX = 10_000
+_LOST_RESPONSES_MAX = 3
 _PAUSE_SECONDS_MAX = 0.2
 
 
-def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation) -> Committed:
+def commit_changes(
+    effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation
+) -> CommitResult:
     """Publish the changes as the next version."""
     names = base.root.revision.roots
     check_no_gap(
@@ -54,27 +66,27 @@ def commit(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Chan
         lambda version: effects.store.exists(names.path(version)),
         effects.now_millis(),
     )
-    staged = stage(base, changes, effects.new_id)
+    staged = stage_changes(base, changes, effects.new_id)
     unwritten = dict(staged.files)
     for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
-        nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
+        nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
         created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
-        root = next_root(base, staged, nodes, created_at_millis)
+        root = build_next_root(base, staged, nodes, created_at_millis)
         files.write(unwritten | nodes.files)
         unwritten = {}
-        check_in_time(changes, effects.now_millis())
-        if publish(effects, root, base.settings):
+        check_deadline(changes, effects.now_millis())
+        if create_root(effects, root, base.settings):
             for path, node in nodes.nodes.items():
-                files.hold_node(path, node, len(nodes.files[path]))
-            return Committed(TreeSnapshot(files, root), staged.changes)
+                files.cache_node(path, node, len(nodes.files[path]))
+            return CommitResult(TreeSnapshot(files, root), staged.changes)
         # Whoever looks first and pauses then tries a version that is long taken.
-        pause(effects, attempt)
-        base, staged = _after_rivals(files, base, staged, isolation)
-    raise lost_too_often(changes.transaction_id)
+        pause_before_retry(effects, attempt)
+        base, staged = _rebase_on_newest(files, base, staged, isolation)
+    raise build_attempts_error(changes.transaction_id)
 
 
-def commit_rebuilt(
+def commit_rebuilt_tree(
     effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, rebuilt: Node
 ) -> TreeSnapshot:
     """Publish a tree that holds the same as `base` in other nodes, which are written already.
@@ -85,31 +97,33 @@ def commit_rebuilt(
     for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
         created_at_millis = commit_time_after(base, changes, now, effects.clock_tolerance_millis)
-        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis)
+        system = build_system_rows(
+            base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis
+        )
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
-        check_in_time(changes, effects.now_millis())
-        if publish(effects, root, base.settings):
+        check_deadline(changes, effects.now_millis())
+        if create_root(effects, root, base.settings):
             return TreeSnapshot(files, root)
-        pause(effects, attempt)
-        nodes = NodeFiles(base.root, base.settings, now, effects.new_id)
-        for rival in rivals_after(files, base):
-            if rival.is_rollback:
-                raise rolled_back_by(rival.commit)
-            edited = apply(rebuilt, rival.written, shape_of(base.settings), _reader(nodes, base))
-            rebuilt = stored(edited, nodes.write)
-            base = TreeSnapshot(files, rival)
+        pause_before_retry(effects, attempt)
+        nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
+        for concurrent_commit in read_concurrent_roots(files, base):
+            if concurrent_commit.is_rollback:
+                raise build_rollback_conflict_error(concurrent_commit.commit)
+            edited = apply_messages(rebuilt, concurrent_commit.written, shape_of(base.settings), _reader(nodes, base))
+            rebuilt = write_new_nodes(edited, nodes.write)
+            base = TreeSnapshot(files, concurrent_commit)
         files.write(nodes.files)
-    raise lost_too_often(changes.transaction_id)
+    raise build_attempts_error(changes.transaction_id)
 
 
-def publish(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
+def create_root(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
     """Create the root node's file if its version is free, and return whether this call did.
 
     The answer may get lost when the file was made; then whoever's transaction the
     file names has won. The hint follows later, by someone who may fail.
     """
     data = encode_root(root, settings.order, compression_of(settings))
-    for tries_left in reversed(range(_ANSWERS_LOST_MAX)):
+    for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
         try:
             won = effects.store.create(root.path, data)
         except StorageError as error:
@@ -135,54 +149,54 @@ def _write_hint(effects: Effects, root: Root) -> None:
         return  # a hint is advice, and readers find the version without it
 
 
-def _after_rivals(
-    files: TreeFiles, base: TreeSnapshot, staged: Staged, isolation: Isolation
-) -> tuple[TreeSnapshot, Staged]:
+def _rebase_on_newest(
+    files: TreeFiles, base: TreeSnapshot, staged: StagedTreeWrite, isolation: Isolation
+) -> tuple[TreeSnapshot, StagedTreeWrite]:
     """Return the newest version and what is staged on it, or refuse when a rival stands in the way."""
-    rivals = rivals_after(files, base)
-    if not rivals:
+    concurrent_commits = read_concurrent_roots(files, base)
+    if not concurrent_commits:
         return base, staged
-    newest = TreeSnapshot(files, rivals[-1])
-    written = {message.key for rival in rivals for message in rival.written}
-    following, commuting = after_rivals(
+    newest = TreeSnapshot(files, concurrent_commits[-1])
+    written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.written}
+    following, commuting = drop_identical_writes(
         staged.changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
     )
     staged = replace(staged, changes=following)
-    footprint = footprint_of(following, isolation, base.keys, commuting)
-    for before, rival in zip([base.root, *rivals], rivals, strict=False):
-        if rival.is_rollback:
-            raise rolled_back_by(rival.commit)
-        touched = footprint.touched_by((message.key for message in rival.written), base.keys)
+    validation_set = build_validation_set(following, isolation, base.keys, commuting)
+    for before, concurrent_commit in zip([base.root, *concurrent_commits], concurrent_commits, strict=False):
+        if concurrent_commit.is_rollback:
+            raise build_rollback_conflict_error(concurrent_commit.commit)
+        touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.written), base.keys)
         if touched:
-            raise contested_by(rival.commit, {base.keys.said_of(key) for key in touched})
-        if staged.changes.settings is not None and rival.definition_path != before.definition_path:
-            raise contested_by(rival.commit, ["the lakehouse's own definition"])
-    changes = positioned(staged.changes, newest)
+            raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
+        if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
+            raise build_conflict_error(concurrent_commit.commit, ["the lakehouse's own definition"])
+    changes = assign_positions(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
 
 
-def rivals_after(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
+def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
     """Return the roots after `base`, reading more of them at once the more there are."""
-    rivals: list[Root] = []
+    concurrent_commits: list[Root] = []
     batch = 1
-    while len(rivals) < _RIVALS_MAX:
-        first = base.version + 1 + len(rivals)
+    while len(concurrent_commits) < _CONCURRENT_COMMITS_MAX:
+        first = base.version + 1 + len(concurrent_commits)
         found = read_roots(files.store, base.root.revision.roots, range(first, first + batch))
         for root in found:
             if root is None:
-                return rivals
+                return concurrent_commits
             if root.is_expired:
-                raise _slept_too_long(root, base)
-            rivals.append(root)
+                raise _base_expired_error(root, base)
+            concurrent_commits.append(root)
         batch = min(2 * batch, 32)
     raise ConflictError(
-        f"more than {_RIVALS_MAX} versions were committed since version {base.version}, on which this transaction "
+        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, on which this transaction "
         "stands: begin it again on the newest"
     )
 
 
-def _reader(nodes: NodeFiles, base: TreeSnapshot) -> ReadNodes:
+def _reader(nodes: TreeNodeWriter, base: TreeSnapshot) -> ReadNodes:
     """Return a reader that also knows the nodes which are named but not yet written."""
 
     def read(pointers: Sequence[str]) -> list[Node]:
@@ -191,20 +205,20 @@ def _reader(nodes: NodeFiles, base: TreeSnapshot) -> ReadNodes:
     return read
 
 
-def pause(effects: Effects, attempt: int) -> None:
+def pause_before_retry(effects: Effects, attempt: int) -> None:
     """Wait after a lost race, longer the more of them were lost."""
     if attempt:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
 
 
-def _slept_too_long(expired: Root, base: TreeSnapshot) -> ConflictError:
+def _base_expired_error(expired: Root, base: TreeSnapshot) -> ConflictError:
     return ConflictError(
         f"version {base.version}, on which this transaction stands, is so old that version {expired.version} after it "
         "has expired. Nothing was committed; read again as of the newest version, and repeat the transaction"
     )
 
 
-def lost_too_often(transaction_id: str) -> ConflictError:
+def build_attempts_error(transaction_id: str) -> ConflictError:
     """Return the error for a transaction that found every name taken."""
     return ConflictError(
         f"transaction {transaction_id} lost the race for the next version {ATTEMPTS_MAX} times in a row. "

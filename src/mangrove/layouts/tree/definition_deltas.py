@@ -1,4 +1,4 @@
-"""Deltas, their data files and statistics, and values as protobuf messages."""
+"""The protobuf codec of deltas, data files, statistics and values."""
 
 import datetime
 import decimal
@@ -28,7 +28,7 @@ from mangrove.model.values import (
     timestamp_tz_of_micros,
 )
 
-__all__ = ["delta_of", "fill_delta", "fill_values", "values_of"]
+__all__ = ["decode_delta", "decode_values", "fill_delta", "fill_values"]
 
 _DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType.ValueType]] = {
     DeltaType.APPEND: pb.DELTA_TYPE_APPEND,
@@ -67,7 +67,7 @@ def fill_delta(message: pb.Delta, delta: Delta) -> None:
     message.replaced_locations.extend(delta.replaced_locations)
 
 
-def delta_of(message: pb.Delta) -> Delta:
+def decode_delta(message: pb.Delta) -> Delta:
     """Return the delta that the message holds."""
     if message.type not in _DELTA_TYPE_OF:
         raise FormatError(f"a delta has the type number {message.type}, which this release does not know")
@@ -91,11 +91,11 @@ def fill_values(message: Any, values: Iterable[Value | None]) -> None:
     for value in values:
         one = message.add()
         if value is not None:
-            name, stored = _stored(value)
+            name, stored = _encode_value(value)
             setattr(one, name, stored)
 
 
-def values_of(message: Iterable[pb.Value]) -> tuple[Value | None, ...]:
+def decode_values(message: Iterable[pb.Value]) -> tuple[Value | None, ...]:
     """Return the values that the repeated field holds."""
     return tuple(_value_of(one.WhichOneof("value"), one, "") for one in message)
 
@@ -134,7 +134,7 @@ def _file_of(message: pb.DataFile) -> DataFile:
         content_type=message.content_type if has("content_type") else PARQUET,
         content_encoding=message.content_encoding if has("content_encoding") else IDENTITY_ENCODING,
         schema_id=message.schema_id if has("schema_id") else None,
-        partition_values=values_of(message.partition_values.values) if has("partition_values") else None,
+        partition_values=decode_values(message.partition_values.values) if has("partition_values") else None,
         sort_scheme_id=message.sort_scheme_id if has("sort_scheme_id") else None,
         bucket=message.bucket if has("bucket") else None,
         source_size_bytes=message.source_size_bytes if has("source_size_bytes") else None,
@@ -155,10 +155,10 @@ def _fill_statistics(message: pb.ColumnStatistics, statistics: ColumnStatistics)
     if statistics.size_bytes is not None:
         message.size_bytes = statistics.size_bytes
     if statistics.minimum is not None:
-        name, stored = _stored(statistics.minimum)
+        name, stored = _encode_value(statistics.minimum)
         setattr(message, "minimum_" + name, stored)
     if statistics.maximum is not None:
-        name, stored = _stored(statistics.maximum)
+        name, stored = _encode_value(statistics.maximum)
         setattr(message, "maximum_" + name, stored)
 
 
@@ -186,7 +186,7 @@ def _author_of(message: pb.Author) -> Author:
     return Author(message.name, message.version if message.HasField("version") else None)
 
 
-def _stored(value: Value) -> tuple[str, Any]:
+def _encode_value(value: Value) -> tuple[str, Any]:
     """Return under which name of `Value` the value is stored, and as what."""
     match value:
         case bool():

@@ -1,12 +1,26 @@
-"""Schemas and schemes as protobuf messages."""
+"""The protobuf codec of schemas, partition schemes and sort schemes."""
 
 from typing import Final, Literal
 
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
+from mangrove.model.partitioning import (
+    Bucket,
+    Days,
+    Direction,
+    Hours,
+    Identity,
+    Months,
+    Nulls,
+    PartitionField,
+    PartitionScheme,
+    SortField,
+    SortScheme,
+    Transform,
+    Truncate,
+    Years,
+)
 from mangrove.model.schema import NESTING_MAX, Schema
-from mangrove.model.schemes import Direction, Nulls, PartitionField, PartitionScheme, SortField, SortScheme
-from mangrove.model.transforms import Bucket, Days, Hours, Identity, Months, Transform, Truncate, Years
 from mangrove.model.types import (
     ELEMENT_NAME,
     KEY_NAME,
@@ -19,11 +33,11 @@ from mangrove.model.types import (
     Date,
     Decimal,
     Fixed,
-    Float4,
-    Float8,
-    Int2,
-    Int4,
-    Int8,
+    Float32,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
     List,
     Map,
     Struct,
@@ -35,22 +49,22 @@ from mangrove.model.types import (
 )
 
 __all__ = [
+    "decode_partition_scheme",
+    "decode_schema",
+    "decode_sort_scheme",
     "fill_partition_scheme",
     "fill_schema",
     "fill_sort_scheme",
-    "partition_scheme_of",
-    "schema_of",
-    "sort_scheme_of",
 ]
 
 _NUMBERS: Final[dict[type, pb.DataType.ValueType]] = {
     Boolean: pb.BOOLEAN,
-    Int2: pb.INT2,
-    Int4: pb.INT4,
-    Int8: pb.INT8,
+    Int16: pb.INT2,
+    Int32: pb.INT4,
+    Int64: pb.INT8,
     Decimal: pb.DECIMAL,
-    Float4: pb.FLOAT4,
-    Float8: pb.FLOAT8,
+    Float32: pb.FLOAT4,
+    Float64: pb.FLOAT8,
     Char: pb.CHAR,
     Varchar: pb.VARCHAR,
     Date: pb.DATE,
@@ -66,11 +80,11 @@ _NUMBERS: Final[dict[type, pb.DataType.ValueType]] = {
 }
 _PLAIN: Final[dict[int, DataType]] = {
     pb.BOOLEAN: Boolean(),
-    pb.INT2: Int2(),
-    pb.INT4: Int4(),
-    pb.INT8: Int8(),
-    pb.FLOAT4: Float4(),
-    pb.FLOAT8: Float8(),
+    pb.INT2: Int16(),
+    pb.INT4: Int32(),
+    pb.INT8: Int64(),
+    pb.FLOAT4: Float32(),
+    pb.FLOAT8: Float64(),
     pb.DATE: Date(),
     pb.TIME: Time(),
     pb.TIMETZ: TimeTz(),
@@ -107,7 +121,7 @@ def fill_schema(message: pb.Schema, schema: Schema) -> None:
         _fill_column(message.columns.add(), column)
 
 
-def schema_of(message: pb.Schema) -> Schema:
+def decode_schema(message: pb.Schema) -> Schema:
     """Return the schema that the message holds."""
     columns = tuple(_column_of(column, None, 1) for column in message.columns)
     last_column_id = message.last_column_id if message.HasField("last_column_id") else -1
@@ -128,7 +142,7 @@ def fill_partition_scheme(message: pb.PartitionScheme, scheme: PartitionScheme) 
         )
 
 
-def partition_scheme_of(message: pb.PartitionScheme) -> PartitionScheme:
+def decode_partition_scheme(message: pb.PartitionScheme) -> PartitionScheme:
     """Return the partition scheme that the message holds."""
     return PartitionScheme(
         tuple(
@@ -155,7 +169,7 @@ def fill_sort_scheme(message: pb.SortScheme, scheme: SortScheme) -> None:
         )
 
 
-def sort_scheme_of(message: pb.SortScheme) -> SortScheme:
+def decode_sort_scheme(message: pb.SortScheme) -> SortScheme:
     """Return the sort scheme that the message holds."""
     return SortScheme(
         tuple(

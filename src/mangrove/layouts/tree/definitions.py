@@ -1,4 +1,4 @@
-"""Definitions: what a file of the tree layout says about an object, as one protobuf message.
+"""The protobuf codec of object definitions.
 
 The bytes depend on the object alone: the same object gives the same file. A file
 that is damaged or that breaks a rule is refused with its path; nothing in it can
@@ -12,17 +12,17 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.definition_deltas import delta_of, fill_delta, fill_values, values_of
+from mangrove.layouts.tree.definition_deltas import decode_delta, decode_values, fill_delta, fill_values
+from mangrove.layouts.tree.definition_files import has_unknown_fields, restore_unknown_fields
 from mangrove.layouts.tree.definition_schemas import (
+    decode_partition_scheme,
+    decode_schema,
+    decode_sort_scheme,
     fill_partition_scheme,
     fill_schema,
     fill_sort_scheme,
-    partition_scheme_of,
-    schema_of,
-    sort_scheme_of,
 )
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
-from mangrove.layouts.tree.unknown_fields import has_unknown_fields, put_back
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import (
     Namespace,
@@ -69,7 +69,7 @@ def encode_definition(value: Object, carried: bytes = b"") -> bytes:
     if carried:
         old = _MESSAGES[kind]()
         old.ParseFromString(carried)
-        put_back(message, old)
+        restore_unknown_fields(message, old)
     data: bytes = message.SerializeToString(deterministic=True)
     return data
 
@@ -165,7 +165,7 @@ def _table_of(message: pb.Table, locator: Locator | None) -> Table:
         location=_optional(message, "location"),
         latest_table_version=_optional(message, "latest_table_version"),
         latest_active_table_version=_optional(message, "latest_active_table_version"),
-        schema=schema_of(message.schema) if message.HasField("schema") else None,
+        schema=decode_schema(message.schema) if message.HasField("schema") else None,
         keys=tuple(message.primary_keys),
     )
 
@@ -192,7 +192,7 @@ def _view_of(message: pb.View, locator: Locator | None) -> View:
         name=name,
         sql=message.representation.sql,
         dialect=message.representation.dialect,
-        schema=schema_of(message.schema) if message.HasField("schema") else None,
+        schema=decode_schema(message.schema) if message.HasField("schema") else None,
         reads=tuple(message.reads),
         properties=message.properties,
         description=_optional(message, "description"),
@@ -241,13 +241,13 @@ def _fill_table_version(message: pb.TableVersion, version: TableVersion) -> None
 def _table_version_of(message: pb.TableVersion, _: Locator | None) -> TableVersion:
     return TableVersion(
         version=message.version,
-        schema=schema_of(message.schema) if message.HasField("schema") else None,
-        earlier_schemas=tuple(schema_of(schema) for schema in message.earlier_schemas),
+        schema=decode_schema(message.schema) if message.HasField("schema") else None,
+        earlier_schemas=tuple(decode_schema(schema) for schema in message.earlier_schemas),
         keys=tuple(message.keys),
-        partition_scheme=partition_scheme_of(message.partition_scheme),
-        earlier_partition_schemes=tuple(partition_scheme_of(one) for one in message.earlier_partition_schemes),
-        sort_scheme=sort_scheme_of(message.sort_scheme),
-        earlier_sort_schemes=tuple(sort_scheme_of(one) for one in message.earlier_sort_schemes),
+        partition_scheme=decode_partition_scheme(message.partition_scheme),
+        earlier_partition_schemes=tuple(decode_partition_scheme(one) for one in message.earlier_partition_schemes),
+        sort_scheme=decode_sort_scheme(message.sort_scheme),
+        earlier_sort_schemes=tuple(decode_sort_scheme(one) for one in message.earlier_sort_schemes),
         state=_member(pb.TableVersionState, message.state, TableVersionState),
         description=_optional(message, "description"),
         properties=message.properties,
@@ -290,7 +290,7 @@ def _fill_partition(message: pb.Partition, partition: Partition) -> None:
 def _partition_of(message: pb.Partition, _: Locator | None) -> Partition:
     return Partition(
         id=message.id,
-        values=values_of(message.values),
+        values=decode_values(message.values),
         scheme_id=message.scheme_id,
         state=_member(pb.StreamState, message.state, StreamState),
         previous_id=_optional(message, "previous_id"),
@@ -357,5 +357,5 @@ _READERS: Final[dict[Kind, Callable[[Any, Locator | None], Object]]] = {
     Kind.TABLE_VERSION: _table_version_of,
     Kind.STREAM: _stream_of,
     Kind.PARTITION: _partition_of,
-    Kind.DELTA: lambda message, _: delta_of(message),
+    Kind.DELTA: lambda message, _: decode_delta(message),
 }

@@ -1,20 +1,25 @@
-"""Reading the immutable files of the tree layout, each of them once."""
+"""A cached reader of node files and definitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.definition_codec import OWN_DEFINITIONS, DefinitionCodec, ObjectRead, SettingsRead
+from mangrove.layouts.tree.definition_files import (
+    MANGROVE_DEFINITIONS,
+    DecodedObject,
+    DecodedSettings,
+    DefinitionCodec,
+    decode_inline_pointer,
+    verify_and_strip_checksum,
+)
 from mangrove.layouts.tree.node_file import decode_node
-from mangrove.layouts.tree.pointers import inlined
-from mangrove.layouts.tree.revision import Revision
-from mangrove.layouts.tree.seal import unsealed
+from mangrove.layouts.tree.revision import TreeRevision
 from mangrove.model.locators import DeltaLocator, Kind, Locator
 from mangrove.model.objects import Delta
+from mangrove.storage.lru import LruCache
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
-from mangrove.storage.recent import Recent
 
 __all__ = ["TreeFiles"]
 
@@ -29,7 +34,7 @@ class _Definition:
 
     data: bytes
     locator: Locator
-    read: ObjectRead
+    read: DecodedObject
 
 
 class TreeFiles:
@@ -41,53 +46,57 @@ class TreeFiles:
 
     def __init__(self, store: Store, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
         self.store = store
-        self._nodes: Recent[Node] = Recent(cache_bytes_max)
-        self._definitions: Recent[_Definition] = Recent(cache_bytes_max // 4)
-        self._settings: Recent[SettingsRead] = Recent(cache_bytes_max // 64)
+        self._nodes: LruCache[Node] = LruCache(cache_bytes_max)
+        self._definitions: LruCache[_Definition] = LruCache(cache_bytes_max // 4)
+        self._settings: LruCache[DecodedSettings] = LruCache(cache_bytes_max // 64)
 
-    def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[Revision]) -> list[Node]:
+    def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[TreeRevision]) -> list[Node]:
         """Return the nodes at these paths, reading those that are not held with one request for many."""
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):
             node = decode_node(data, pointer, revisions, order=order).node
-            self.hold_node(pointer, node, len(data))
+            self.cache_node(pointer, node, len(data))
             found[pointer] = node
         return [held for pointer in pointers if (held := found[pointer]) is not None]
 
-    def objects(self, codec: DefinitionCodec, wanted: Sequence[tuple[Locator, str]]) -> list[ObjectRead]:
+    def objects(self, codec: DefinitionCodec, wanted: Sequence[tuple[Locator, str]]) -> list[DecodedObject]:
         """Return the objects to which the locators lead, given with the values of their tree keys.
 
         Definitions that are not held are read with one request for many.
         """
         held = {pointer: self._definitions.get(pointer) for _, pointer in wanted}
-        contents = {pointer: inlined(pointer, "a node") for pointer, definition in held.items() if definition is None}
+        contents = {
+            pointer: decode_inline_pointer(pointer, "a node")
+            for pointer, definition in held.items()
+            if definition is None
+        }
         stored = [pointer for pointer, data in contents.items() if data is None]
         contents |= dict(zip(stored, self._read(stored), strict=True))
-        if codec == OWN_DEFINITIONS:
+        if codec == MANGROVE_DEFINITIONS:
             for pointer in stored:
                 if not contents[pointer]:
-                    raise _cut_off(pointer)
+                    raise _truncated_file_error(pointer)
         return [
             self._object(codec, locator, pointer, held[pointer], contents.get(pointer)) for locator, pointer in wanted
         ]
 
-    def settings(self, codec: DefinitionCodec, path: str) -> SettingsRead:
+    def settings(self, codec: DefinitionCodec, path: str) -> DecodedSettings:
         """Return the lakehouse's own definition."""
         settings = self._settings.get(path)
         if settings is None:
             (data,) = self._read([path])
             if not data:
-                raise _cut_off(path)
-            settings = codec.settings_of(unsealed(data, Kind.LAKEHOUSE, path), path)
+                raise _truncated_file_error(path)
+            settings = codec.settings_of(verify_and_strip_checksum(data, Kind.LAKEHOUSE, path), path)
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
 
-    def held_node(self, pointer: str) -> Node | None:
+    def cached_node(self, pointer: str) -> Node | None:
         """Return a node that was read or written lately, without reading it."""
         return self._nodes.get(pointer)
 
-    def hold_node(self, pointer: str, node: Node, size_bytes: int) -> None:
+    def cache_node(self, pointer: str, node: Node, size_bytes: int) -> None:
         """Hold a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
 
@@ -101,13 +110,15 @@ class TreeFiles:
 
     def _object(
         self, codec: DefinitionCodec, locator: Locator, pointer: str, held: _Definition | None, data: bytes | None
-    ) -> ObjectRead:
+    ) -> DecodedObject:
         # One definition can stand behind two tree keys, and what it says may depend on the key.
         if held is not None and held.locator == locator:
             return held.read
         data = data if held is None else held.data
         assert data is not None
-        read = _in_place(locator, codec.read(locator, unsealed(data, locator.kind, pointer), pointer))
+        read = _with_position(
+            locator, codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)
+        )
         definition = _Definition(data, locator, read)
         self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
         return definition.read
@@ -130,11 +141,11 @@ class TreeFiles:
         return [data for data in contents if data is not None]
 
 
-def _cut_off(path: str) -> FormatError:
+def _truncated_file_error(path: str) -> FormatError:
     return FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
 
 
-def _in_place(locator: Locator, read: ObjectRead) -> ObjectRead:
+def _with_position(locator: Locator, read: DecodedObject) -> DecodedObject:
     """Return the object as it is at its place: a delta's position is in its tree key only."""
     value = read.value
     if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:

@@ -1,4 +1,4 @@
-"""Tree keys: how the way to an object becomes one text that sorts as its parts do.
+"""The order-preserving encoding of locators as tree keys.
 
 Every part has a shape with a known end, and is filled up with spaces, which sort
 before every character that a name may have:
@@ -9,12 +9,20 @@ before every character that a name may have:
 
 What lies below a table carries the table's id in place of its names, so that
 renaming a table or a namespace leaves all of it where it is.
+
+The tree key of a table starts with its namespace's name. Were it always the
+present name, renaming a namespace would write every table in it anew. So a
+namespace keeps the name that it had when it was made as its *key name*, and the
+root says which namespaces go by another name now: as many as were ever renamed,
+usually none.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mangrove.errors import FormatError, InvalidInputError
@@ -37,13 +45,14 @@ __all__ = [
     "NEWER_KEYS",
     "OLDER_KEYS",
     "KeyEncoding",
+    "KeyNames",
     "KeyParts",
-    "KeyRange",
     "NameSizes",
     "Part",
+    "TreeKeyRange",
+    "encode_schema_id",
     "locator_of_parts",
     "parts_of_locator",
-    "schema_word",
 ]
 
 IDENTIFIER_BYTES_MAX = 100
@@ -62,7 +71,7 @@ class KeyParts(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class KeyRange(NamedTuple):
+class TreeKeyRange(NamedTuple):
     """The tree keys from `first` on and before `end`."""
 
     first: str
@@ -136,10 +145,10 @@ def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
     return tuple([int(part) if place in numbers else part for place, part in enumerate(match.groups())])
 
 
-def schema_word(schema_id: int) -> str:
+def encode_schema_id(schema_id: int) -> str:
     """Return the four characters that stand for a schema id in a tree key.
 
-    >>> schema_word(2)
+    >>> encode_schema_id(2)
     'C==='
     """
     return _ALPHABET[schema_id] + "==="
@@ -196,7 +205,7 @@ class KeyEncoding:
         *,
         name_prefix: str = "",
         after: Part | None = None,
-    ) -> KeyRange:
+    ) -> TreeKeyRange:
         """Return where the tree keys of the objects of that kind below `parent` lie.
 
         A parent that is more than one level up stands for everything of that kind
@@ -216,7 +225,7 @@ class KeyEncoding:
             # No key is a beginning of another one of its kind, so this is the very next text.
             first = max(first, start + self._written(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0")
         end = _after_all_with_prefix(start + name_prefix)
-        return KeyRange(min(first, end), end)
+        return TreeKeyRange(min(first, end), end)
 
     def is_of_kind(self, key: str, kind: Kind, sizes: NameSizes) -> bool:
         """Return whether a key that was found in a range of that kind belongs there."""
@@ -319,7 +328,7 @@ def locator_of_parts(way: KeyParts, *, namespace: str | None = None, namespace_i
 
 def _newer() -> KeyEncoding:
     return KeyEncoding(
-        before={kind: schema_word(kind) for kind in _SHAPES},
+        before={kind: encode_schema_id(kind) for kind in _SHAPES},
         after=dict.fromkeys(_SHAPES, ""),
     )
 
@@ -333,8 +342,8 @@ def _older() -> KeyEncoding:
     ids: Mapping[Kind, int] = {kind: kind for kind in _SHAPES} | {Kind.TABLE: 3, Kind.VIEW: 9}
     given = {Kind.NAMESPACE, Kind.TABLE}
     return KeyEncoding(
-        before={kind: " " if kind in given else " " + schema_word(ids[kind]) for kind in _SHAPES},
-        after={kind: schema_word(ids[kind]) for kind in _SHAPES},
+        before={kind: " " if kind in given else " " + encode_schema_id(ids[kind]) for kind in _SHAPES},
+        after={kind: encode_schema_id(ids[kind]) for kind in _SHAPES},
     )
 
 
@@ -365,3 +374,72 @@ def _after_all_with_prefix(prefix: str) -> str:
     """
     stem = prefix.rstrip("\U0010ffff")
     return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """The key name of each namespace that has another name now."""
+
+    renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def key_name_of(self, name: str) -> str | None:
+        """Return the name under which the tables of the namespace `name` are filed.
+
+        None means that there is no such namespace: the name was left behind by one
+        that still files its tables under it.
+        """
+        found = self.renamed.get(name)
+        return name if found is None and name not in self.renamed.values() else found
+
+    def name_filed_under(self, key_name: str) -> str | None:
+        """Return the present name of the namespace whose tables are filed under `key_name`; None if there is none."""
+        for name, filed in self.renamed.items():
+            if filed == key_name:
+                return name
+        return None if key_name in self.renamed else key_name
+
+    def after(self, before: Mapping[str, str], now: Mapping[str, str], bytes_max: int) -> "KeyNames":
+        """Return the key names after a transaction.
+
+        `before` and `now` hold the ids of the namespaces that it wrote or deleted, by
+        their names then and now. A namespace that is new under a name which still
+        files another's tables is given its id as key name.
+        """
+        former = {namespace_id: name for name, namespace_id in before.items()}
+        renamed = {name: key for name, key in self.renamed.items() if name not in before and name not in now}
+        for name, namespace_id in now.items():
+            if namespace_id in former:
+                renamed[name] = self.key_name_of(former[namespace_id]) or former[namespace_id]
+        for name, namespace_id in now.items():
+            if namespace_id not in former:
+                renamed[name] = _choose_key_name(name, namespace_id, set(renamed.values()), bytes_max)
+        return KeyNames(MappingProxyType({name: key for name, key in sorted(renamed.items()) if name != key}))
+
+    def encode(self) -> str:
+        """Return the text of the root's system row; empty where no namespace was renamed."""
+        return json.dumps(dict(self.renamed), ensure_ascii=False, separators=(",", ":")) if self.renamed else ""
+
+    @staticmethod
+    def decode(text: str, path: str) -> "KeyNames":
+        """Return what the system row of the root at `path` says."""
+        if not text:
+            return KeyNames()
+        try:
+            renamed = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"{path}: its list of renamed namespaces is not JSON ({error})") from error
+        if not isinstance(renamed, dict) or not all(isinstance(key, str) for key in renamed.values()):
+            raise FormatError(f"{path}: its list of renamed namespaces does not map names to names")
+        return KeyNames(MappingProxyType(renamed))
+
+
+def _choose_key_name(name: str, namespace_id: str, taken: set[str], bytes_max: int) -> str:
+    """Return `name` if no other namespace's tables are filed under it, else the like of its id."""
+    for candidate in (name, namespace_id.encode()[:bytes_max].decode(errors="ignore")):
+        if candidate not in taken:
+            return candidate
+    for number in range(len(taken) + 1):
+        candidate = f"{number}"[-bytes_max:]
+        if candidate not in taken:
+            return candidate
+    raise FormatError(f"no key name of {bytes_max} bytes is left for the namespace {name!r}")

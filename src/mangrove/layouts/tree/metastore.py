@@ -1,57 +1,56 @@
-"""The metastore of the tree layout: all versions of a lakehouse under one root URI."""
+"""The metastore of the tree layout."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
-from mangrove.betree.build import stored
-from mangrove.betree.compact import compact
+from mangrove.betree.build import write_new_nodes
+from mangrove.betree.compact import compact_tree
 from mangrove.betree.node import Entry, Node
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import commit, commit_rebuilt, publish
+from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root
+from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
-from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.keys import KeyNames
+from mangrove.layouts.tree.maintenance.check import find_problems
+from mangrove.layouts.tree.maintenance.diff import TableOrigins, diff_snapshots, scan_objects
+from mangrove.layouts.tree.maintenance.expiry import expire_versions, repair_hint
+from mangrove.layouts.tree.maintenance.reachability import is_layout_file, list_reachable_files
+from mangrove.layouts.tree.maintenance.rollback import roll_back
 from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
-from mangrove.layouts.tree.rebuilding import built, entries_in
-from mangrove.layouts.tree.revision import NEWER, Revision
-from mangrove.layouts.tree.root import Root, shape_of, system_after
-from mangrove.layouts.tree.seal import sealed
+from mangrove.layouts.tree.revision import NEWER, TreeRevision
+from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.staging import NodeFiles, first_entries, stage
-from mangrove.layouts.tree.upkeep_differences import Birthplaces, differences, objects
-from mangrove.layouts.tree.upkeep_expiry import expire, repair_hint
-from mangrove.layouts.tree.upkeep_files import files_of, owns
-from mangrove.layouts.tree.upkeep_problems import problems
-from mangrove.layouts.tree.upkeep_rollback import roll_back
+from mangrove.layouts.tree.staging import TreeNodeWriter, build_first_entries, rebuild_tree, scan_entries, stage_changes
 from mangrove.layouts.tree.versions import (
     find_newest_root,
     find_root_names,
-    newest_root,
-    read_kept,
-    read_retired,
+    list_taken_versions,
+    list_versions_since,
+    read_live_roots,
+    read_newest_root,
+    read_retired_roots,
     read_root,
-    taken_versions,
-    written_since,
 )
 from mangrove.metastore import (
     Changes,
     Commit,
-    Committed,
+    CommitResult,
     Difference,
     Isolation,
     Problem,
-    Retired,
+    RetiredVersion,
     Snapshot,
-    check_in_time,
+    check_deadline,
     commit_time_after,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.times import iso_time
-from mangrove.model.version_search import version_at
+from mangrove.model.times import format_iso_time
+from mangrove.model.version_search import find_version_at
 
 __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 
@@ -67,7 +66,7 @@ class TreeMetastore:
         self._files = files
         self._names = names
         self._newest = known
-        self._birthplaces = Birthplaces()
+        self._birthplaces = TableOrigins()
         self._lock = threading.Lock()
 
     def latest(self) -> TreeSnapshot:
@@ -77,7 +76,7 @@ class TreeMetastore:
         if following is None:
             return known
         return self._seen(
-            TreeSnapshot(self._files, newest_root(self._files.store, self._names, following.version, following))
+            TreeSnapshot(self._files, read_newest_root(self._files.store, self._names, following.version, following))
         )
 
     def at_version(self, version: int) -> TreeSnapshot:
@@ -105,11 +104,11 @@ class TreeMetastore:
 
         if newest.root.created_at_millis <= millis:
             return newest
-        root = read[version_at(created_at, newest.version, millis, newest.root.clock_resets)]
+        root = read[find_version_at(created_at, newest.version, millis, newest.root.clock_resets)]
         assert root is not None
         if root.is_expired:
             raise NotFoundError(
-                f"version {root.version}, the newest at {iso_time(millis)}, has expired: ask for a later time, "
+                f"version {root.version}, the newest at {format_iso_time(millis)}, has expired: ask for a later time, "
                 "or see the history for what is there"
             )
         return TreeSnapshot(self._files, root)
@@ -119,23 +118,25 @@ class TreeMetastore:
         following = self.latest().version + 1 if before is None else before
         while following > 0:
             versions = range(following - 1, max(-1, following - 1 - _HISTORY_PAGE), -1)
-            roots = list(read_kept(self._files.store, self._names, versions))
+            roots = list(read_live_roots(self._files.store, self._names, versions))
             for root in roots:
                 yield root.commit
             following = versions[-1]
             if len(roots) < len(versions):
                 # Versions have expired here; what is left below are exports, far apart.
-                older = [version for version in taken_versions(self._files.store, self._names) if version < following]
-                yield from (root.commit for root in read_kept(self._files.store, self._names, older[::-1]))
+                older = [
+                    version for version in list_taken_versions(self._files.store, self._names) if version < following
+                ]
+                yield from (root.commit for root in read_live_roots(self._files.store, self._names, older[::-1]))
                 return
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> Committed:
+    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
         known = self._own(base)
         if changes.is_empty:
-            return Committed(base, changes)
+            return CommitResult(base, changes)
         known.root.revision.check_writable()
-        committed = commit(self._effects, self._files, known, changes, isolation)
+        committed = commit_changes(self._effects, self._files, known, changes, isolation)
         assert isinstance(committed.snapshot, TreeSnapshot)
         self._seen(committed.snapshot)
         return committed
@@ -144,15 +145,15 @@ class TreeMetastore:
         """Commit the newest version again in nodes that are at least half full and hold no messages."""
         base = self.latest()
         base.root.revision.check_writable()
-        nodes = NodeFiles(base.root, base.settings, self._effects.now_millis(), self._effects.new_id)
-        rebuilt = stored(compact(base.root.node, shape_of(base.settings), base.read_nodes), nodes.write)
+        nodes = TreeNodeWriter(base.root, base.settings, self._effects.now_millis(), self._effects.new_id)
+        rebuilt = write_new_nodes(compact_tree(base.root.node, shape_of(base.settings), base.read_nodes), nodes.write)
         self._files.write(nodes.files)
-        return self._seen(commit_rebuilt(self._effects, self._files, base, changes, rebuilt))
+        return self._seen(commit_rebuilt_tree(self._effects, self._files, base, changes, rebuilt))
 
     def upgrade(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again in the newer format revision, if it is not in it yet."""
         for _ in range(_UPGRADES_MAX):
-            upgraded = self._upgraded(self.latest(), changes)
+            upgraded = self._upgrade_once(self.latest(), changes)
             if upgraded is not None:
                 return upgraded
         raise ConflictError(
@@ -160,21 +161,23 @@ class TreeMetastore:
             "Nothing was changed; stop the writers for a moment and try again"
         )
 
-    def _upgraded(self, base: TreeSnapshot, changes: Changes) -> TreeSnapshot | None:
+    def _upgrade_once(self, base: TreeSnapshot, changes: Changes) -> TreeSnapshot | None:
         base.root.revision.check_writable()
         if base.root.revision.name == NEWER.name:
             return base
         revision = NEWER.with_roots(self._names)
         effects = self._effects
         created_at_millis = commit_time_after(base, changes, effects.now_millis(), effects.clock_tolerance_millis)
-        system = system_after(base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis)
+        system = build_system_rows(
+            base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis
+        )
         like = Root(base.version + 1, Node(), system, revision, base.root.key_names)
-        entries = entries_in(revision, base)
-        root = replace(like, node=built(self._effects, self._files, like, base.settings, entries))
-        check_in_time(changes, self._effects.now_millis())
-        return self._seen(TreeSnapshot(self._files, root)) if publish(self._effects, root, base.settings) else None
+        entries = scan_entries(revision, base)
+        root = replace(like, node=rebuild_tree(self._effects, self._files, like, base.settings, entries))
+        check_deadline(changes, self._effects.now_millis())
+        return self._seen(TreeSnapshot(self._files, root)) if create_root(self._effects, root, base.settings) else None
 
-    def left_behind(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
         """Return for each object what its definition says that the object does not, and that a conversion loses."""
         own = self._own(snapshot)
         own.get_many(locators)
@@ -187,8 +190,8 @@ class TreeMetastore:
 
     def kept(self) -> list[Commit]:
         """Return the versions that are kept, oldest first."""
-        taken = taken_versions(self._files.store, self._names)
-        return [root.commit for root in read_kept(self._files.store, self._names, taken)]
+        taken = list_taken_versions(self._files.store, self._names)
+        return [root.commit for root in read_live_roots(self._files.store, self._names, taken)]
 
     def roll_back(self, to: Snapshot, changes: Changes) -> TreeSnapshot:
         """Commit what `to` holds as the next version; whatever else is being committed contests it."""
@@ -198,19 +201,19 @@ class TreeMetastore:
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
-        return differences(self._own(before), self._own(after), self._birthplaces)
+        return diff_snapshots(self._own(before), self._own(after), self._birthplaces)
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind in the whole version."""
-        return objects(self._own(snapshot), kind, self._birthplaces)
+        return scan_objects(self._own(snapshot), kind, self._birthplaces)
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
         """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
-        return files_of(map(self._own, snapshots))
+        return list_reachable_files(map(self._own, snapshots))
 
     def owns(self, path: str) -> bool:
         """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
-        return owns(path)
+        return is_layout_file(path)
 
     def deletion_rank(self, path: str) -> int:  # noqa: ARG002
         """Return in which step a file at `path` is deleted: whatever is garbage here, nobody finds."""
@@ -218,18 +221,18 @@ class TreeMetastore:
 
     def expire(self, versions: Iterable[int]) -> None:
         """Forget these versions; what only they needed becomes garbage."""
-        expire(self._effects, self.latest().root, versions)
+        expire_versions(self._effects, self.latest().root, versions)
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[Retired]:
+    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
         store = self._files.store
-        maybe = [version for version in written_since(store, self._names, since_millis) if version not in kept]
-        found = read_retired(store, self._names, maybe)
-        return [Retired(path, TreeSnapshot(self._files, root)) for path, root in found]
+        maybe = [version for version in list_versions_since(store, self._names, since_millis) if version not in kept]
+        found = read_retired_roots(store, self._names, maybe)
+        return [RetiredVersion(path, TreeSnapshot(self._files, root)) for path, root in found]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
         """Yield each rule of the layout that this version breaks; nothing when it is sound."""
-        return problems(self._own(snapshot))
+        return find_problems(self._own(snapshot))
 
     def repair(self) -> list[str]:
         """Write a hint that is missing or wrong anew, and say so."""
@@ -253,7 +256,7 @@ def create_tree(
     effects: Effects,
     settings: LakehouseSettings,
     changes: Changes,
-    revision: Revision = NEWER,
+    revision: TreeRevision = NEWER,
     entries: Iterable[Entry] = (),
 ) -> TreeMetastore:
     """Make a new lakehouse under the store's root, which must not hold one.
@@ -265,16 +268,16 @@ def create_tree(
         raise _already_there(effects)
     files = TreeFiles(effects.store)
     path = lakehouse_definition_path(effects.new_id())
-    effects.store.put(path, sealed(encode_definition(settings), Kind.LAKEHOUSE))
-    system = system_after(None, changes, path, KeyNames(), effects.now_millis())
+    effects.store.put(path, append_checksum(encode_definition(settings), Kind.LAKEHOUSE))
+    system = build_system_rows(None, changes, path, KeyNames(), effects.now_millis())
     empty = Root(0, Node(), system, revision, KeyNames())
     if changes.puts:
         base = TreeSnapshot(files, empty)
-        staged = stage(base, changes, effects.new_id)
+        staged = stage_changes(base, changes, effects.new_id)
         files.write(staged.files)
-        entries = first_entries(base, staged)
-    root = replace(empty, node=built(effects, files, empty, settings, entries))
-    if not publish(effects, root, settings):
+        entries = build_first_entries(base, staged)
+    root = replace(empty, node=rebuild_tree(effects, files, empty, settings, entries))
+    if not create_root(effects, root, settings):
         raise _already_there(effects)
     return TreeMetastore(effects, files, revision.roots, TreeSnapshot(files, root))
 

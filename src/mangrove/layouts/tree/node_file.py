@@ -1,13 +1,19 @@
-"""Node files: a node of the tree, with what the system notes about it, as bytes."""
+"""The codec of tree node files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError
-from mangrove.layouts.tree.arrow_file import BYTES_MAX, EXPANDED_BYTES_MAX, read_columns, write_columns
-from mangrove.layouts.tree.node_rows import N_KEYS, Rows
-from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, NEWER, OLDER, Revision, revision_of_columns
+from mangrove.layouts.tree.node_rows import (
+    BYTES_MAX,
+    EXPANDED_BYTES_MAX,
+    N_KEYS,
+    NodeRows,
+    decode_columns,
+    encode_columns,
+)
+from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, NEWER, OLDER, TreeRevision, detect_revision
 
 __all__ = ["NodeFile", "decode_node", "encode_node"]
 
@@ -18,7 +24,7 @@ class NodeFile:
 
     system: Mapping[str, str]
     node: Node
-    revision: Revision
+    revision: TreeRevision
 
     @property
     def created_at_millis(self) -> int | None:
@@ -28,7 +34,7 @@ class NodeFile:
 
 
 def encode_node(
-    node: Node, system: Mapping[str, str], revision: Revision, order: int, compression: str = "none"
+    node: Node, system: Mapping[str, str], revision: TreeRevision, order: int, compression: str = "none"
 ) -> bytes:
     """Return the file of a node in a tree of that order.
 
@@ -43,13 +49,13 @@ def encode_node(
     noted |= {name: value for name, value in system.items() if name not in noted}
     in_file = {revision.system_names.get(name, name): value for name, value in noted.items()}
     rows = revision.write_rows(node, in_file if revision.has_system_rows(system) else {}, order)
-    return write_columns(revision.columns.named(rows.keys, rows.values, rows.children, rows.transactions), compression)
+    return encode_columns(revision.columns.named(rows.keys, rows.values, rows.children, rows.transactions), compression)
 
 
 def decode_node(
     data: bytes,
     path: str,
-    revisions: Iterable[Revision] = (NEWER, OLDER),
+    revisions: Iterable[TreeRevision] = (NEWER, OLDER),
     *,
     order: int | None = None,
     bytes_max: int = BYTES_MAX,
@@ -61,12 +67,12 @@ def decode_node(
     """
     known = tuple(revisions)
     names = {name for revision in known for name in revision.columns.names}
-    columns = read_columns(data, path, tuple(names), bytes_max=bytes_max, expanded_bytes_max=expanded_bytes_max)
-    revision = revision_of_columns(columns, known)
+    columns = decode_columns(data, path, tuple(names), bytes_max=bytes_max, expanded_bytes_max=expanded_bytes_max)
+    revision = detect_revision(columns, known)
     if revision is None:
         raise FormatError(f"{path!r} is not a node file: it has the columns {sorted(columns)}. Run `mangrove check`")
     nothing: list[str | None] = [None] * len(columns[revision.columns.key])
-    rows = Rows(
+    rows = NodeRows(
         keys=columns[revision.columns.key],
         values=columns[revision.columns.value],
         children=columns.get(revision.columns.child or "", nothing),

@@ -1,4 +1,13 @@
-"""The three sections of a node file's rows: system rows, the table of keys, and the write buffer.
+"""Row sections of a node file and their bounds-checked Arrow IPC encoding.
+
+Arrow checks the metadata of a file by itself, and its contents only when asked: a
+text that claims to lie outside of the file kills the process if nobody asks. It
+also believes a compressed buffer's claim about its own size; so the claims are
+added up before anything is unpacked.
+
+A file of ours carries a checksum of its bytes in the metadata of its schema. A
+program that writes a node anew makes a new schema and so drops it; a row of the
+file would be carried along and then be wrong.
 
 system rows    key and value, in any order, before the first row that has neither
 key table      that row, with the leftmost child; then keys in order, each with
@@ -6,42 +15,245 @@ key table      that row, with the leftmost child; then keys in order, each with
 write buffer   messages, the oldest first; no value means delete
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import NamedTuple, cast
 
+import mmh3
+import pyarrow as pa
+
 from mangrove.betree.node import Message, Node
-from mangrove.errors import FormatError
+from mangrove.errors import FormatError, InvalidInputError
 
 __all__ = [
+    "BYTES_MAX",
+    "COMPRESSIONS",
+    "EXPANDED_BYTES_MAX",
     "LAST_TRANSACTION",
     "N_KEYS",
     "N_MESSAGES",
-    "Rows",
-    "Sections",
-    "Texts",
-    "key_table",
-    "read_newer_rows",
-    "read_older_rows",
-    "system_section",
-    "write_newer_rows",
-    "write_older_rows",
+    "NodeRows",
+    "NodeSections",
+    "TextColumn",
+    "decode_columns",
+    "decode_newer_rows",
+    "decode_older_rows",
+    "encode_columns",
+    "encode_newer_rows",
+    "encode_older_rows",
+    "read_key_table",
+    "read_system_section",
 ]
+
+BYTES_MAX = 16 * 1024 * 1024
+EXPANDED_BYTES_MAX = 256 * 1024 * 1024
+
+_CHECKSUM = b"mangrove.checksum"
+_CHECKSUM_PLACE = b"here-the-checksum-will-be-filled"
+_MAGIC = b"ARROW1"
+_CONTINUATION = 0xFFFFFFFF
+_RECORD_BATCH_HEADER = 3
+_TEXT = (pa.string(), pa.large_string())
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_WRITE_OPTIONS = {
+    "none": pa.ipc.IpcWriteOptions(use_threads=False),
+    "lz4": pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False),
+    "zstd": pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False),
+}
+COMPRESSIONS = tuple(_WRITE_OPTIONS)
+
+
+def encode_columns(columns: Mapping[str, Sequence[str | None]], compression: str) -> bytes:
+    """Return an Arrow IPC file with one record batch of these columns, all of the same length."""
+    options = _WRITE_OPTIONS.get(compression)
+    if options is None:
+        raise InvalidInputError(f"{compression!r} is not a compression of node files: use one of {COMPRESSIONS}")
+    try:
+        arrays = [pa.array(column, pa.string()) for column in columns.values()]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"a text holds half a surrogate pair, which UTF-8 cannot store: {error}") from None
+    schema = _schema(tuple(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return _with_checksum(sink.getvalue().to_pybytes())
+
+
+def decode_columns(
+    data: bytes,
+    path: str,
+    names: Sequence[str],
+    *,
+    bytes_max: int = BYTES_MAX,
+    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
+) -> dict[str, list[str | None]]:
+    """Return those of the named columns that the file at `path` has; the others are not looked at."""
+    if len(data) > bytes_max:
+        raise _format_error(path, f"it has {len(data)} bytes, more than the {bytes_max} that a node may have")
+    try:
+        expanded = _expanded_bytes(data, path)
+    except struct.error:
+        raise _format_error(path, "it is cut off, or its metadata points outside of it") from None
+    if expanded > expanded_bytes_max:
+        raise _format_error(path, f"it claims to unpack to {expanded} bytes; at most {expanded_bytes_max} are believed")
+    try:
+        return _read(data, path, names)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _format_error(path, f"Arrow cannot read it ({_first_line(error)})") from None
+
+
+def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | None]]:
+    buffer = pa.py_buffer(data)
+    reader = pa.ipc.open_file(buffer, options=_READ_OPTIONS)
+    claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
+    if claimed is not None and claimed != _checksum(_around_checksum(data, claimed)):
+        raise _format_error(path, "its checksum says that it was changed after it was written")
+    if claimed is None and _CHECKSUM in _first_message(data):
+        raise _format_error(path, "only one of the two copies of its schema has its checksum")
+    if reader.num_record_batches != 1:
+        raise _format_error(path, f"it has {reader.num_record_batches} record batches; a node has one")
+    there = reader.schema.names
+    wanted = [index for index, name in enumerate(there) if name in names]
+    if len({there[index] for index in wanted}) != len(wanted):
+        raise _format_error(path, f"two of its columns have the same name: {there}")
+    if len(wanted) < len(there):
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
+        reader = pa.ipc.open_file(buffer, options=options)
+    batch = reader.get_batch(0)
+    batch.validate(full=True)
+    for field in batch.schema:
+        if field.type not in _TEXT:
+            raise _format_error(path, f"its column {field.name!r} is {field.type}; a node's columns are text")
+    return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+@cache
+def _schema(names: tuple[str, ...]) -> "pa.Schema":
+    return pa.schema([pa.field(name, pa.string()) for name in names], metadata={_CHECKSUM: _CHECKSUM_PLACE})
+
+
+def _first_message(data: bytes) -> bytes:
+    """Return the copy of the schema that lies before the columns."""
+    (size,) = _numbers("<i", data, 12)
+    return data[16 : 16 + size]
+
+
+def _with_checksum(data: bytes) -> bytes:
+    first, between, last = _around_checksum(data, _CHECKSUM_PLACE)
+    checksum = _checksum((first, between, last))
+    return b"".join((first, checksum, between, checksum, last))
+
+
+def _around_checksum(data: bytes, checksum: bytes) -> tuple[memoryview, memoryview, memoryview]:
+    """Return what lies before, between and after the two copies of the checksum.
+
+    One copy of the schema lies before the columns and one after them, so the first
+    and the last appearance are the right ones whatever the columns hold.
+    """
+    view, size = memoryview(data), len(checksum)
+    first, last = data.find(checksum), data.rfind(checksum)
+    return view[:first], view[first + size : last], view[last + size :]
+
+
+def _checksum(parts: Iterable[memoryview]) -> bytes:
+    return mmh3.mmh3_x64_128_digest(b"".join(map(mmh3.mmh3_x64_128_digest, parts))).hex().encode()
+
+
+def _expanded_bytes(data: bytes, path: str) -> int:
+    """Return how many bytes the record batches claim to unpack to, 0 where nothing is compressed.
+
+    This walks the file as Arrow does, from the footer to each record batch to its
+    buffers, of which a compressed one starts with its size when unpacked. What
+    cannot be walked raises `struct.error`.
+    """
+    (footer_size,) = _numbers("<i", data, len(data) - len(_MAGIC) - 4)
+    if not data.startswith(_MAGIC) or not data.endswith(_MAGIC) or footer_size <= 0:
+        raise struct.error("the magic words or the size of the footer are wrong")
+    footer = _target(data, len(data) - len(_MAGIC) - 4 - footer_size)
+    if _vector(data, _field(data, footer, 2), 24):
+        raise _format_error(path, "it has dictionaries; a node's columns are text")
+    total = 0
+    for block in _vector(data, _field(data, footer, 3), 24):
+        offset, metadata_size = _numbers("<qi", data, block)
+        total += _expanded_bytes_of_batch(data, offset, offset + metadata_size)
+    return total
+
+
+def _expanded_bytes_of_batch(data: bytes, start: int, body: int) -> int:
+    (first_word,) = _numbers("<I", data, start)
+    message = _target(data, start + (8 if first_word == _CONTINUATION else 4))
+    header_kind, header = _field(data, message, 1), _field(data, message, 2)
+    if header_kind is None or header is None or _numbers("<B", data, header_kind) != (_RECORD_BATCH_HEADER,):
+        raise struct.error("a message is not a record batch")
+    batch = _target(data, header)
+    if _field(data, batch, 3) is None:
+        return 0
+    total = 0
+    for buffer in _vector(data, _field(data, batch, 2), 16):
+        offset, size = _numbers("<qq", data, buffer)
+        if size >= 8:
+            (unpacked_size,) = _numbers("<q", data, body + offset)
+            # Minus one says that this buffer was left as it is.
+            total += max(unpacked_size, 0)
+    return total
+
+
+def _numbers(shape: str, data: bytes, at: int) -> tuple[int, ...]:
+    if at < 0:
+        raise struct.error("a position lies before the first byte")
+    numbers: tuple[int, ...] = struct.unpack_from(shape, data, at)
+    return numbers
+
+
+def _target(data: bytes, at: int) -> int:
+    """Return where the thing lies to which the offset at `at` points."""
+    return at + _numbers("<I", data, at)[0]
+
+
+def _field(data: bytes, table: int, index: int) -> int | None:
+    """Return where a field of a table lies, or None where the table does not have it."""
+    fields = table - _numbers("<i", data, table)[0]
+    (fields_size,) = _numbers("<H", data, fields)
+    if fields_size < 6 + 2 * index:
+        return None
+    (offset,) = _numbers("<H", data, fields + 4 + 2 * index)
+    return table + offset if offset else None
+
+
+def _vector(data: bytes, field: int | None, item_size: int) -> range:
+    """Return where the items of a vector lie."""
+    if field is None:
+        return range(0)
+    vector = _target(data, field)
+    (length,) = _numbers("<I", data, vector)
+    if length * item_size > len(data):
+        raise struct.error("a vector is longer than the file")
+    return range(vector + 4, vector + 4 + length * item_size, item_size)
+
+
+def _format_error(path: str, rule: str) -> FormatError:
+    return FormatError(f"{path!r} is not a node file: {rule}. Run `mangrove check` to see what else is damaged")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
+
 
 N_KEYS = "n_keys"
 LAST_TRANSACTION = "last_transaction"
 N_MESSAGES = "n_messages"
 
-Texts = Sequence[str | None]
+TextColumn = Sequence[str | None]
 
 
-class Rows(NamedTuple):
+class NodeRows(NamedTuple):
     """The columns of a node file, whatever they are called there."""
 
-    keys: Texts
-    values: Texts
-    children: Texts
-    transactions: Texts
+    keys: TextColumn
+    values: TextColumn
+    children: TextColumn
+    transactions: TextColumn
     path: str = ""
 
     def broken(self, rule: str) -> FormatError:
@@ -49,18 +261,18 @@ class Rows(NamedTuple):
         return FormatError(f"node file {self.path!r} breaks a rule: {rule}. Run `mangrove check`")
 
 
-class Sections(NamedTuple):
+class NodeSections(NamedTuple):
     """What the rows say."""
 
     system: Mapping[str, str]
     node: Node
 
 
-def write_newer_rows(node: Node, system: Mapping[str, str], order: int) -> Rows:
+def encode_newer_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
     """Return the rows of a node in which each message has the id of its transaction."""
     head, empty = len(system), order - 1 - len(node.keys)
     keys, values, transactions = zip(*node.buffer, strict=True) if node.buffer else ((), (), ())
-    return Rows(
+    return NodeRows(
         keys=[*system, None, *node.keys, *[None] * empty, *keys],
         values=[*system.values(), None, *node.values, *[None] * empty, *values],
         children=[*[None] * head, *_children(node, order), *[None] * len(keys)],
@@ -68,7 +280,7 @@ def write_newer_rows(node: Node, system: Mapping[str, str], order: int) -> Rows:
     )
 
 
-def write_older_rows(node: Node, system: Mapping[str, str], order: int) -> Rows:
+def encode_older_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
     """Return the rows of a node whose file has no room for ids of transactions.
 
     Two system rows of ours say whose messages the last ones of a root are: a
@@ -79,35 +291,35 @@ def write_older_rows(node: Node, system: Mapping[str, str], order: int) -> Rows:
         count = next((i for i, message in enumerate(reversed(node.buffer)) if message.transaction != last), None)
         count = len(node.buffer) if count is None else count
         system = {**system, LAST_TRANSACTION: last, N_MESSAGES: str(count)}
-    return write_newer_rows(node, system, order)._replace(transactions=())
+    return encode_newer_rows(node, system, order)._replace(transactions=())
 
 
-def read_newer_rows(rows: Rows, order: int | None) -> Sections:
+def decode_newer_rows(rows: NodeRows, order: int | None) -> NodeSections:
     """Return the sections of rows in which every message, and nothing else after the system rows, has a transaction."""
-    system, start = system_section(rows)
+    system, start = read_system_section(rows)
     transactions = rows.transactions
     end = next((i for i in range(start, len(transactions)) if transactions[i] is not None), len(transactions))
-    keys, values, children = key_table(rows, start, end, system, order)
+    keys, values, children = read_key_table(rows, start, end, system, order)
     if None in transactions[end:]:
         raise rows.broken("a row without a transaction lies between messages")
-    return Sections(system, _node(rows, keys, values, children, _messages(rows, end, transactions[end:])))
+    return NodeSections(system, _node(rows, keys, values, children, _messages(rows, end, transactions[end:])))
 
 
-def read_older_rows(rows: Rows, order: int | None) -> Sections:
+def decode_older_rows(rows: NodeRows, order: int | None) -> NodeSections:
     """Return the sections of rows in which nothing but its place tells a message from a key."""
-    system, start = system_section(rows)
+    system, start = read_system_section(rows)
     end = _older_table_end(rows, start, system, order)
-    keys, values, children = key_table(rows, start, end, system, order)
+    keys, values, children = read_key_table(rows, start, end, system, order)
     named = {name: value for name, value in system.items() if name not in (LAST_TRANSACTION, N_MESSAGES)}
     count = _number(rows, system, N_MESSAGES) or 0
     others = len(rows.keys) - end - count
     if others < 0:
         raise rows.broken(f"{N_MESSAGES} is {count}, more than the messages that are there")
     transactions = [""] * others + [system.get(LAST_TRANSACTION, "")] * count
-    return Sections(named, _node(rows, keys, values, children, _messages(rows, end, transactions)))
+    return NodeSections(named, _node(rows, keys, values, children, _messages(rows, end, transactions)))
 
 
-def system_section(rows: Rows) -> tuple[dict[str, str], int]:
+def read_system_section(rows: NodeRows) -> tuple[dict[str, str], int]:
     """Return the system rows, and where the table of keys starts."""
     start = next((i for i, key in enumerate(rows.keys) if key is None), None)
     if start is None or rows.values[start] is not None:
@@ -120,9 +332,9 @@ def system_section(rows: Rows) -> tuple[dict[str, str], int]:
     return system, start
 
 
-def key_table(
-    rows: Rows, start: int, end: int, system: Mapping[str, str], order: int | None
-) -> tuple[Texts, Texts, tuple[str, ...]]:
+def read_key_table(
+    rows: NodeRows, start: int, end: int, system: Mapping[str, str], order: int | None
+) -> tuple[TextColumn, TextColumn, tuple[str, ...]]:
     """Return keys, values and children of the table of keys that goes from `start` to `end`."""
     count = next((i for i in range(end - start - 1) if rows.keys[start + 1 + i] is None), end - start - 1)
     filled = start + 1 + count
@@ -138,7 +350,9 @@ def key_table(
     return rows.keys[start + 1 : filled], rows.values[start + 1 : filled], children
 
 
-def _node(rows: Rows, keys: Texts, values: Texts, children: tuple[str, ...], buffer: tuple[Message, ...]) -> Node:
+def _node(
+    rows: NodeRows, keys: TextColumn, values: TextColumn, children: tuple[str, ...], buffer: tuple[Message, ...]
+) -> Node:
     known_keys = tuple(key for key in keys if key is not None)
     known_values = tuple(value for value in values if value is not None)
     try:
@@ -147,7 +361,7 @@ def _node(rows: Rows, keys: Texts, values: Texts, children: tuple[str, ...], buf
         raise rows.broken(str(error)) from None
 
 
-def _messages(rows: Rows, start: int, transactions: Texts) -> tuple[Message, ...]:
+def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> tuple[Message, ...]:
     keys, values = rows.keys[start:], rows.values[start:]
     if None in keys or list(rows.children[start:]).count(None) != len(keys):
         raise rows.broken("a message has a key and no child")
@@ -157,7 +371,7 @@ def _messages(rows: Rows, start: int, transactions: Texts) -> tuple[Message, ...
     return cast("tuple[Message, ...]", tuple(map(partial(tuple.__new__, Message), fields)))
 
 
-def _older_table_end(rows: Rows, start: int, system: Mapping[str, str], order: int | None) -> int:
+def _older_table_end(rows: NodeRows, start: int, system: Mapping[str, str], order: int | None) -> int:
     """Return where the table of keys ends: by the order, else by what was counted, else by its empty rows."""
     total = len(rows.keys)
     if order is not None:
@@ -185,7 +399,7 @@ def _children(node: Node, order: int) -> list[str | None]:
     return names + [None] * (order - len(names))
 
 
-def _number(rows: Rows, system: Mapping[str, str], name: str) -> int | None:
+def _number(rows: NodeRows, system: Mapping[str, str], name: str) -> int | None:
     text = system.get(name)
     if text is None:
         return None

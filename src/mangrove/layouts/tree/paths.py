@@ -1,4 +1,4 @@
-"""Where each kind of file of the tree layout lies.
+"""File paths of the tree layout.
 
     _<version, binary digits, last digit first>.ipc              root node of a version
     _lakehouse_def_<uuid>.binpb                                  definition of the lakehouse
@@ -24,14 +24,14 @@ from mangrove.model.locators import Kind
 from mangrove.storage.paths import SEGMENT_BYTES_MAX
 
 __all__ = [
-    "DEFINITION_WORDS",
+    "DEFINITION_PREFIXES",
     "ROOT_DIGITS_KNOWN",
     "RootNames",
     "definition_path",
+    "hashed_path",
     "lakehouse_definition_path",
     "newer_node_path",
     "older_node_path",
-    "optimised_path",
 ]
 
 ROOT_DIGITS_KNOWN = (32, 64)
@@ -39,7 +39,7 @@ ROOT_DIGITS_KNOWN = (32, 64)
 
 _HASH_FOLDERS_BYTES = len("0000/0000/0000/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_KIND_WORDS = {
+_KIND_PREFIXES = {
     Kind.NAMESPACE: "namespace",
     Kind.TABLE: "table",
     Kind.VIEW: "view",
@@ -49,16 +49,16 @@ _KIND_WORDS = {
     Kind.PARTITION: "partition",
     Kind.DELTA: "delta",
 }
-DEFINITION_WORDS = tuple(_KIND_WORDS.values())
+DEFINITION_PREFIXES = tuple(_KIND_PREFIXES.values())
 """With which of them the name of a definition's file starts, before it is optimised."""
 
 _NOT_READABLE = re.compile(r"[^\w.~+=@-]")
 
 
-def optimised_path(original: str) -> str:
+def hashed_path(original: str) -> str:
     """Return where a file with the path `original` is stored.
 
-    >>> optimised_path("my/path/my-table-definition.binpb")
+    >>> hashed_path("my/path/my-table-definition.binpb")
     '1101/0111/0011/01111110-my-path-my-table-definition.binpb'
     """
     low_bits = mmh3.hash(original.encode(), seed=0, signed=False) & 0xFFFFF
@@ -109,7 +109,7 @@ class RootNames:
 
 def newer_node_path(node_id: str) -> str:
     """Return the path of a node that is not a root, as the newer format revision names it."""
-    return optimised_path(f"node-{_uuid_text(node_id)}.ipc")
+    return hashed_path(f"node-{_uuid_text(node_id)}.ipc")
 
 
 def older_node_path(node_id: str) -> str:
@@ -119,7 +119,7 @@ def older_node_path(node_id: str) -> str:
     which would make two segments of what has to be one file name.
     """
     name = base64.urlsafe_b64encode(uuid.UUID(_uuid_text(node_id)).bytes).rstrip(b"=").decode()
-    return optimised_path(f"{name}.ipc")
+    return hashed_path(f"{name}.ipc")
 
 
 def lakehouse_definition_path(definition_id: str) -> str:
@@ -138,10 +138,10 @@ def definition_path(kind: Kind, names: Sequence[str], definition_id: str, path_b
     >>> definition_path(Kind.TABLE, ("t1", "ns1"), "6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8", 200)
     '1001/0011/1000/10010110-table-t1-ns1-6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8.binpb'
     """
-    word = _KIND_WORDS.get(kind)
+    word = _KIND_PREFIXES.get(kind)
     if word is None:
         raise InvalidInputError(f"the definition of a {kind.word} does not lie among those of its objects")
-    nameless = optimised_path(f"{word}-{_uuid_text(definition_id)}.binpb")
+    nameless = hashed_path(f"{word}-{_uuid_text(definition_id)}.binpb")
     bytes_max = min(path_bytes_max, _HASH_FOLDERS_BYTES + SEGMENT_BYTES_MAX)
     if len(nameless) > bytes_max:
         raise InvalidInputError(
@@ -149,7 +149,7 @@ def definition_path(kind: Kind, names: Sequence[str], definition_id: str, path_b
             f"{bytes_max}: raise its file_path_max_size_bytes"
         )
     readable = _NOT_READABLE.sub("_", "-".join(names)).encode()[: bytes_max - len(nameless) - 1].decode(errors="ignore")
-    return optimised_path("-".join(filter(None, (word, readable, definition_id))) + ".binpb")
+    return hashed_path("-".join(filter(None, (word, readable, definition_id))) + ".binpb")
 
 
 def _uuid_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A format revision of the tree layout as one value, so that nothing above the codecs asks which one it is.
+"""Format revisions of the tree layout.
 
 A lakehouse says itself which one it has: by the columns of its nodes, and by the
 width of its root nodes' names. What its hint file is called is only advice.
@@ -10,16 +10,16 @@ from types import MappingProxyType
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.definition_codec import OWN_DEFINITIONS, DefinitionCodec
+from mangrove.layouts.tree.definition_files import MANGROVE_DEFINITIONS, DefinitionCodec
 from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, KeyEncoding
 from mangrove.layouts.tree.node_rows import (
-    Rows,
-    Sections,
-    Texts,
-    read_newer_rows,
-    read_older_rows,
-    write_newer_rows,
-    write_older_rows,
+    NodeRows,
+    NodeSections,
+    TextColumn,
+    decode_newer_rows,
+    decode_older_rows,
+    encode_newer_rows,
+    encode_older_rows,
 )
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames, newer_node_path, older_node_path
 
@@ -30,10 +30,10 @@ __all__ = [
     "OLDER",
     "PREVIOUS_ROOT",
     "ROLLBACK_FROM_ROOT",
-    "Columns",
-    "Revision",
-    "revision_of_columns",
-    "root_names_among",
+    "NodeColumns",
+    "TreeRevision",
+    "detect_revision",
+    "detect_root_names",
 ]
 
 LAKEHOUSE_DEFINITION = "lakehouse_def"
@@ -43,7 +43,7 @@ CREATED_AT_MILLIS = "created_at_millis"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class NodeColumns:
     """What the columns of a node file are called; without one for children or transactions it has none."""
 
     key: str
@@ -56,7 +56,9 @@ class Columns:
         """The columns that a node file has, in the order in which they are written."""
         return tuple(name for name in (self.key, self.value, self.child, self.transaction) if name is not None)
 
-    def named(self, keys: Texts, values: Texts, children: Texts, transactions: Texts) -> dict[str, Texts]:
+    def named(
+        self, keys: TextColumn, values: TextColumn, children: TextColumn, transactions: TextColumn
+    ) -> dict[str, TextColumn]:
         """Return these columns by their names in a file, without those that it does not have."""
         names = (self.key, self.value, self.child, self.transaction)
         contents = (keys, values, children, transactions)
@@ -64,7 +66,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class TreeRevision:
     """One way in which the tree layout has been specified, or in which another program writes it.
 
     System rows have the names above everywhere but in files; `system_names` says
@@ -72,16 +74,16 @@ class Revision:
     """
 
     name: str
-    columns: Columns
+    columns: NodeColumns
     roots: RootNames
     hint_path: str
     node_path: Callable[[str], str]
     keys: KeyEncoding
-    read_rows: Callable[[Rows, int | None], Sections]
-    write_rows: Callable[[Node, Mapping[str, str], int], Rows] | None
+    read_rows: Callable[[NodeRows, int | None], NodeSections]
+    write_rows: Callable[[Node, Mapping[str, str], int], NodeRows] | None
     system_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     system_rows_in_roots_only: bool = False
-    definitions: DefinitionCodec = OWN_DEFINITIONS
+    definitions: DefinitionCodec = MANGROVE_DEFINITIONS
 
     def check_writable(self) -> None:
         """Refuse to change a lakehouse of a program whose files are only read here."""
@@ -95,37 +97,37 @@ class Revision:
         """Return whether a node about which that is known has system rows: roots do, others may not."""
         return LAKEHOUSE_DEFINITION in system or not self.system_rows_in_roots_only
 
-    def with_roots(self, roots: RootNames) -> "Revision":
+    def with_roots(self, roots: RootNames) -> "TreeRevision":
         """Return this format revision for a lakehouse whose root nodes are named like that."""
         return replace(self, roots=roots)
 
 
-NEWER = Revision(
+NEWER = TreeRevision(
     name="newer",
-    columns=Columns("key", "value", "pnode", "txn"),
+    columns=NodeColumns("key", "value", "pnode", "txn"),
     roots=RootNames(digits=32),
     hint_path="_latest_hint.txt",
     node_path=newer_node_path,
     keys=NEWER_KEYS,
-    read_rows=read_newer_rows,
-    write_rows=write_newer_rows,
+    read_rows=decode_newer_rows,
+    write_rows=encode_newer_rows,
 )
 
-OLDER = Revision(
+OLDER = TreeRevision(
     name="older",
-    columns=Columns("key", "pvalue", "pnode", None),
+    columns=NodeColumns("key", "pvalue", "pnode", None),
     roots=RootNames(digits=32),
     hint_path="_latest_hint",
     node_path=older_node_path,
     keys=OLDER_KEYS,
-    read_rows=read_older_rows,
-    write_rows=write_older_rows,
+    read_rows=decode_older_rows,
+    write_rows=encode_older_rows,
     system_names=MappingProxyType({LAKEHOUSE_DEFINITION: "lakehouse"}),
     system_rows_in_roots_only=True,
 )
 
 
-def root_names_among(paths: Iterable[str]) -> RootNames | None:
+def detect_root_names(paths: Iterable[str]) -> RootNames | None:
     """Return how root nodes are named among the files at the top of a root URI, or None if there are none.
 
     Two widths in one place would give one version two names, and two writers
@@ -141,7 +143,7 @@ def root_names_among(paths: Iterable[str]) -> RootNames | None:
     return next(iter(found), None)
 
 
-def revision_of_columns(columns: Iterable[str], known: Iterable[Revision] = (NEWER, OLDER)) -> Revision | None:
+def detect_revision(columns: Iterable[str], known: Iterable[TreeRevision] = (NEWER, OLDER)) -> TreeRevision | None:
     """Return the format revision whose node files have these columns, or None if none has.
 
     Columns that none of them knows may be there too. A file with some of the

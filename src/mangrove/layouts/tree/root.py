@@ -1,4 +1,4 @@
-"""A root node as what it is: one version of the whole lakehouse."""
+"""The root node of a version and its system rows."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mangrove.betree.node import Message, Node, Shape
 from mangrove.errors import FormatError
-from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.keys import KeyNames
 from mangrove.layouts.tree.node_file import decode_node, encode_node
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import (
@@ -16,12 +16,12 @@ from mangrove.layouts.tree.revision import (
     OLDER,
     PREVIOUS_ROOT,
     ROLLBACK_FROM_ROOT,
-    Revision,
+    TreeRevision,
 )
 from mangrove.metastore import Changes, Commit
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Root", "decode_root", "encode_root", "expired_root", "shape_of", "system_after"]
+__all__ = ["Root", "build_expired_root", "build_system_rows", "decode_root", "encode_root", "shape_of"]
 
 _EXPIRED_AT_MILLIS = "expired_at_millis"
 _TRANSACTION = "transaction"
@@ -41,7 +41,7 @@ class Root:
     version: int
     node: Node
     system: Mapping[str, str]
-    revision: Revision
+    revision: TreeRevision
     key_names: KeyNames
 
     @property
@@ -82,7 +82,7 @@ class Root:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the version is gone and only its name is still taken: see `expired_root`."""
+        """Whether the version is gone and only its name is still taken: see `build_expired_root`."""
         return _EXPIRED_AT_MILLIS in self.system
 
     @property
@@ -110,7 +110,7 @@ class Root:
         )
 
 
-def decode_root(data: bytes, version: int, path: str, revisions: Iterable[Revision] = (NEWER, OLDER)) -> Root:
+def decode_root(data: bytes, version: int, path: str, revisions: Iterable[TreeRevision] = (NEWER, OLDER)) -> Root:
     """Return the root node that a file holds."""
     file = decode_node(data, path, revisions)
     if LAKEHOUSE_DEFINITION not in file.system:
@@ -124,7 +124,7 @@ def encode_root(root: Root, order: int, compression: str) -> bytes:
     return encode_node(root.node, root.system, root.revision, order, compression)
 
 
-def expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
+def build_expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
     """Return what takes the place of a version's root when the version expires.
 
     Were its name free again, a writer that slept since the version before could
@@ -142,7 +142,7 @@ def expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
     return Root(root.version, Node(), system, root.revision, KeyNames())
 
 
-def system_after(
+def build_system_rows(
     root: Root | None, changes: Changes, definition_path: str, key_names: KeyNames, created_at_millis: int
 ) -> dict[str, str]:
     """Return the system rows of the version that follows `root`, or of the first; rows that nobody knows stay."""
@@ -176,7 +176,7 @@ def shape_of(settings: LakehouseSettings) -> Shape:
     return Shape(settings.order, min(settings.order, room), min(8 * settings.order, room))
 
 
-def _roots_named_like(revision: Revision, path: str) -> RootNames:
+def _roots_named_like(revision: TreeRevision, path: str) -> RootNames:
     digits = len(path.removeprefix(revision.roots.before).removesuffix(revision.roots.after))
     return RootNames(digits, revision.roots.before, revision.roots.after)
 

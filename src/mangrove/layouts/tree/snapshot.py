@@ -1,4 +1,4 @@
-"""One version of the whole lakehouse, read through its root node."""
+"""A lakehouse version read through its root node."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -6,11 +6,11 @@ from itertools import islice
 from mangrove.betree import search
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.contest import Keys
-from mangrove.layouts.tree.definition_codec import SettingsRead
+from mangrove.layouts.tree.conflict_detection import LocatorKeyCodec
+from mangrove.layouts.tree.definition_files import DecodedSettings
 from mangrove.layouts.tree.files import TreeFiles
-from mangrove.layouts.tree.java_dialects import revisions_named
-from mangrove.layouts.tree.keys import KeyParts, KeyRange, locator_of_parts
+from mangrove.layouts.tree.java_formats import list_java_revisions
+from mangrove.layouts.tree.keys import KeyParts, TreeKeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import BelowTable, Commit, Parent, Scan
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
@@ -28,11 +28,11 @@ class TreeSnapshot:
     def __init__(self, files: TreeFiles, root: Root) -> None:
         self.files = files
         self.root = root
-        own: SettingsRead = files.settings(root.revision.definitions, root.definition_path)
+        own: DecodedSettings = files.settings(root.revision.definitions, root.definition_path)
         self.settings: LakehouseSettings = own.settings
         self.carried_settings = own.unknown
-        self.keys = Keys(root.revision.keys, own.sizes, root.key_names)
-        self._revisions = revisions_named(root.revision.roots)
+        self.keys = LocatorKeyCodec(root.revision.keys, own.sizes, root.key_names)
+        self._revisions = list_java_revisions(root.revision.roots)
         self._unknown: dict[Locator, bytes] = {}
 
     @property
@@ -54,7 +54,7 @@ class TreeSnapshot:
         keys = {locator: self.keys.key_of(locator) for locator in locators}
         pointers = search.get_many(self.root.node, keys.values(), self.read_nodes)
         wanted = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
-        found = {locator: value for (locator, _), value in zip(wanted, self.defined(wanted), strict=True)}
+        found = {locator: value for (locator, _), value in zip(wanted, self.load_objects(wanted), strict=True)}
         return [found.get(locator) for locator in locators]
 
     def children(
@@ -95,7 +95,7 @@ class TreeSnapshot:
         """Return the nodes that the pointers of this tree lead to."""
         return self.files.nodes(pointers, self.settings.order, self._revisions)
 
-    def defined(self, wanted: Sequence[tuple[Locator, str]]) -> list[Object]:
+    def load_objects(self, wanted: Sequence[tuple[Locator, str]]) -> list[Object]:
         """Return the objects to which the locators lead, from the values of their tree keys."""
         read = self.files.objects(self.root.revision.definitions, wanted)
         self._unknown |= {locator: unknown for (locator, _), (_, unknown) in zip(wanted, read, strict=True) if unknown}
@@ -104,24 +104,24 @@ class TreeSnapshot:
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
         """Return the way to the object with this tree key, given what the key does not say."""
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
-        return _located(parts, namespace, namespace_id)
+        return _locator_from_parts(parts, namespace, namespace_id)
 
-    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, Object]]:
+    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` in the ranges, page by page."""
         found = self._found(kind, parent, ranges)
         page = _PAGE_FIRST
         while wanted := list(islice(found, page)):
-            for (locator, _), value in zip(wanted, self.defined(wanted), strict=True):
+            for (locator, _), value in zip(wanted, self.load_objects(wanted), strict=True):
                 yield locator, value
             page = min(2 * page, _PAGE_MAX)
 
-    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[KeyRange]) -> Iterator[tuple[Locator, str]]:
+    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[tuple[Locator, str]]:
         for key, pointer in search.scan_all(self.root.node, ranges, self.read_nodes):
             parts = self.keys.encoding.parts_of(key, self.keys.sizes)
             if parts.kind is kind:
                 yield self._below(parent, parts), pointer
 
-    def _last_in(self, kind: Kind, parent: Parent, within: KeyRange) -> Locator | None:
+    def _last_in(self, kind: Kind, parent: Parent, within: TreeKeyRange) -> Locator | None:
         first, end = within
         while (found := search.last(self.root.node, first, end, self.read_nodes)) is not None:
             parts = self.keys.encoding.parts_of(found.key, self.keys.sizes)
@@ -132,11 +132,11 @@ class TreeSnapshot:
 
     def _below(self, parent: Parent, parts: KeyParts) -> Locator:
         if isinstance(parent, NamespaceLocator):
-            return _located(parts, parent.name, None)
-        return _located(parts, None, None if parent is None else parent.namespace_id)
+            return _locator_from_parts(parts, parent.name, None)
+        return _locator_from_parts(parts, None, None if parent is None else parent.namespace_id)
 
 
-def _located(parts: KeyParts, namespace: str | None, namespace_id: str | None) -> Locator:
+def _locator_from_parts(parts: KeyParts, namespace: str | None, namespace_id: str | None) -> Locator:
     try:
         return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
     except InvalidInputError as error:

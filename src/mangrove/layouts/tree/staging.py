@@ -1,30 +1,40 @@
-"""Turning a transaction's changes into definitions, and those into the next root."""
+"""Conversion of changes into definitions, new nodes and the next root."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mangrove.betree.build import stored
-from mangrove.betree.edit import apply
+from mangrove.betree.build import build_tree, write_new_nodes
+from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Entry, Message, Node
+from mangrove.betree.search import scan
+from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.layouts.tree.contest import Keys
-from mangrove.layouts.tree.definition_codec import own_name_of
+from mangrove.layouts.tree.conflict_detection import LocatorKeyCodec
+from mangrove.layouts.tree.definition_files import append_checksum, encode_inline_pointer, own_name_of
 from mangrove.layouts.tree.definitions import encode_definition
-from mangrove.layouts.tree.key_names import KeyNames
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.keys import KeyNames
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import definition_path, lakehouse_definition_path
-from mangrove.layouts.tree.pointers import inline_pointer
-from mangrove.layouts.tree.revision import CREATED_AT_MILLIS
-from mangrove.layouts.tree.root import Root, shape_of, system_after
-from mangrove.layouts.tree.seal import sealed
+from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, TreeRevision
+from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Delta, Namespace, Object
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["NodeFiles", "Staged", "compression_of", "first_entries", "next_root", "stage"]
+__all__ = [
+    "StagedTreeWrite",
+    "TreeNodeWriter",
+    "build_first_entries",
+    "build_next_root",
+    "compression_of",
+    "rebuild_tree",
+    "scan_entries",
+    "stage_changes",
+]
 
 _COMPRESSION = "tree.node-compression"
 """How new node files are compressed: `none` (unless set), `lz4` or `zstd`. A property of the lakehouse."""
@@ -45,7 +55,7 @@ def compression_of(settings: LakehouseSettings) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedTreeWrite:
     """Changes whose definitions have a place, and the files that have yet to be written there."""
 
     changes: Changes
@@ -54,7 +64,7 @@ class Staged:
     files: Mapping[str, bytes]
 
 
-def stage(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> Staged:
+def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> StagedTreeWrite:
     """Return the changes with each definition encoded and given a place.
 
     What an earlier reader found in a definition and did not know is written again.
@@ -68,19 +78,21 @@ def stage(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> St
         # A delta's tree key says its position, and a rebase may change it.
         placeless = replace(value, position=None) if isinstance(value, Delta) else value
         data = encode_definition(placeless, base.carried(locator))
-        pointer = inline_pointer(data)
+        pointer = encode_inline_pointer(data)
         if len(pointer) > inline_max:
             names = locator.parts[::-1] if locator.kind in _NAMED else ()
             pointer = definition_path(
                 locator.kind, [str(name) for name in names], new_id(), settings.file_path_max_size_bytes
             )
-            files[pointer] = sealed(data, locator.kind)
+            files[pointer] = append_checksum(data, locator.kind)
         pointers[locator] = pointer
     settings_path = None
     if changes.settings is not None:
         settings_path = lakehouse_definition_path(new_id())
-        files[settings_path] = sealed(encode_definition(changes.settings, base.carried_settings), Kind.LAKEHOUSE)
-    return Staged(changes, pointers, settings_path, files)
+        files[settings_path] = append_checksum(
+            encode_definition(changes.settings, base.carried_settings), Kind.LAKEHOUSE
+        )
+    return StagedTreeWrite(changes, pointers, settings_path, files)
 
 
 _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
@@ -107,12 +119,12 @@ def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
 
 
-def first_entries(base: TreeSnapshot, staged: Staged) -> list[Entry]:
+def build_first_entries(base: TreeSnapshot, staged: StagedTreeWrite) -> list[Entry]:
     """Return the tree keys with their pointers, in order, of a first version that is not empty."""
     return sorted(Entry(base.keys.key_of(locator), pointer) for locator, pointer in staged.pointers.items())
 
 
-class NodeFiles:
+class TreeNodeWriter:
     """The files of the new nodes of one commit, as they are named."""
 
     def __init__(self, like: Root, settings: LakehouseSettings, now_millis: int, new_id: Callable[[], str]) -> None:
@@ -132,7 +144,7 @@ class NodeFiles:
         return path
 
 
-def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, created_at_millis: int) -> Root:
+def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNodeWriter, created_at_millis: int) -> Root:
     """Return the root that follows `base`; the nodes below it that are new are in `nodes`."""
     names, keys = _names_after(base, staged.changes)
     transaction = staged.changes.transaction_id
@@ -143,13 +155,15 @@ def next_root(base: TreeSnapshot, staged: Staged, nodes: NodeFiles, created_at_m
     for message in messages:
         if message.key.startswith("\0"):
             raise NotFoundError(f"there is no namespace for the {message.key[1:]}: create it first")
-    node = stored(apply(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write)
+    node = write_new_nodes(
+        apply_messages(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write
+    )
     settings_path = staged.settings_path or base.root.definition_path
-    system = system_after(base.root, staged.changes, settings_path, names, created_at_millis)
+    system = build_system_rows(base.root, staged.changes, settings_path, names, created_at_millis)
     return Root(base.version + 1, node, system, base.root.revision, names)
 
 
-def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Keys]:
+def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, LocatorKeyCodec]:
     """Return the key names after the changes, and how the changes' own locators become tree keys.
 
     A locator of the changes may still name a namespace as it was called before it
@@ -170,3 +184,32 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Keys]:
     # Also those that go by their key name again, under which a former name may be filed here.
     again = {name: names.key_name_of(name) or name for name in now}
     return names, replace(base.keys, names=KeyNames(former | again | dict(names.renamed)))
+
+
+_NODES_PER_WRITE = 128
+
+
+def rebuild_tree(
+    effects: Effects, files: TreeFiles, like: Root, settings: LakehouseSettings, entries: Iterable[Entry]
+) -> Node:
+    """Return the root of a tree of the entries, whose other nodes are written many at a time."""
+    nodes = TreeNodeWriter(like, settings, effects.now_millis(), effects.new_id)
+
+    def write(node: Node) -> str:
+        if len(nodes.files) == _NODES_PER_WRITE:
+            files.write(nodes.files)
+            nodes.files.clear()
+            nodes.nodes.clear()
+        return nodes.write(node)
+
+    root = build_tree(entries, shape_of(settings), write)
+    files.write(nodes.files)
+    return root
+
+
+def scan_entries(revision: TreeRevision, base: TreeSnapshot) -> Iterator[Entry]:
+    """Yield what the version holds, in the order and with the tree keys of another format revision."""
+    old, sizes = base.keys.encoding, base.keys.sizes
+    entries = scan(base.root.node, "", None, base.read_nodes)
+    ways = ((old.parts_of(key, sizes), value) for key, value in entries)
+    return iter(sorted(Entry(revision.keys.key_of(kind, parts, sizes), value) for (kind, parts), value in ways))

@@ -1,4 +1,7 @@
-"""Finding the roots of versions: which are there, and the newest from a hint that may be wrong.
+"""Lookup of root nodes by version, with a hint to the newest version.
+
+A hint is advice. Whatever it holds, a reader goes on: a hint that cannot be
+understood is the same as none, and one that is behind or ahead only costs probes.
 
 The name of every version up to the newest is taken: by its root, or, where it
 has expired, by a root that says so. Only names of versions that expired long ago
@@ -7,33 +10,58 @@ after which the name is free is the newest, or it has expired, and then a listin
 tells.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from mangrove.errors import NotFoundError
-from mangrove.layouts.tree.hint import decode_hint
-from mangrove.layouts.tree.java_dialects import OLYMPIA_JAVA, revisions_named
+from mangrove.layouts.tree.java_formats import OLYMPIA_JAVA, list_java_revisions
 from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
-from mangrove.layouts.tree.revision import NEWER, OLDER, root_names_among
+from mangrove.layouts.tree.revision import NEWER, OLDER, detect_root_names
 from mangrove.layouts.tree.root import Root, decode_root
-from mangrove.model.version_search import newest_version
+from mangrove.model.version_search import find_newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = [
+    "decode_hint",
+    "encode_hint",
     "find_newest_root",
     "find_root_names",
-    "newest_root",
-    "read_kept",
-    "read_kept_files",
-    "read_retired",
+    "list_taken_versions",
+    "list_versions_since",
+    "read_live_root_files",
+    "read_live_roots",
+    "read_newest_root",
+    "read_retired_roots",
     "read_root",
     "read_roots",
-    "taken_versions",
-    "written_since",
 ]
+
+_HINT = re.compile(rb"\s*([0-9]{1,20})\s*", re.ASCII)
+_VERSION_END = 2**64
+_BYTES_MAX = 64
+
+
+def encode_hint(version: int) -> bytes:
+    """Return the content of the hint file: ASCII decimal digits without a newline."""
+    return b"%d" % version
+
+
+def decode_hint(data: bytes) -> int | None:
+    """Return the version that the hint names, or None where it names none.
+
+    >>> decode_hint(b"100")
+    100
+    >>> decode_hint(b"") is None
+    True
+    """
+    match = _HINT.fullmatch(data) if len(data) <= _BYTES_MAX else None
+    version = _VERSION_END if match is None else int(match[1])
+    return version if version < _VERSION_END else None
+
 
 _HINTS = (NEWER.hint_path, OLDER.hint_path)
 _LISTINGS_MAX = 3
-_ROOTS_AT_ONCE = 32
+_ROOTS_PER_READ = 32
 
 
 def read_root(store: Store, names: RootNames, version: int) -> Root | None:
@@ -44,51 +72,51 @@ def read_root(store: Store, names: RootNames, version: int) -> Root | None:
 def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[Root | None]:
     """Return the roots of several versions, None where the name is free."""
     paths = [names.path(version) for version in versions]
-    revisions = revisions_named(names)
+    revisions = list_java_revisions(names)
     return [
         None if data is None else decode_root(data, version, path, revisions)
         for version, path, data in zip(versions, paths, store.read_many(paths), strict=True)
     ]
 
 
-def read_kept(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:
+def read_live_roots(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:
     """Yield the roots of those of the versions that are kept, reading some of them at a time."""
-    return (root for root, _ in read_kept_files(store, names, versions))
+    return (root for root, _ in read_live_root_files(store, names, versions))
 
 
-def read_kept_files(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[Root, bytes]]:
+def read_live_root_files(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[Root, bytes]]:
     """Yield the roots of those of the versions that are kept, with the bytes of their files."""
-    revisions = revisions_named(names)
-    for start in range(0, len(versions), _ROOTS_AT_ONCE):
-        paths = {names.path(version): version for version in versions[start : start + _ROOTS_AT_ONCE]}
+    revisions = list_java_revisions(names)
+    for start in range(0, len(versions), _ROOTS_PER_READ):
+        paths = {names.path(version): version for version in versions[start : start + _ROOTS_PER_READ]}
         for (path, version), data in zip(paths.items(), store.read_many(list(paths)), strict=True):
             root = None if data is None else decode_root(data, version, path, revisions)
             if root is not None and data is not None and not root.is_expired:
                 yield root, data
 
 
-def read_retired(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[str, Root]]:
+def read_retired_roots(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[str, Root]]:
     """Yield where each of the versions that has expired is kept as it was, and its root; not those that are gone."""
-    for start in range(0, len(versions), _ROOTS_AT_ONCE):
+    for start in range(0, len(versions), _ROOTS_PER_READ):
         expired = {
             root.retired_path: root.version
-            for root in read_roots(store, names, versions[start : start + _ROOTS_AT_ONCE])
+            for root in read_roots(store, names, versions[start : start + _ROOTS_PER_READ])
             if root is not None and root.retired_path is not None
         }
-        revisions = revisions_named(names)
+        revisions = list_java_revisions(names)
         for (path, version), data in zip(expired.items(), store.read_many(list(expired)), strict=True):
             if data is not None:
                 yield path, decode_root(data, version, names.path(version), revisions)
 
 
-def newest_root(store: Store, names: RootNames, known: int, known_root: Root | None = None) -> Root:
+def read_newest_root(store: Store, names: RootNames, known: int, known_root: Root | None = None) -> Root:
     """Return the root of the newest version; the name of `known` is taken, by `known_root` if that was read."""
-    newest = newest_version(lambda version: store.exists(names.path(version)), known)
+    newest = find_newest_version(lambda version: store.exists(names.path(version)), known)
     for _ in range(_LISTINGS_MAX):
         root = known_root if newest == known and known_root is not None else read_root(store, names, newest)
         if root is not None and not root.is_expired:
             return root
-        newest = max(taken_versions(store, names), default=0)
+        newest = max(list_taken_versions(store, names), default=0)
     raise NotFoundError(f"the newest version of {store.uri} expired again and again while it was looked for: try again")
 
 
@@ -97,10 +125,10 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
 
     A hint that is missing, unreadable, behind or ahead costs a listing at most.
     """
-    for names, version in _hinted(store):
+    for names, version in _read_hints(store):
         if store.exists(names.path(version)):
             return names, version
-    return _listed(store)
+    return _list_root_names(store)
 
 
 def find_newest_root(store: Store) -> tuple[RootNames, Root] | None:
@@ -109,20 +137,20 @@ def find_newest_root(store: Store) -> tuple[RootNames, Root] | None:
     Where the hint is right this takes two round trips: one for the hint, one for the
     root together with the two names after it, which must be free.
     """
-    for names, version in _hinted(store):
+    for names, version in _read_hints(store):
         data, *after = store.read_many([names.path(version + place) for place in range(3)])
         if data is None:
             continue
         if all(one is None for one in after):
-            root = decode_root(data, version, names.path(version), revisions_named(names))
+            root = decode_root(data, version, names.path(version), list_java_revisions(names))
             if not root.is_expired:
                 return names, root
-        return names, newest_root(store, names, version)
-    listed = _listed(store)
-    return None if listed is None else (listed[0], newest_root(store, *listed))
+        return names, read_newest_root(store, names, version)
+    listed = _list_root_names(store)
+    return None if listed is None else (listed[0], read_newest_root(store, *listed))
 
 
-def _hinted(store: Store) -> Iterator[tuple[RootNames, int]]:
+def _read_hints(store: Store) -> Iterator[tuple[RootNames, int]]:
     """Yield the versions of which hints say that they are there, as each kind of root names would have it."""
     for hint in store.read_many(_HINTS):
         version = None if hint is None else decode_hint(hint)
@@ -130,12 +158,12 @@ def _hinted(store: Store) -> Iterator[tuple[RootNames, int]]:
             yield from ((RootNames(digits), version) for digits in ROOT_DIGITS_KNOWN if version < 2**digits - 2)
 
 
-def taken_versions(store: Store, names: RootNames) -> list[int]:
+def list_taken_versions(store: Store, names: RootNames) -> list[int]:
     """Return the versions whose names are taken, oldest first, from a listing."""
     return sorted(names.version_of(path) for path in _paths(store, names.before) if names.is_root(path))
 
 
-def written_since(store: Store, names: RootNames, millis: int) -> list[int]:
+def list_versions_since(store: Store, names: RootNames, millis: int) -> list[int]:
     """Return the versions whose files were written at that time or later by the store's clock, oldest first."""
     entries = (entry for entry in store.list(names.before, delimiter=True) if isinstance(entry, ObjectInfo))
     return sorted(
@@ -145,9 +173,9 @@ def written_since(store: Store, names: RootNames, millis: int) -> list[int]:
     )
 
 
-def _listed(store: Store) -> tuple[RootNames, int] | None:
-    names = root_names_among(_paths(store, NEWER.roots.before)) or OLYMPIA_JAVA.revision.roots
-    versions = taken_versions(store, names)
+def _list_root_names(store: Store) -> tuple[RootNames, int] | None:
+    names = detect_root_names(_paths(store, NEWER.roots.before)) or OLYMPIA_JAVA.revision.roots
+    versions = list_taken_versions(store, names)
     return (names, versions[-1]) if versions else None
 
 

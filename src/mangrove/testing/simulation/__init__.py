@@ -1,1 +1,1 @@
-"""A deterministic simulation: writers, crashes, lost answers, stale hints and wrong clocks, all decided by a seed."""
+"""Deterministic simulation of concurrent writers with crashes, lost responses and clock skew."""

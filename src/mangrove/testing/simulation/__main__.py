@@ -1,4 +1,4 @@
-"""The command that runs many seeds: `python -m mangrove.testing.simulation --seeds 100`."""
+"""The command line of the simulation."""
 
 import argparse
 import sys
@@ -7,28 +7,28 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.testing.simulation.bank import Broken
-from mangrove.testing.simulation.running import Simulation, run
+from mangrove.testing.simulation.bank import InvariantViolation
+from mangrove.testing.simulation.running import Simulation, run_simulation
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the seeds on both layouts; return 1 at the first that does not hold, with the way to repeat it."""
-    given = _parsed(arguments)
+    given = _parse_arguments(arguments)
     totals: Counter[str] = Counter()
     began = time.monotonic()
     for number, seed in enumerate(range(given.first, given.first + given.seeds), start=1):
         for layout in given.layout or LAYOUTS:
             simulation = Simulation(seed, layout, given.writers, given.deeds)
             try:
-                ran = run(simulation)
-            except Broken as broken:
+                ran = run_simulation(simulation)
+            except InvariantViolation as broken:
                 sys.stdout.write(_failure(simulation, broken))
                 return 1
             totals.update(ran.outcomes)
             totals.update(versions=ran.versions, turns=len(ran.turns))
-        _show(number, given.seeds, time.monotonic() - began, is_last=number == given.seeds)
+        _print_progress(number, given.seeds, time.monotonic() - began, is_last=number == given.seeds)
     sys.stdout.write(
         f"{given.seeds:,} seed{'' if given.seeds == 1 else 's'} held: {totals['turns']:,} requests interleaved, "
         f"{totals['versions']:,} versions compared; "
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mangrove.testing.simulation", description=main.__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
@@ -48,16 +48,16 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _failure(simulation: Simulation, broken: Broken) -> str:
+def _failure(simulation: Simulation, broken: InvariantViolation) -> str:
     return (
         f"\nseed {simulation.seed} does not hold on the {simulation.layout} layout "
-        f"({simulation.weather.name}):\n  {broken}\nRun it again: "
+        f"({simulation.fault_profile.name}):\n  {broken}\nRun it again: "
         f"python -m mangrove.testing.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
         f"--writers {simulation.writers} --deeds {simulation.deeds}\n"
     )
 
 
-def _show(done: int, total: int, seconds: float, *, is_last: bool) -> None:
+def _print_progress(done: int, total: int, seconds: float, *, is_last: bool) -> None:
     """Say on a terminal how far it is, and how long it may still take."""
     if not sys.stderr.isatty():
         return

@@ -1,4 +1,4 @@
-"""What simulated writers do to a small bank, and what each of these does to a plain dictionary.
+"""Bank operations of simulated writers and their in-memory model.
 
 The dictionary is the theorem. Whatever writers, faults and clocks did, the history
 must be an order of the transactions that were committed, in which each finds what
@@ -13,20 +13,20 @@ from typing import Final, TypeAlias
 __all__ = [
     "FIRST_TABLES",
     "NAMESPACE",
+    "AccountRows",
     "Bank",
-    "Broken",
+    "BankOperation",
     "Count",
     "Create",
-    "Deed",
     "Deposit",
     "Drop",
+    "InvariantViolation",
     "Rename",
     "RollBack",
-    "Rows",
     "Transfer",
     "Withdraw",
-    "applied",
-    "drawn_deed",
+    "apply_operation",
+    "draw_operation",
 ]
 
 NAMESPACE: Final = "bank"
@@ -35,10 +35,10 @@ _MORE_TABLES: Final = ("bank.extra", "bank.spare")
 _TABLES: Final = (*FIRST_TABLES, *_MORE_TABLES)
 _KEYS: Final = range(6)
 
-Rows: TypeAlias = Mapping[int, int]
+AccountRows: TypeAlias = Mapping[int, int]
 
 
-class Broken(Exception):  # noqa: N818 - said of the theorem, not of a call
+class InvariantViolation(Exception):  # noqa: N818 - said of the theorem, not of a call
     """The history is not one that the deeds can have made."""
 
 
@@ -50,7 +50,7 @@ class Bank:
     """
 
     ids: Mapping[str, str]
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, AccountRows]
     noted: str = ""
 
     @property
@@ -58,7 +58,7 @@ class Bank:
         """The rows of each table by its name."""
         return {name: dict(self.rows[table_id]) for name, table_id in sorted(self.ids.items())}
 
-    def with_rows(self, table_id: str, rows: Rows) -> "Bank":
+    def with_rows(self, table_id: str, rows: AccountRows) -> "Bank":
         """Return it with other rows in one table."""
         return Bank(self.ids, {**self.rows, table_id: rows}, self.noted)
 
@@ -67,7 +67,7 @@ class Bank:
 class Deposit:
     """Upsert rows in one or two tables, without a look at what is there."""
 
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, AccountRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +123,18 @@ class RollBack:
     back: int
 
 
-Deed: TypeAlias = Deposit | Withdraw | Transfer | Count | Create | Drop | Rename | RollBack
+BankOperation: TypeAlias = Deposit | Withdraw | Transfer | Count | Create | Drop | Rename | RollBack
 
 
-def drawn_deed(chance: random.Random) -> Deed:
+def draw_operation(chance: random.Random) -> BankOperation:
     """Return what a writer does next."""
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
     kinds = ("deposit", "both", "withdraw", "transfer", "count", "create", "drop", "rename", "back")
     match chance.choices(kinds, (5, 3, 2, 5, 2, 1.5, 0.7, 0.7, 0.6))[0]:
         case "deposit":
-            return Deposit({table: _drawn_rows(chance)})
+            return Deposit({table: _draw_rows(chance)})
         case "both":
-            return Deposit({table: _drawn_rows(chance), other: _drawn_rows(chance)})
+            return Deposit({table: _draw_rows(chance), other: _draw_rows(chance)})
         case "withdraw":
             return Withdraw(table, tuple(sorted(chance.sample(_KEYS, 2))))
         case "transfer":
@@ -151,12 +151,16 @@ def drawn_deed(chance: random.Random) -> Deed:
             return RollBack(chance.randint(1, 4))
 
 
-def _drawn_rows(chance: random.Random) -> dict[int, int]:
+def _draw_rows(chance: random.Random) -> dict[int, int]:
     return {key: chance.randint(-99, 99) for key in sorted(chance.sample(_KEYS, chance.randint(1, 3)))}
 
 
-def applied(
-    deed: Deed, bank: Bank, met: Mapping[str, str], read: Mapping[str, Rows], rolled_back_to: Bank | None
+def apply_operation(
+    deed: BankOperation,
+    bank: Bank,
+    met: Mapping[str, str],
+    read: Mapping[str, AccountRows],
+    rolled_back_to: Bank | None,
 ) -> Bank:
     """Return what a committed deed makes of what was there just before it; refuse what cannot have been committed.
 
@@ -164,7 +168,7 @@ def applied(
     """
     for name, rows in read.items():
         if bank.tables.get(name) != rows:
-            raise Broken(f"it read {dict(rows)} in {name}, where {bank.tables.get(name)} was")
+            raise InvariantViolation(f"it read {dict(rows)} in {name}, where {bank.tables.get(name)} was")
     match deed:
         case Deposit(rows=deposited):
             for name, rows in deposited.items():
@@ -182,12 +186,12 @@ def applied(
             return Bank(bank.ids, bank.rows, f"{len(_there(bank, met[name]))} in {name}")
         case RollBack():
             if rolled_back_to is None:
-                raise Broken("a rollback does not say to which version it went")
+                raise InvariantViolation("a rollback does not say to which version it went")
             return rolled_back_to
-    return _filed(deed, bank, met)
+    return _apply_catalog_change(deed, bank, met)
 
 
-def _filed(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> Bank:
+def _apply_catalog_change(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> Bank:
     """Return what a change of the catalog makes of the bank."""
     name = deed.table
     others = {other: table_id for other, table_id in bank.ids.items() if other != name}
@@ -195,19 +199,19 @@ def _filed(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> 
         _check_free(bank, name)
         return Bank({**bank.ids, name: met[name]}, {**bank.rows, met[name]: {}}, bank.noted)
     if bank.ids.get(name) != met[name]:
-        raise Broken(f"{name} was {bank.ids.get(name)}, and not {met[name]}")
+        raise InvariantViolation(f"{name} was {bank.ids.get(name)}, and not {met[name]}")
     if isinstance(deed, Drop):
         return Bank(others, bank.rows, bank.noted)
     _check_free(bank, deed.name)
     return Bank({**others, deed.name: met[name]}, bank.rows, bank.noted)
 
 
-def _there(bank: Bank, table_id: str) -> Rows:
+def _there(bank: Bank, table_id: str) -> AccountRows:
     if table_id not in bank.ids.values():
-        raise Broken(f"the table {table_id} was changed, which was not there")
+        raise InvariantViolation(f"the table {table_id} was changed, which was not there")
     return bank.rows[table_id]
 
 
 def _check_free(bank: Bank, table: str) -> None:
     if table in bank.ids:
-        raise Broken(f"{table} was made, which was there already")
+        raise InvariantViolation(f"{table} was made, which was there already")

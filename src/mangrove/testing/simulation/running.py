@@ -1,4 +1,4 @@
-"""Running one seed on one layout, and comparing each version of what came of it with the model."""
+"""Execution of one simulation seed and verification against the model."""
 
 import threading
 from collections import Counter
@@ -8,23 +8,23 @@ from typing import Final
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on, open_on
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
 from mangrove.spark.engines import BothEngines
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, Broken, applied
-from mangrove.testing.simulation.turns import Turns
-from mangrove.testing.simulation.writers import SCHEMA, Attempt, Weather, Writer, rows_of
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
+from mangrove.testing.simulation.turns import TurnScheduler
+from mangrove.testing.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
 
-__all__ = ["WEATHERS", "Ran", "Simulation", "run"]
+__all__ = ["FAULT_PROFILES", "Simulation", "SimulationReport", "run_simulation"]
 
-WEATHERS: Final = (
-    Weather("calm"),
-    Weather("lost answers", lost_answer=0.3),
-    Weather("errors", before=0.02, after=0.02, lost_answer=0.05),
-    Weather("crashes", crash=0.02, lost_answer=0.05),
-    Weather("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02),
+FAULT_PROFILES: Final = (
+    FaultProfile("calm"),
+    FaultProfile("lost answers", lost_answer=0.3),
+    FaultProfile("errors", before=0.02, after=0.02, lost_answer=0.05),
+    FaultProfile("crashes", crash=0.02, lost_answer=0.05),
+    FaultProfile("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02),
 )
 _YEAR_MILLIS: Final = 366 * 86_400_000
 
@@ -41,13 +41,13 @@ class Simulation:
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
 
     @property
-    def weather(self) -> Weather:
+    def fault_profile(self) -> FaultProfile:
         """The faults of this seed."""
-        return WEATHERS[self.seed % len(WEATHERS)]
+        return FAULT_PROFILES[self.seed % len(FAULT_PROFILES)]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SimulationReport:
     """What came of a simulation that held."""
 
     versions: int
@@ -56,32 +56,32 @@ class Ran:
     """How many deeds were committed, refused, or left their writer without an answer."""
 
 
-def run(simulation: Simulation) -> Ran:
-    """Run a simulation and check what it left behind; raise `Broken` where the model says otherwise."""
+def run_simulation(simulation: Simulation) -> SimulationReport:
+    """Run a simulation and check what it left behind; raise `InvariantViolation` where the model says otherwise."""
     store = MemoryStore("memory://simulation/")
     names = [f"writer-{number}" for number in range(simulation.writers)]
-    lake = _founded(store, simulation.layout)
+    lake = _create_lakehouse(store, simulation.layout)
     founded_at = lake.version
-    turns = Turns(simulation.seed, names)
+    turns = TurnScheduler(simulation.seed, names)
     writers = [
-        Writer(name, number, simulation.seed, simulation.weather, store, turns, simulation.isolation)
+        Writer(name, number, simulation.seed, simulation.fault_profile, store, turns, simulation.isolation)
         for number, name in enumerate(names)
     ]
-    _worked(writers, simulation.deeds)
+    _run_writers(writers, simulation.deeds)
     attempts = [attempt for writer in writers for attempt in writer.attempts]
-    banks = _retold(lake, founded_at, attempts)
+    banks = _replay_history(lake, founded_at, attempts)
     for version, bank in banks.items():
         _check_same(lake, version, bank)
-    _check_sound(store, banks[lake.version])
+    _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return Ran(lake.version, tuple(turns.taken), dict(outcomes))
+    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes))
 
 
-def _founded(store: MemoryStore, layout: str) -> Lakehouse:
+def _create_lakehouse(store: MemoryStore, layout: str) -> Lakehouse:
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4)
-    lake = create_on(repeatable_effects(store), layout=layout, settings=settings, engines=BothEngines)
+    lake = create_on_store(build_deterministic_effects(store), layout=layout, settings=settings, engines=BothEngines)
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
         for name in FIRST_TABLES:
@@ -89,7 +89,7 @@ def _founded(store: MemoryStore, layout: str) -> Lakehouse:
     return lake
 
 
-def _worked(writers: Sequence[Writer], deeds: int) -> None:
+def _run_writers(writers: Sequence[Writer], deeds: int) -> None:
     """Let all of them work, one at a time, and raise what none of them should have met."""
     failures: list[tuple[Writer, BaseException]] = []
 
@@ -109,10 +109,10 @@ def _worked(writers: Sequence[Writer], deeds: int) -> None:
         thread.join()
     for writer, error in failures:
         last = writer.attempts[-1] if writer.attempts else None
-        raise Broken(f"{writer.name} met {type(error).__name__} ({error}) at {last}") from error
+        raise InvariantViolation(f"{writer.name} met {type(error).__name__} ({error}) at {last}") from error
 
 
-def _retold(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt]) -> dict[int, Bank]:
+def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt]) -> dict[int, Bank]:
     """Return what each version must hold, told by the deeds that the history names, in its order."""
     known = {attempt.message: attempt for attempt in attempts}
     ids = {str(table): table.value.id for table in lake.at(founded_at).tables(NAMESPACE)}
@@ -124,43 +124,51 @@ def _retold(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt]) -> di
         for record in line.transactions:
             attempt = known.pop(record.message, None)
             if attempt is None:
-                raise Broken(f"version {line.version} holds {record.message!r}, twice or by nobody")
+                raise InvariantViolation(f"version {line.version} holds {record.message!r}, twice or by nobody")
             if attempt.is_committed is False:
-                raise Broken(f"version {line.version} holds {attempt}, whose writer was told that it was refused")
+                raise InvariantViolation(
+                    f"version {line.version} holds {attempt}, whose writer was told that it was refused"
+                )
             if attempt.is_committed and attempt.version != line.version:
-                raise Broken(f"version {line.version} holds {attempt}, whose writer was told another version")
+                raise InvariantViolation(
+                    f"version {line.version} holds {attempt}, whose writer was told another version"
+                )
             target = line.rolled_back_to
             try:
-                bank = applied(attempt.deed, bank, attempt.met, attempt.read, None if target is None else banks[target])
-            except Broken as broken:
-                raise Broken(f"version {line.version} holds {attempt}: {broken}") from broken
+                bank = apply_operation(
+                    attempt.deed, bank, attempt.met, attempt.read, None if target is None else banks[target]
+                )
+            except InvariantViolation as broken:
+                raise InvariantViolation(f"version {line.version} holds {attempt}: {broken}") from broken
         banks[line.version] = bank
     for attempt in known.values():
         if attempt.is_committed and attempt.version is not None:
-            raise Broken(f"no version holds {attempt}, whose writer was told that it was committed")
+            raise InvariantViolation(f"no version holds {attempt}, whose writer was told that it was committed")
     return banks
 
 
 def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
     past = lake.at(version)
-    found = {str(table): rows_of(past, str(table)) for table in past.tables(NAMESPACE)}
+    found = {str(table): load_rows(past, str(table)) for table in past.tables(NAMESPACE)}
     noted = past.namespace(NAMESPACE).properties.get("noted", "")
     if (found, noted) != (bank.tables, bank.noted):
-        raise Broken(f"version {version} holds {found}, {noted!r}, where {bank.tables}, {bank.noted!r} was committed")
+        raise InvariantViolation(
+            f"version {version} holds {found}, {noted!r}, where {bank.tables}, {bank.noted!r} was committed"
+        )
 
 
-def _check_sound(store: MemoryStore, newest: Bank) -> None:
+def _check_integrity(store: MemoryStore, newest: Bank) -> None:
     """Check every file, then let a year pass, sweep, and look whether the newest version is still whole."""
-    effects = repeatable_effects(store, Clock(1_800_000_000_000 + _YEAR_MILLIS), first_id=10**11)
-    lake = open_on(effects, engines=BothEngines)
+    effects = build_deterministic_effects(store, Clock(1_800_000_000_000 + _YEAR_MILLIS), first_id=10**11)
+    lake = open_on_store(effects, engines=BothEngines)
     try:
         for _ in ("as the writers left it", "after a year and a sweep"):
             # Who crashed right after the commit left a hint out of date, and in the DeltaCAT layout no log.
             problems = lake.check(repair=True).problems
             if problems:
-                raise Broken(f"the check finds {problems}")
+                raise InvariantViolation(f"the check finds {problems}")
             lake.expire()
             lake.vacuum()
     except MangroveError as error:
-        raise Broken(f"upkeep met {type(error).__name__}: {error}") from error
+        raise InvariantViolation(f"upkeep met {type(error).__name__}: {error}") from error
     _check_same(lake, lake.version, newest)

@@ -1,19 +1,19 @@
-"""Whose turn it is: of several threads one goes on at a time, and at each request the seed says which."""
+"""A deterministic scheduler that interleaves the requests of simulated writers."""
 
 import random  # noqa: TID251 - all chance here comes from the seed
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mangrove.storage.port import Entry, Store
+from mangrove.storage.port import ListEntry, Store
 
-__all__ = ["TurnStore", "Turns"]
+__all__ = ["ScheduledStore", "TurnScheduler"]
 
 _STUCK_SECONDS: Final = 120.0
 _ROWS: Final = ".parquet"
 
 
-class Turns:
+class TurnScheduler:
     """A baton that is handed over at each request, so that the same seed gives the same interleaving."""
 
     def __init__(self, seed: int, names: Sequence[str]) -> None:
@@ -52,14 +52,14 @@ class Turns:
             raise AssertionError(f"{name} waits for {self._current}, who neither asks storage nor ends")
 
 
-class TurnStore:
+class ScheduledStore:
     """One writer's view of a store that all share: before each request others may go first.
 
     Files of rows are never changed, so reading them is nobody's turn: an engine does
     it on several threads at once, whose order nobody decides.
     """
 
-    def __init__(self, store: Store, turns: Turns, name: str) -> None:
+    def __init__(self, store: Store, turns: TurnScheduler, name: str) -> None:
         self._store = store
         self._turns = turns
         self._name = name
@@ -89,7 +89,7 @@ class TurnStore:
         self._turn(path)
         return self._store.exists(path)
 
-    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
         """Yield what lies under `prefix`, as it is when the listing begins."""
         self._turn(prefix)
         return iter([*self._store.list(prefix, start_after=start_after, delimiter=delimiter)])

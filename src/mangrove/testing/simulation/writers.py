@@ -1,4 +1,4 @@
-"""A simulated writer: a process with its own clock, its own faults and its own sight of the lakehouse."""
+"""Simulated writers with separate clocks, faults and cached state."""
 
 import random  # noqa: TID251 - all chance here comes from the seed
 from collections.abc import Callable
@@ -16,29 +16,29 @@ from mangrove.errors import (
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_on
-from mangrove.lakehouse.transactions import LakeTransaction
+from mangrove.lakehouse.opening import open_on_store
+from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.spark.engines import BothEngines
 from mangrove.storage.port import Store
-from mangrove.testing.effects import Clock, repeatable_effects
-from mangrove.testing.faulty_store import Crashed, Faults, FaultyStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.testing.simulation.bank import (
     NAMESPACE,
+    AccountRows,
+    BankOperation,
     Count,
     Create,
-    Deed,
     Deposit,
     Drop,
     Rename,
     RollBack,
-    Rows,
     Transfer,
     Withdraw,
-    drawn_deed,
+    draw_operation,
 )
-from mangrove.testing.simulation.turns import Turns, TurnStore
+from mangrove.testing.simulation.turns import ScheduledStore, TurnScheduler
 
-__all__ = ["SCHEMA", "Attempt", "Weather", "Writer", "rows_of"]
+__all__ = ["SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]
 
 SCHEMA: Final = "key bigint not null, value bigint"
 _IDS_OF_A_LIFE: Final = 1_000_000
@@ -46,7 +46,7 @@ _SKEW_MILLIS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultProfile:
     """How often a request of one writer fails, and in which way."""
 
     name: str
@@ -61,8 +61,8 @@ class Attempt:
     """A deed that was tried, and what its writer was told: True, False, or nothing at all."""
 
     message: str
-    deed: Deed
-    read: dict[str, Rows] = field(default_factory=dict)
+    deed: BankOperation
+    read: dict[str, AccountRows] = field(default_factory=dict)
     """What it read before it wrote, where it relies on that."""
     met: dict[str, str] = field(default_factory=dict)
     """The id of each table that it named."""
@@ -79,14 +79,14 @@ class Writer:
     name: str
     number: int
     seed: int
-    weather: Weather
+    fault_profile: FaultProfile
     shared: Store
-    turns: Turns
+    turns: TurnScheduler
     isolation: str = "serializable"
     """Of those deeds that write what follows from what they read."""
     attempts: list[Attempt] = field(default_factory=list)
     lives: int = 0
-    _put_off: list[Callable[[], None]] = field(default_factory=list)
+    _deferred: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(f"{self.seed}/{self.name}")
@@ -97,38 +97,38 @@ class Writer:
         """Try so many deeds."""
         lake: Lakehouse | None = None
         for number in range(deeds):
-            attempt = Attempt(f"{self.name}.{number}", drawn_deed(self.chance))
+            attempt = Attempt(f"{self.name}.{number}", draw_operation(self.chance))
             self.attempts.append(attempt)
             try:
-                lake = lake or self._born()
-                self._put_off_ends()
-                _done(lake, attempt, self.isolation)
+                lake = lake or self._start_life()
+                self._run_deferred()
+                _execute(lake, attempt, self.isolation)
                 attempt.is_committed = True
             except (ConflictError, NotFoundError, AlreadyExistsError, InvalidInputError) as error:
                 attempt.is_committed, attempt.told = False, str(error)
             except StorageError as error:
                 attempt.told = str(error)
-            except Crashed as crash:
+            except SimulatedCrash as crash:
                 attempt.told = f"crashed: {crash}"
                 lake = None
 
-    def _born(self) -> Lakehouse:
+    def _start_life(self) -> Lakehouse:
         """Open the lakehouse as a new process does."""
         self.lives += 1
-        self._put_off.clear()
-        weather = self.weather
+        self._deferred.clear()
+        fault_profile = self.fault_profile
         faults = Faults(
             self.seed * 1_000 + self.number * 100 + self.lives,
-            weather.before,
-            weather.after,
-            weather.lost_answer,
-            weather.crash,
+            fault_profile.before,
+            fault_profile.after,
+            fault_profile.lost_answer,
+            fault_profile.crash,
         )
-        store = FaultyStore(TurnStore(self.shared, self.turns, self.name), faults)
+        store = FaultyStore(ScheduledStore(self.shared, self.turns, self.name), faults)
         first_id = (self.number * 1_000 + self.lives) * _IDS_OF_A_LIFE
-        counted = repeatable_effects(store, self._clock, first_id)
+        counted = build_deterministic_effects(store, self._clock, first_id)
         effects = Effects(store, counted.now_millis, counted.new_id, self._pause, self._later)
-        return open_on(effects, engines=BothEngines)
+        return open_on_store(effects, engines=BothEngines)
 
     def _pause(self, _: float) -> None:
         self.turns.hand_over(self.name)
@@ -139,14 +139,14 @@ class Writer:
             case "at once":
                 task()
             case "late":
-                self._put_off.append(task)
+                self._deferred.append(task)
 
-    def _put_off_ends(self) -> None:
-        while self._put_off and self.chance.random() < 0.5:
-            self._put_off.pop(0)()
+    def _run_deferred(self) -> None:
+        while self._deferred and self.chance.random() < 0.5:
+            self._deferred.pop(0)()
 
 
-def rows_of(catalog: Catalog, table: str) -> Rows:
+def load_rows(catalog: Catalog, table: str) -> AccountRows:
     """Return the rows of a table as the model has them."""
     found = catalog.table(table).to_arrow().to_pylist()
     rows = {row["key"]: row["value"] for row in found}
@@ -154,7 +154,7 @@ def rows_of(catalog: Catalog, table: str) -> Rows:
     return rows
 
 
-def _done(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> None:
+def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> None:
     """Do the deed on the lakehouse."""
     deed = attempt.deed
     if isinstance(deed, RollBack):
@@ -168,37 +168,39 @@ def _done(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> None:
         match deed:
             case Deposit(rows=deposited):
                 for name, rows in deposited.items():
-                    _met(transaction, attempt, name).upsert(_listed(rows))
+                    _load_table(transaction, attempt, name).upsert(_rows_to_dicts(rows))
             case Withdraw(table=name, keys=keys):
-                _met(transaction, attempt, name).delete([{"key": key} for key in keys])
+                _load_table(transaction, attempt, name).delete([{"key": key} for key in keys])
             case Transfer(source=source, target=target, key=key):
-                steps = [(_read(transaction, attempt, name), name, by) for name, by in ((source, -1), (target, 1))]
+                steps = [
+                    (_load_and_read(transaction, attempt, name), name, by) for name, by in ((source, -1), (target, 1))
+                ]
                 for table, name, by in steps:
                     table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + by}])
             case Count(table=name):
-                _read(transaction, attempt, name)
+                _load_and_read(transaction, attempt, name)
                 transaction.alter_namespace(NAMESPACE, {"noted": f"{len(attempt.read[name])} in {name}"})
             case Create(table=name):
                 attempt.met[name] = transaction.create_table(name, SCHEMA, keys=["key"]).value.id
             case Drop(table=name):
-                _met(transaction, attempt, name).drop()
+                _load_table(transaction, attempt, name).drop()
             case Rename(table=name, name=new_name):
-                _met(transaction, attempt, name).rename(new_name)
+                _load_table(transaction, attempt, name).rename(new_name)
     # Where there was nothing to change it stays the version on which the transaction stood.
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
 
 
-def _met(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
+def _load_table(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
     table = transaction.table(name)
     attempt.met[name] = table.value.id
     return table
 
 
-def _read(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
-    table = _met(transaction, attempt, name)
-    attempt.read[name] = rows_of(transaction, name)
+def _load_and_read(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
+    table = _load_table(transaction, attempt, name)
+    attempt.read[name] = load_rows(transaction, name)
     return table
 
 
-def _listed(rows: Rows) -> list[dict[str, int]]:
+def _rows_to_dicts(rows: AccountRows) -> list[dict[str, int]]:
     return [{"key": key, "value": value} for key, value in rows.items()]

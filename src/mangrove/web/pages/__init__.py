@@ -1,1 +1,1 @@
-"""How each page of the explorer looks: functions from facts to HTML."""
+"""HTML pages of the explorer."""

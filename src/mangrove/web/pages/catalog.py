@@ -1,31 +1,31 @@
-"""How namespaces and views look."""
+"""Namespace and view pages."""
 
 from mangrove.errors import InvalidInputError
+from mangrove.inspect.catalog import NamespaceInfo, NamespaceListInfo, ViewInfo
 from mangrove.model.locators import TableLocator, ViewLocator, parse_table_name
-from mangrove.web.facts.catalog import NamespaceFacts, NamespacesFacts, ViewFacts
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import code, facts_list, grid, more, note, properties, section
+from mangrove.web.pages.frame import render_frame
+from mangrove.web.pages.pieces import code, grid, more, note, properties, render_definition_list, section
 
-__all__ = ["namespace_page", "namespaces_page", "view_page"]
+__all__ = ["render_namespace_page", "render_namespaces_page", "render_view_page"]
 
 
-def namespaces_page(facts: NamespacesFacts, api_address: str) -> Element:
+def render_namespaces_page(facts: NamespaceListInfo, api_address: str) -> Element:
     """Return the list of namespaces."""
-    links = Links(facts.seen.asked)
+    links = Links(facts.seen.requested)
     rows = (
         (element("a", one.name, href=links.namespace(one.name)), one.description or "", len(one.properties))
         for one in facts.namespaces
     )
     following = None if facts.next_after is None else links.namespaces(after=facts.next_after, prefix=facts.prefix)
-    return frame(
+    return render_frame(
         facts.seen,
         "Namespaces",
         (("Overview", links.overview()), ("Namespaces", None)),
         "Namespaces",
         api_address,
-        _prefix_form("/namespaces", facts.prefix, facts.seen.asked, "namespaces"),
+        _prefix_form("/namespaces", facts.prefix, facts.seen.requested, "namespaces"),
         grid("Namespaces", ("Name", "Description", "Properties"), rows, numbers=(2,))
         if facts.namespaces
         else note("There are none here."),
@@ -33,32 +33,32 @@ def namespaces_page(facts: NamespacesFacts, api_address: str) -> Element:
     )
 
 
-def namespace_page(facts: NamespaceFacts, api_address: str) -> Element:
+def render_namespace_page(facts: NamespaceInfo, api_address: str) -> Element:
     """Return a namespace with its tables and views."""
-    links, name = Links(facts.seen.asked), facts.namespace.name
+    links, name = Links(facts.seen.requested), facts.namespace.name
     next_tables = facts.next_after_table and links.namespace(
         name, after_table=facts.next_after_table, prefix=facts.prefix
     )
     next_views = facts.next_after_view and links.namespace(name, after_view=facts.next_after_view, prefix=facts.prefix)
-    return frame(
+    return render_frame(
         facts.seen,
         name,
         (("Overview", links.overview()), ("Namespaces", links.namespaces()), (name, None)),
         "Namespaces",
         api_address,
         element("p", facts.namespace.description) if facts.namespace.description else None,
-        _prefix_form(Links().namespace(name), facts.prefix, facts.seen.asked, "tables and views"),
+        _prefix_form(Links().namespace(name), facts.prefix, facts.seen.requested, "tables and views"),
         section("Tables", _tables(facts, links), more(next_tables, "More tables")),
         section("Views", _views(facts, links), more(next_views, "More views")),
         properties(facts.namespace.properties),
-        facts_list([("Id", code(facts.namespace.id))]),
+        render_definition_list([("Id", code(facts.namespace.id))]),
     )
 
 
-def view_page(facts: ViewFacts, api_address: str) -> Element:
+def render_view_page(facts: ViewInfo, api_address: str) -> Element:
     """Return a view."""
-    links = Links(facts.seen.asked)
-    return frame(
+    links = Links(facts.seen.requested)
+    return render_frame(
         facts.seen,
         str(ViewLocator(facts.namespace, facts.name)),
         (
@@ -73,13 +73,15 @@ def view_page(facts: ViewFacts, api_address: str) -> Element:
         section(
             "Query",
             element("pre", code(facts.sql), tabindex=0),
-            facts_list([("Dialect", facts.dialect), ("Reads", _reads(facts, links)), ("Id", code(facts.id))]),
+            render_definition_list(
+                [("Dialect", facts.dialect), ("Reads", _reads(facts, links)), ("Id", code(facts.id))]
+            ),
         ),
         properties(facts.properties),
     )
 
 
-def _tables(facts: NamespaceFacts, links: Links) -> Element:
+def _tables(facts: NamespaceInfo, links: Links) -> Element:
     if not facts.tables:
         return note("There are none here.")
     rows = (
@@ -94,7 +96,7 @@ def _tables(facts: NamespaceFacts, links: Links) -> Element:
     return grid("Tables", ("Name", "Type", "Format", "Description"), rows)
 
 
-def _views(facts: NamespaceFacts, links: Links) -> Element:
+def _views(facts: NamespaceInfo, links: Links) -> Element:
     if not facts.views:
         return note("There are none here.")
     rows = (
@@ -104,7 +106,7 @@ def _views(facts: NamespaceFacts, links: Links) -> Element:
     return grid("Views", ("Name", "Description"), rows)
 
 
-def _reads(facts: ViewFacts, links: Links) -> Content:
+def _reads(facts: ViewInfo, links: Links) -> Content:
     if not facts.reads:
         return "not recorded"
     return [(", " if place else "", _read_link(name, links)) for place, name in enumerate(facts.reads)]
@@ -118,12 +120,12 @@ def _read_link(name: str, links: Links) -> Content:
         return name
 
 
-def _prefix_form(action: str, prefix: str | None, asked: str | None, what: str) -> Element:
+def _prefix_form(action: str, prefix: str | None, requested: str | None, what: str) -> Element:
     return element(
         "form",
         element("label", f"Only {what} that start with ", for_="prefix"),
         element("input", id="prefix", name="prefix", value=prefix or "", autocomplete="off", size=16),
-        element("input", type="hidden", name="version", value=asked) if asked else None,
+        element("input", type="hidden", name="version", value=requested) if requested else None,
         element("button", "Show"),
         action=action,
         method="get",

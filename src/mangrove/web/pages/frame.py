@@ -1,14 +1,14 @@
-"""The frame of every page: where one is, which version one sees, and the ways to the other pages."""
+"""Page layout with navigation, breadcrumbs and version selector."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from mangrove.web.facts.pinned import Seen
+from mangrove.inspect.formatting import format_timestamp
+from mangrove.inspect.page import PageVersion
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import STATIC, Links
-from mangrove.web.words import moment_text
 
-__all__ = ["Crumb", "frame", "message_page"]
+__all__ = ["Crumb", "render_frame", "render_message_page"]
 
 Crumb = tuple[str, str | None]
 """A name on the way to a page, and its address; None for the page itself."""
@@ -16,9 +16,11 @@ Crumb = tuple[str, str | None]
 _TITLE: Final = "Mangrove"
 
 
-def frame(seen: Seen, title: str, crumbs: Sequence[Crumb], here: str, api_address: str, *content: Content) -> Element:
+def render_frame(
+    seen: PageVersion, title: str, crumbs: Sequence[Crumb], here: str, api_address: str, *content: Content
+) -> Element:
     """Return a whole page; `here` is the entry of the menu under which it lies."""
-    links = Links(seen.asked)
+    links = Links(seen.requested)
     return _document(
         f"{title} · {seen.lakehouse} · {_TITLE}",
         element(
@@ -48,7 +50,7 @@ def frame(seen: Seen, title: str, crumbs: Sequence[Crumb], here: str, api_addres
     )
 
 
-def message_page(title: str, sentence: str) -> Element:
+def render_message_page(title: str, sentence: str) -> Element:
     """Return a page that says one thing, for when there is nothing else to show."""
     return _document(
         f"{title} · {_TITLE}",
@@ -116,13 +118,13 @@ def _menu(links: Links, here: str) -> Element:
     )
 
 
-def _pinned_banner(seen: Seen) -> Element | None:
+def _pinned_banner(seen: PageVersion) -> Element | None:
     if seen.version.version == seen.newest_version:
         return None
     return element(
         "div",
         element("strong", f"Version {seen.version.version}"),
-        f" of {moment_text(seen.version.created_at_millis)}, not the newest. ",
+        f" of {format_timestamp(seen.version.created_at_millis)}, not the newest. ",
         element("a", f"Go to version {seen.newest_version}", href="/"),
         " or see ",
         element("a", "what happened since", href=Links().version(seen.newest_version, against=seen.version.version)),
@@ -142,7 +144,7 @@ def _crumbs(crumbs: Sequence[Crumb]) -> Element | None:
     return element("nav", element("ol", entries), class_="crumbs", aria_label="Where this is")
 
 
-def _version_form(seen: Seen) -> Element:
+def _version_form(seen: PageVersion) -> Element:
     return element(
         "form",
         element("label", "Go to a version, a time or an export ", for_="version"),
@@ -150,7 +152,7 @@ def _version_form(seen: Seen) -> Element:
             "input",
             id="version",
             name="version",
-            value=seen.asked or "",
+            value=seen.requested or "",
             placeholder=f"{seen.newest_version} or 2026-11-01T08:30Z",
             autocomplete="off",
             size=24,

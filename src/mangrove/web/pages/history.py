@@ -1,23 +1,23 @@
-"""How the history and a version's changes look."""
+"""History and version diff pages."""
 
+from mangrove.inspect.diff import DiffEntry
+from mangrove.inspect.formatting import format_count, format_quantity, format_timestamp
+from mangrove.inspect.history import HistoryInfo, VersionDiffInfo
 from mangrove.model.locators import parse_table_name
-from mangrove.web.changing import MESSAGE_CHARACTERS_MAX
-from mangrove.web.facts.changes import Change
-from mangrove.web.facts.history import HistoryFacts, VersionPageFacts
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import code, facts_list, more, note, section, timeline
-from mangrove.web.words import count_text, counted, moment_text
+from mangrove.web.pages.frame import render_frame
+from mangrove.web.pages.pieces import code, more, note, render_definition_list, section, timeline
+from mangrove.web.rollback import MESSAGE_CHARACTERS_MAX
 
-__all__ = ["history_page", "version_page"]
+__all__ = ["render_history_page", "render_version_page"]
 
 
-def history_page(facts: HistoryFacts, api_address: str) -> Element:
+def render_history_page(facts: HistoryInfo, api_address: str) -> Element:
     """Return a page of the history."""
-    links = Links(facts.seen.asked)
+    links = Links(facts.seen.requested)
     following = None if facts.next_before is None else links.history(before=facts.next_before)
-    return frame(
+    return render_frame(
         facts.seen,
         "History",
         (("Overview", links.overview()), ("History", None)),
@@ -28,25 +28,25 @@ def history_page(facts: HistoryFacts, api_address: str) -> Element:
     )
 
 
-def version_page(facts: VersionPageFacts, api_address: str, *, proof: str | None = None) -> Element:
+def render_version_page(facts: VersionDiffInfo, api_address: str, *, proof: str | None = None) -> Element:
     """Return a version with what changed on the way to it; with a proof, a preview of a rollback can be done."""
-    links, version = Links(facts.seen.asked), facts.version
-    return frame(
+    links, version = Links(facts.seen.requested), facts.version
+    return render_frame(
         facts.seen,
         f"Version {version.version}",
         (("Overview", links.overview()), ("History", links.history()), (f"Version {version.version}", None)),
         "History",
         api_address,
-        facts_list(_about(facts)),
-        _ways(facts, links),
+        render_definition_list(_about(facts)),
+        _render_version_links(facts, links),
         _changes(facts),
         _rollback_form(facts, proof) if proof is not None and facts.is_rollback_preview else None,
     )
 
 
-def _about(facts: VersionPageFacts) -> list[tuple[str, Content]]:
+def _about(facts: VersionDiffInfo) -> list[tuple[str, Content]]:
     version = facts.version
-    told: list[tuple[str, Content]] = [("Committed", moment_text(version.created_at_millis))]
+    told: list[tuple[str, Content]] = [("Committed", format_timestamp(version.created_at_millis))]
     if version.rolled_back_from is not None:
         told.append(("Rolled back from", f"version {version.rolled_back_from}"))
     for one in version.transactions:
@@ -61,7 +61,7 @@ def _about(facts: VersionPageFacts) -> list[tuple[str, Content]]:
     return told
 
 
-def _ways(facts: VersionPageFacts, links: Links) -> Element:
+def _render_version_links(facts: VersionDiffInfo, links: Links) -> Element:
     version, newest = facts.version.version, facts.seen.newest_version
     preview = element("a", "Preview a rollback to it", href=links.version(version, against=newest))
     against = "" if facts.against is None else str(facts.against.version)
@@ -73,7 +73,9 @@ def _ways(facts: VersionPageFacts, links: Links) -> Element:
             "form",
             element("label", "Compare with ", for_="against"),
             element("input", id="against", name="against", value=against, autocomplete="off", size=12),
-            element("input", type="hidden", name="version", value=facts.seen.asked) if facts.seen.asked else None,
+            element("input", type="hidden", name="version", value=facts.seen.requested)
+            if facts.seen.requested
+            else None,
             element("button", "Compare"),
             action=Links().version(version),
             method="get",
@@ -82,7 +84,7 @@ def _ways(facts: VersionPageFacts, links: Links) -> Element:
     )
 
 
-def _rollback_form(facts: VersionPageFacts, proof: str) -> Element:
+def _rollback_form(facts: VersionDiffInfo, proof: str) -> Element:
     version, newest = facts.version.version, facts.seen.newest_version
     return section(
         "Do it",
@@ -106,7 +108,7 @@ def _rollback_form(facts: VersionPageFacts, proof: str) -> Element:
     )
 
 
-def _changes(facts: VersionPageFacts) -> Element:
+def _changes(facts: VersionDiffInfo) -> Element:
     version = facts.version.version
     if not facts.can_compare:
         return note("This layout cannot compare versions.")
@@ -118,7 +120,7 @@ def _changes(facts: VersionPageFacts) -> Element:
         title = f"What changed from version {facts.against.version} to version {version}"
     if not facts.changes:
         return section(title, note("Both hold the same."))
-    left_out = note(f"There is more: the first {count_text(len(facts.changes))} changes are shown.")
+    left_out = note(f"There is more: the first {format_count(len(facts.changes))} changes are shown.")
     return section(
         title,
         element("p", _summary(facts.changes), class_="quiet"),
@@ -127,13 +129,13 @@ def _changes(facts: VersionPageFacts) -> Element:
     )
 
 
-def _summary(changes: tuple[Change, ...]) -> str:
+def _summary(changes: tuple[DiffEntry, ...]) -> str:
     actions = [one.action for one in changes]
     parts = (f"{actions.count(word)} {word}" for word in ("added", "changed", "renamed", "removed") if word in actions)
-    return f"{counted(len(changes), 'object')}: {', '.join(parts)}"
+    return f"{format_quantity(len(changes), 'object')}: {', '.join(parts)}"
 
 
-def _change(one: Change, facts: VersionPageFacts, against: int) -> Element:
+def _change(one: DiffEntry, facts: VersionDiffInfo, against: int) -> Element:
     name: Content = one.name
     if one.table is not None:
         # It is shown in a version that has it.

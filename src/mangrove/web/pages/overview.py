@@ -1,33 +1,32 @@
-"""How the first page looks."""
+"""Overview page."""
 
-from mangrove.web.facts.overview import OverviewFacts
-from mangrove.web.facts.tally import COUNTED_MAX, Tally
+from mangrove.inspect.formatting import format_count, format_size, format_timestamp
+from mangrove.inspect.overview import COUNTED_MAX, ObjectCounts, OverviewInfo
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import frame
+from mangrove.web.pages.frame import render_frame
 from mangrove.web.pages.pieces import (
     code,
-    facts_list,
     grid,
-    long_code,
     more,
     note,
     properties,
+    render_definition_list,
+    render_long_code,
     section,
     tiles,
     timeline,
 )
-from mangrove.web.words import count_text, moment_text, size_text
 
-__all__ = ["overview_page"]
+__all__ = ["render_overview_page"]
 
 _HOUR_MILLIS = 3_600_000
 
 
-def overview_page(facts: OverviewFacts, api_address: str) -> Element:
+def render_overview_page(facts: OverviewInfo, api_address: str) -> Element:
     """Return the page."""
-    seen, links = facts.seen, Links(facts.seen.asked)
-    return frame(
+    seen, links = facts.seen, Links(facts.seen.requested)
+    return render_frame(
         seen,
         seen.lakehouse,
         (),
@@ -37,15 +36,17 @@ def overview_page(facts: OverviewFacts, api_address: str) -> Element:
         _bound(facts.tally),
         section("Last commits", timeline(facts.commits, links), more(links.history(), "The whole history")),
         _exports(facts),
-        _shared(facts, links),
-        section("Settings", facts_list([("Place", code(seen.uri)), ("Layout", seen.layout), *_settings(facts)])),
+        _render_shared_transactions(facts, links),
+        section(
+            "Settings", render_definition_list([("Place", code(seen.uri)), ("Layout", seen.layout), *_settings(facts)])
+        ),
         properties(facts.properties),
     )
 
 
-def _numbers(facts: OverviewFacts, links: Links) -> list[tuple[str, str, str | None]]:
+def _numbers(facts: OverviewInfo, links: Links) -> list[tuple[str, str, str | None]]:
     shown: list[tuple[str, str, str | None]] = [
-        ("version", count_text(facts.seen.version.version), links.version(facts.seen.version.version))
+        ("version", format_count(facts.seen.version.version), links.version(facts.seen.version.version))
     ]
     tally = facts.tally
     if tally is None:
@@ -59,54 +60,54 @@ def _numbers(facts: OverviewFacts, links: Links) -> list[tuple[str, str, str | N
     plus = "" if tally.is_complete else "+"
     return [
         *shown,
-        *((word if count == 1 else f"{word}s", count_text(count) + plus, address) for count, word, address in told),
-        ("rows written", count_text(tally.rows) + plus, None),
-        ("data in files", size_text(tally.size_bytes) + plus, links.storage()),
+        *((word if count == 1 else f"{word}s", format_count(count) + plus, address) for count, word, address in told),
+        ("rows written", format_count(tally.rows) + plus, None),
+        ("data in files", format_size(tally.size_bytes) + plus, links.storage()),
     ]
 
 
-def _bound(tally: Tally | None) -> Element | None:
+def _bound(tally: ObjectCounts | None) -> Element | None:
     if tally is None or tally.is_complete:
         return None
-    return note(f"There is more: counting stops at {count_text(COUNTED_MAX)} objects of a kind.")
+    return note(f"There is more: counting stops at {format_count(COUNTED_MAX)} objects of a kind.")
 
 
-def _settings(facts: OverviewFacts) -> list[tuple[str, Content]]:
+def _settings(facts: OverviewInfo) -> list[tuple[str, Content]]:
     told: list[tuple[str, Content]] = []
     for name, value in facts.settings:
         words = name.replace("_", " ").capitalize()
         if name.endswith("_millis"):
-            told.append((words.removesuffix(" millis"), f"{count_text(value // _HOUR_MILLIS)} hours"))
+            told.append((words.removesuffix(" millis"), f"{format_count(value // _HOUR_MILLIS)} hours"))
         elif name.endswith("_size_bytes"):
-            told.append((words.removesuffix(" size bytes"), size_text(value)))
+            told.append((words.removesuffix(" size bytes"), format_size(value)))
         else:
-            told.append((words, count_text(value)))
+            told.append((words, format_count(value)))
     return told
 
 
-def _exports(facts: OverviewFacts) -> Element | None:
+def _exports(facts: OverviewInfo) -> Element | None:
     if not facts.exports:
         return None
     rows = (
         (
             element("a", one.name, href=Links(one.name).overview()),
-            element("a", count_text(one.version), href=Links(str(one.version)).overview()),
-            long_code(one.location),
+            element("a", format_count(one.version), href=Links(str(one.version)).overview()),
+            render_long_code(one.location),
         )
         for one in facts.exports
     )
     return section("Exports", grid("Exports", ("Name", "Version", "Location"), rows, numbers=(1,)))
 
 
-def _shared(facts: OverviewFacts, links: Links) -> Element | None:
+def _render_shared_transactions(facts: OverviewInfo, links: Links) -> Element | None:
     if not facts.shared_transactions:
         return None
     rows = (
         (
             one.name,
             one.state,
-            element("a", count_text(one.base_version), href=links.version(one.base_version)),
-            moment_text(one.expires_at_millis),
+            element("a", format_count(one.base_version), href=links.version(one.base_version)),
+            format_timestamp(one.expires_at_millis),
         )
         for one in facts.shared_transactions
     )

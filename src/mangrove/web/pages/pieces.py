@@ -1,21 +1,21 @@
-"""The pieces of which pages are made: lists of facts, tables, tiles, ways to more."""
+"""Reusable page elements such as tables, tiles and timelines."""
 
 from collections.abc import Iterable, Sequence
 
-from mangrove.web.facts.versions import VersionFacts
+from mangrove.inspect.formatting import format_timestamp
+from mangrove.inspect.page import VersionInfo
 from mangrove.web.html import Content, Element, element
 from mangrove.web.links import Links
-from mangrove.web.words import moment_text
 
 __all__ = [
     "code",
-    "facts_list",
-    "filled_bar",
     "grid",
-    "long_code",
     "more",
     "note",
     "properties",
+    "render_definition_list",
+    "render_filled_bar",
+    "render_long_code",
     "section",
     "tiles",
     "timeline",
@@ -37,7 +37,7 @@ def code(text: str) -> Element:
     return element("code", text)
 
 
-def long_code(text: str) -> Element:
+def render_long_code(text: str) -> Element:
     """Return text that machines read and that may be long, such as a path: it breaks anywhere."""
     return element("code", text, class_="long")
 
@@ -57,7 +57,7 @@ def tiles(entries: Iterable[tuple[str, str, str | None]]) -> Element:
     )
 
 
-def facts_list(entries: Iterable[tuple[str, Content]]) -> Element:
+def render_definition_list(entries: Iterable[tuple[str, Content]]) -> Element:
     """Return names with what each of them is."""
     return element(
         "dl", ((element("div", element("dt", name), element("dd", value))) for name, value in entries), class_="facts"
@@ -101,7 +101,7 @@ def more(address: str | None, text: str) -> Element | None:
     return None if address is None else element("p", element("a", text, href=address, rel="next"), class_="more")
 
 
-def filled_bar(part: float, label: str) -> Element:
+def render_filled_bar(part: float, label: str) -> Element:
     """Return a bar that is filled from 0 to 1."""
     return element(
         "svg",
@@ -116,12 +116,12 @@ def filled_bar(part: float, label: str) -> Element:
     )
 
 
-def timeline(versions: Iterable[VersionFacts], links: Links) -> Element:
+def timeline(versions: Iterable[VersionInfo], links: Links) -> Element:
     """Return versions under each other, newest first, each with its way to what it changed."""
-    return element("ol", (_moment(one, links) for one in versions), class_="timeline")
+    return element("ol", (_render_timeline_entry(one, links) for one in versions), class_="timeline")
 
 
-def _moment(one: VersionFacts, links: Links) -> Element:
+def _render_timeline_entry(one: VersionInfo, links: Links) -> Element:
     rolled_back = one.rolled_back_from is not None
     count = len(one.transactions)
     return element(
@@ -132,7 +132,7 @@ def _moment(one: VersionFacts, links: Links) -> Element:
         element("span", f"{count} transactions", class_="badge") if count > 1 else None,
         element(
             "span",
-            element("time", moment_text(one.created_at_millis)),
+            element("time", format_timestamp(one.created_at_millis)),
             f" by {one.author}" if one.author else None,
             " · ",
             element(

@@ -1,4 +1,4 @@
-"""A plot of one number over versions, as SVG that needs no script."""
+"""SVG step plot of a value by version."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Final
 from mangrove.web.html import Element, element
 from mangrove.web.links import Links
 
-__all__ = ["PlotPoint", "axis_steps", "plot"]
+__all__ = ["PlotPoint", "compute_axis_steps", "plot"]
 
 _WIDTH: Final = 560
 _HEIGHT: Final = 170
@@ -29,7 +29,7 @@ class PlotPoint:
 
 def plot(title: str, points: Sequence[PlotPoint], text_of: Callable[[int], str], links: Links) -> Element:
     """Return the plot; each point leads to its version."""
-    steps = axis_steps(max(point.value for point in points))
+    steps = compute_axis_steps(max(point.value for point in points))
     first, last = points[0].version, points[-1].version
 
     def x_of(version: int) -> float:
@@ -64,10 +64,10 @@ def plot(title: str, points: Sequence[PlotPoint], text_of: Callable[[int], str],
     )
 
 
-def axis_steps(largest: int) -> tuple[int, ...]:
+def compute_axis_steps(largest: int) -> tuple[int, ...]:
     """Return round numbers from 0 to at least `largest`, evenly apart.
 
-    >>> axis_steps(7), axis_steps(230), axis_steps(0)
+    >>> compute_axis_steps(7), compute_axis_steps(230), compute_axis_steps(0)
     ((0, 2, 4, 6, 8), (0, 100, 200, 300), (0, 1))
     """
     if largest <= 0:

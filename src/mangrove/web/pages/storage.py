@@ -1,20 +1,20 @@
-"""How files by kind and the growth of a lakehouse look."""
+"""Storage usage page."""
 
-from mangrove.web.facts.storage import StorageFacts
+from mangrove.inspect.formatting import compute_share, format_compact, format_count, format_size
+from mangrove.inspect.storage import StorageInfo
 from mangrove.web.html import Element, element
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import filled_bar, grid, note, section
+from mangrove.web.pages.frame import render_frame
+from mangrove.web.pages.pieces import grid, note, render_filled_bar, section
 from mangrove.web.pages.plot import PlotPoint, plot
-from mangrove.web.words import compact_text, count_text, share, size_text
 
-__all__ = ["storage_page"]
+__all__ = ["render_storage_page"]
 
 
-def storage_page(facts: StorageFacts, api_address: str) -> Element:
+def render_storage_page(facts: StorageInfo, api_address: str) -> Element:
     """Return the page."""
-    links = Links(facts.seen.asked)
-    return frame(
+    links = Links(facts.seen.requested)
+    return render_frame(
         facts.seen,
         "Storage",
         (("Overview", links.overview()), ("Storage", None)),
@@ -25,26 +25,28 @@ def storage_page(facts: StorageFacts, api_address: str) -> Element:
     )
 
 
-def _kinds(facts: StorageFacts) -> list[Element]:
+def _kinds(facts: StorageInfo) -> list[Element]:
     whole = sum(line.size_bytes for line in facts.kinds)
     rows = (
         (
             line.kind,
-            count_text(line.files),
-            size_text(line.size_bytes),
-            filled_bar(share(line.size_bytes, whole), f"{share(line.size_bytes, whole):.0%} of all bytes"),
+            format_count(line.files),
+            format_size(line.size_bytes),
+            render_filled_bar(
+                compute_share(line.size_bytes, whole), f"{compute_share(line.size_bytes, whole):.0%} of all bytes"
+            ),
         )
         for line in facts.kinds
     )
-    total = f"{count_text(facts.files_listed)} files, {size_text(whole)}, whichever versions need them."
-    cut = f"There are more files: the listing stops at {count_text(facts.files_listed)}."
+    total = f"{format_count(facts.files_listed)} files, {format_size(whole)}, whichever versions need them."
+    cut = f"There are more files: the listing stops at {format_count(facts.files_listed)}."
     return [
         grid("Files by kind", ("Kind", "Files", "Size", "Share"), rows, numbers=(1, 2)),
         note(total if facts.is_listing_complete else cut),
     ]
 
 
-def _growth(facts: StorageFacts, links: Links) -> list[Element]:
+def _growth(facts: StorageInfo, links: Links) -> list[Element]:
     if len(facts.growth) < 2:
         return [note("There are too few versions to plot, or too many objects to count.")]
     first = facts.growth[0].version
@@ -54,8 +56,8 @@ def _growth(facts: StorageFacts, links: Links) -> list[Element]:
         "Rows written": [PlotPoint(one.version, one.rows) for one in facts.growth],
         "Deltas": [PlotPoint(one.version, one.deltas) for one in facts.growth],
     }
-    texts = {"Data named by each version": size_text}
-    plots = [plot(title, series, texts.get(title, compact_text), links) for title, series in points.items()]
+    texts = {"Data named by each version": format_size}
+    plots = [plot(title, series, texts.get(title, format_compact), links) for title, series in points.items()]
     return [
         element("div", plots, class_="plots"),
         note(span if first == 0 else f"{span} Older versions are not counted."),

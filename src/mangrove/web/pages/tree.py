@@ -1,15 +1,15 @@
-"""How the tree looks: its nodes drawn level by level, and one of them as two tables."""
+"""Metadata tree page with an SVG drawing."""
 
 from typing import Final
 
-from mangrove.web.facts.tree import LevelFacts, NodeFacts, NodePlace, TreeFacts
+from mangrove.inspect.formatting import compute_share, format_count, format_quantity
+from mangrove.inspect.tree import NodeInfo, NodePosition, TreeInfo, TreeLevelInfo
 from mangrove.web.html import Element, element
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import frame
-from mangrove.web.pages.pieces import code, facts_list, grid, long_code, note
-from mangrove.web.words import count_text, counted, share
+from mangrove.web.pages.frame import render_frame
+from mangrove.web.pages.pieces import code, grid, note, render_definition_list, render_long_code
 
-__all__ = ["tree_page"]
+__all__ = ["render_tree_page"]
 
 _NODE_HEIGHT: Final = 46
 _LEVEL_HEIGHT: Final = 92
@@ -20,11 +20,11 @@ _WIDTHS: Final = ((10, 52), (32, 30), (10**9, 16))
 """How wide a node is drawn where the widest level has at most so many."""
 
 
-def tree_page(facts: TreeFacts, api_address: str) -> Element:
+def render_tree_page(facts: TreeInfo, api_address: str) -> Element:
     """Return the page."""
-    links = Links(facts.seen.asked)
-    shown = _shown(facts, links) if facts.is_tree else [note(_no_tree(facts))]
-    return frame(
+    links = Links(facts.seen.requested)
+    shown = _render_levels(facts, links) if facts.is_tree else [note(_no_tree(facts))]
+    return render_frame(
         facts.seen,
         "Tree",
         (("Overview", links.overview()), ("Tree", None)),
@@ -34,20 +34,20 @@ def tree_page(facts: TreeFacts, api_address: str) -> Element:
     )
 
 
-def _no_tree(facts: TreeFacts) -> str:
+def _no_tree(facts: TreeInfo) -> str:
     return (
         f"This lakehouse lies in the {facts.seen.layout} layout, which keeps its objects in files of their own "
         "and has no tree to draw."
     )
 
 
-def _shown(facts: TreeFacts, links: Links) -> list[Element | None]:
+def _render_levels(facts: TreeInfo, links: Links) -> list[Element | None]:
     return [
         element(
             "p",
-            f"{counted(len(facts.levels), 'level')}, a node holds up to {count_text(facts.keys_max)} keys. The root's "
-            f"write buffer holds up to {count_text(facts.root_buffer_max)} messages, any other "
-            f"{count_text(facts.buffer_max)}.",
+            f"{format_quantity(len(facts.levels), 'level')}, a node holds up to {format_count(facts.keys_max)} keys. The root's "
+            f"write buffer holds up to {format_count(facts.root_buffer_max)} messages, any other "
+            f"{format_count(facts.buffer_max)}.",
         ),
         element(
             "p",
@@ -62,14 +62,14 @@ def _shown(facts: TreeFacts, links: Links) -> list[Element | None]:
     ]
 
 
-def _left_out(facts: TreeFacts) -> Element | None:
+def _left_out(facts: TreeInfo) -> Element | None:
     missing = sum(level.left_out for level in facts.levels)
     if not missing:
         return None
-    return note(f"{counted(missing, 'more node')} and what lies below them are not drawn.")
+    return note(f"{format_quantity(missing, 'more node')} and what lies below them are not drawn.")
 
 
-def _drawing(facts: TreeFacts, links: Links) -> Element:
+def _drawing(facts: TreeInfo, links: Links) -> Element:
     widest = max(len(level.nodes) for level in facts.levels)
     node_width = next(width for most, width in _WIDTHS if widest <= most)
     pitch = node_width * (1 + _GAP_SHARE)
@@ -123,16 +123,16 @@ def _edge(above: tuple[float, int], below: tuple[float, int]) -> Element:
     return element("path", d=f"M{x} {start}C{x} {middle} {to_x} {middle} {to_x} {to_y}", class_="edge")
 
 
-def _label(depth: int, level: LevelFacts) -> list[Element]:
+def _label(depth: int, level: TreeLevelInfo) -> list[Element]:
     top = _TOP + depth * _LEVEL_HEIGHT
-    texts = [f"Level {depth}", counted(len(level.nodes), "node")]
+    texts = [f"Level {depth}", format_quantity(len(level.nodes), "node")]
     if level.left_out:
-        texts.append(f"{count_text(level.left_out)} not drawn")
+        texts.append(f"{format_count(level.left_out)} not drawn")
     return [element("text", text, x=0, y=top + 14 + 15 * line, class_="axis") for line, text in enumerate(texts)]
 
 
 def _box(
-    node: NodePlace, place: tuple[float, int], width: int, facts: TreeFacts, links: Links, *, is_open: bool
+    node: NodePosition, place: tuple[float, int], width: int, facts: TreeInfo, links: Links, *, is_open: bool
 ) -> Element:
     x, y = place
     left, half = x - width / 2, width / 2
@@ -145,8 +145,8 @@ def _box(
         "a",
         element("title", label),
         element("rect", x=left, y=y, width=width, height=_NODE_HEIGHT, rx=4, class_="node"),
-        _fill(left, y, half, share(node.keys, facts.keys_max), "keys"),
-        _fill(left + half, y, half, share(node.messages, buffer_max), "buffer"),
+        _fill(left, y, half, compute_share(node.keys, facts.keys_max), "keys"),
+        _fill(left + half, y, half, compute_share(node.messages, buffer_max), "buffer"),
         element("rect", x=left, y=y, width=width, height=_NODE_HEIGHT, rx=4, class_="outline"),
         href=links.tree(node.way or None) + "#node",
         class_="open" if is_open else None,
@@ -163,8 +163,8 @@ def _fill(left: float, top: float, width: float, part: float, kind: str) -> Elem
     )
 
 
-def _node(node: NodeFacts) -> Element:
-    keys = ((one.key, long_code(one.value or "")) for one in node.keys)
+def _node(node: NodeInfo) -> Element:
+    keys = ((one.key, render_long_code(one.value or "")) for one in node.keys)
     messages = (
         (
             element(
@@ -173,7 +173,7 @@ def _node(node: NodeFacts) -> Element:
                 class_=f"badge {'removed' if one.value is None else 'added'}",
             ),
             one.key,
-            long_code(one.value) if one.value is not None else "",
+            render_long_code(one.value) if one.value is not None else "",
             code(one.transaction or ""),
         )
         for one in node.messages
@@ -181,14 +181,16 @@ def _node(node: NodeFacts) -> Element:
     return element(
         "section",
         element("h2", f"Node {node.way}" if node.way else "Root"),
-        facts_list([("File", code(node.path))]),
+        render_definition_list([("File", code(node.path))]),
         element("h3", "Keys"),
         grid("Keys of the node", ("Object", "Points to"), keys) if node.keys else note("It holds no keys."),
-        note(f"{counted(node.keys_left_out, 'more key')} not shown.") if node.keys_left_out else None,
+        note(f"{format_quantity(node.keys_left_out, 'more key')} not shown.") if node.keys_left_out else None,
         element("h3", "Write buffer, newest first"),
         grid("Messages of the node", ("What", "Object", "Points to", "Transaction"), messages)
         if node.messages
         else note("It is empty."),
-        note(f"{counted(node.messages_left_out, 'more message')} not shown.") if node.messages_left_out else None,
+        note(f"{format_quantity(node.messages_left_out, 'more message')} not shown.")
+        if node.messages_left_out
+        else None,
         id="node",
     )

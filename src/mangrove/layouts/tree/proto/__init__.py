@@ -1,1 +1,1 @@
-"""The code that `proto/generate.py` makes from `proto/mangrove_tree.proto`."""
+"""Protobuf classes generated from mangrove_tree.proto."""

@@ -1,0 +1,496 @@
+"""Commands that create, list, describe, rename and drop lakehouses, namespaces, tables and views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mangrove.cli.command import lake_command, open_as_of
+from mangrove.cli.completion import offer_names, offer_namespaces
+from mangrove.cli.context import CommandContext, parse_key_values
+from mangrove.cli.terminal import format_quantity
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.inspect.listing import LINES_MAX, resolve_line_limit, truncate_list
+from mangrove.inspect.summary import (
+    EntrySummary,
+    LakehouseSummary,
+    NamespaceSummary,
+    TableSummary,
+    ViewSummary,
+    summarize_lakehouse,
+    summarize_namespace,
+    summarize_table,
+    summarize_view,
+    summary_to_json,
+)
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.diff import Diff
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.time_travel import parse_duration_millis
+from mangrove.maintenance.progress import format_bytes
+from mangrove.model.locators import TableLocator, ViewLocator
+from mangrove.model.names import split_name
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
+from mangrove.model.settings import LakehouseSettings
+
+if TYPE_CHECKING:
+    from mangrove.inspect.summary import ColumnSummary, DeltaSummary
+
+
+__all__ = [
+    "ColumnChange",
+    "VersionDiff",
+    "build_list_table",
+    "build_property_table",
+    "create_command",
+    "diff_columns",
+    "drop_command",
+    "format_duration",
+    "init_command",
+    "ls_command",
+    "rename_command",
+    "render_entries",
+    "render_lakehouse",
+    "render_namespace",
+    "render_namespaces",
+    "render_table",
+    "render_view",
+    "show_command",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """A column that came, went or is another now; as SQL text, None where there is none."""
+
+    id: int
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """What changed from one version to another, with the columns of tables, by the tables' names."""
+
+    diff: Diff
+    columns: dict[str, tuple[ColumnChange, ...]]
+    settings_changed: bool
+
+
+def diff_columns(before: Schema | None, after: Schema | None) -> tuple[ColumnChange, ...]:
+    """Return the columns that differ, known by their ids, so that a renamed column is one change and not two."""
+    old, new = _column_texts(before), _column_texts(after)
+    ids: Set[int] = old.keys() | new.keys()
+    return tuple(ColumnChange(one, old.get(one), new.get(one)) for one in sorted(ids) if old.get(one) != new.get(one))
+
+
+def _column_texts(schema: Schema | None) -> dict[int, str]:
+    if schema is None:
+        return {}
+    return {
+        column.id: f"{column.name} {format_type(column.type)}{'' if column.nullable else ' not null'}"
+        for column in schema.columns
+    }
+
+
+_DAY_MILLIS = 24 * 60 * 60 * 1000
+_UNITS = (("day", _DAY_MILLIS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
+
+
+def build_list_table(*headings: str) -> Table:
+    """Return an empty table with these headings, that takes no more room than it needs."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def build_property_table(facts: Sequence[tuple[str, RenderableType]]) -> Table:
+    """Return facts, each with what it is about in front of it."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, value)
+    return table
+
+
+def format_duration(millis: int) -> str:
+    """Return a duration in the largest unit of which it is a whole number.
+
+    >>> format_duration(7 * 24 * 60 * 60 * 1000), format_duration(1500)
+    ('7 days', '1500 ms')
+    """
+    for word, unit_millis in _UNITS:
+        count, rest = divmod(millis, unit_millis)
+        if count and not rest:
+            return f"{count} {word}{'' if count == 1 else 's'}"
+    return f"{millis} ms"
+
+
+def render_namespaces(namespaces: Sequence[NamespaceSummary]) -> RenderableType:
+    """Return a list of namespaces."""
+    if not namespaces:
+        return Text("no namespaces: make one with `mangrove create LAKE NAMESPACE`", style="dim")
+    rows = [(one.name, one.description or "", _pairs(one.properties)) for one in namespaces]
+    return _build_rows_table(("namespace", "description", "properties"), rows)
+
+
+def render_entries(namespace: str, entries: Sequence[EntrySummary]) -> RenderableType:
+    """Return a list of tables and views."""
+    if not entries:
+        return Text(f"no tables or views in {namespace}", style="dim")
+    rows = [(one.name, one.kind, one.format, one.description or "") for one in entries]
+    return _build_rows_table(("name", "kind", "format", "description"), rows)
+
+
+def render_lakehouse(lake: LakehouseSummary) -> RenderableType:
+    """Return what there is to say about the lakehouse itself."""
+    kept = f"{format_duration(lake.maximum_version_age_millis)}, and the newest {lake.minimum_versions_to_keep} in any case"
+    facts: list[tuple[str, RenderableType]] = [
+        ("lakehouse", Text(lake.uri, style="cyan")),
+        ("layout", lake.layout),
+        ("version", f"{lake.version}, committed {lake.created_at or 'at an unknown time'}"),
+        ("versions are kept", kept),
+        ("order of the tree", str(lake.order)),
+    ]
+    if lake.name:
+        facts.insert(1, ("name", lake.name))
+    facts += _more("properties", _pairs(lake.properties))
+    facts += _more("exports", ", ".join(f"{name} (version {version})" for name, version in lake.exports.items()))
+    return build_property_table(facts)
+
+
+def render_namespace(namespace: NamespaceSummary) -> RenderableType:
+    """Return what there is to say about a namespace."""
+    facts: list[tuple[str, RenderableType]] = [
+        ("namespace", Text(namespace.name, style="cyan")),
+        ("id", namespace.id),
+        *_more("description", namespace.description or ""),
+        *_more("properties", _pairs(namespace.properties)),
+    ]
+    return build_property_table(facts)
+
+
+def render_table(table: TableSummary) -> RenderableType:
+    """Return what there is to say about a table, and its columns."""
+    facts: list[tuple[str, RenderableType]] = [
+        ("table", Text(table.name, style="cyan")),
+        ("kind", f"{table.kind}, {table.format}"),
+        ("id", table.id),
+        *_more("description", table.description or ""),
+        *_more("location", table.location or ""),
+        *_more("keys", ", ".join(table.keys)),
+        *_more("partitioned by", ", ".join(table.partition_by)),
+        *_more("sorted by", ", ".join(table.sort_by)),
+        *_more("properties", _pairs(table.properties)),
+        *_more("format properties", _pairs(table.format_properties)),
+    ]
+    if table.data is not None:
+        facts.append(("data", _data_text(table.data)))
+    if not table.columns:
+        return Group(build_property_table(facts), Text("\nno columns are known", style="dim"))
+    return Group(build_property_table(facts), Text(""), _columns_table(table.columns))
+
+
+def render_view(view: ViewSummary) -> RenderableType:
+    """Return what there is to say about a view, and its query."""
+    facts: list[tuple[str, RenderableType]] = [
+        ("view", Text(view.name, style="cyan")),
+        ("id", view.id),
+        *_more("description", view.description or ""),
+        *_more("reads", ", ".join(view.reads)),
+        *_more("properties", _pairs(view.properties)),
+        ("dialect", view.dialect),
+    ]
+    return Group(build_property_table(facts), Text(""), Text(view.sql))
+
+
+def _build_rows_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return rows under their headings, without the columns in which nothing stands."""
+    used = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    table = build_list_table(*(headings[place] for place in used))
+    for row in rows:
+        table.add_row(*(Text(row[place], style="cyan" if place == 0 else "") for place in used))
+    return table
+
+
+def _columns_table(columns: Sequence[ColumnSummary]) -> Table:
+    optional = {
+        "default": any(column.default is not None for column in columns),
+        "comment": any(column.comment is not None for column in columns),
+    }
+    table = build_list_table("id", "column", "type", "null", *(name for name, is_used in optional.items() if is_used))
+    for column in columns:
+        name = Text(column.name, style="cyan")
+        if column.is_key:
+            name.append(" (key)", style="dim")
+        more = [getattr(column, name) or "" for name, is_used in optional.items() if is_used]
+        table.add_row(str(column.id), name, column.type, "" if column.is_nullable else "not null", *more)
+    return table
+
+
+def _data_text(data: DeltaSummary) -> str:
+    if not data.deltas:
+        return "none yet"
+    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in data.deltas.items())
+    written = f"{format_quantity(data.rows_written, 'row')} written, {format_quantity(data.files, 'file')}, {format_bytes(data.size_bytes)}"
+    return f"{written}; deltas: {kinds}; partitions: {data.partitions:,}"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in properties.items())
+
+
+def _more(name: str, value: str) -> list[tuple[str, RenderableType]]:
+    return [(name, value)] if value else []
+
+
+_REMEDY: Final = "--limit shows them, --prefix those whose names begin so"
+_Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
+
+
+@lake_command(
+    "init", "mangrove init ./lake\nmangrove init s3://bucket/lake --layout deltacat --option region=eu-west-1"
+)
+@click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="How it lies on storage.")
+@click.option("--name", default="", help="What people call it.")
+@click.option("--order", type=int, help="How many children a node of the tree has at most.  [default: 128]")
+@click.option("--keep", metavar="DURATION", help="How long versions are kept, such as 30d.  [default: 7d]")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property of the lakehouse.")
+def init_command(
+    session: CommandContext,
+    lake: str,
+    layout: str,
+    name: str,
+    order: int | None,
+    keep: str | None,
+    properties: Sequence[str],
+) -> None:
+    """Make a new, empty lakehouse in a folder or bucket."""
+    settings = LakehouseSettings(name=name, properties=parse_key_values(properties, "--property"))
+    if order is not None:
+        settings = replace(settings, order=order)
+    if keep is not None:
+        settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
+    made = create_on_store(session.effects(lake), layout=layout, settings=settings)
+    facts = summarize_lakehouse(made, made.reading())
+    session.answer(summary_to_json(facts), lambda: f"made a lakehouse at {facts.uri} in the {facts.layout} layout")
+
+
+@lake_command("ls", "mangrove ls ./lake\nmangrove ls ./lake sales --at 2026-11-01")
+@click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
+@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+@click.option("--prefix", default="", help="Only names that start with this.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"At most so many.  [default: {LINES_MAX} on a terminal, in JSON and pipes all]",
+)
+def ls_command(
+    session: CommandContext, lake: str, namespace: str | None, at: str | None, prefix: str, limit: int | None
+) -> None:
+    """List the namespaces, or the tables and views of one."""
+    catalog = open_as_of(session.open(lake), at)
+    most = resolve_line_limit(limit, as_json=session.as_json)
+    requested = None if most is None else most + 1
+    if namespace is None:
+        named = truncate_list(map(summarize_namespace, catalog.namespaces(prefix, limit=requested)), most)
+        session.answer(summary_to_json(named.shown), lambda: named.with_more(render_namespaces(named.shown), _REMEDY))
+        return
+    tables = (
+        EntrySummary(str(table), f"{table.table_type.value} table", table.value.table_format, table.description)
+        for table in catalog.tables(namespace, prefix, limit=requested)
+    )
+    views = (
+        EntrySummary(str(view), "view", view.value.dialect, view.description)
+        for view in catalog.views(namespace, prefix, limit=requested)
+    )
+    entries = truncate_list(chain(tables, views), most)
+    session.answer(
+        summary_to_json(entries.shown), lambda: entries.with_more(render_entries(namespace, entries.shown), _REMEDY)
+    )
+
+
+@lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
+@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
+    """Show the lakehouse, or a namespace, table or view of it."""
+    opened = session.open(lake)
+    seen = open_as_of(opened, at)
+    facts: _Summary = summarize_lakehouse(opened, seen.snapshot) if name is None else _find_object(seen, name)
+    session.answer(summary_to_json(facts), lambda: _render_summary(facts))
+
+
+@lake_command(
+    "create",
+    "mangrove create ./lake sales --property owner=ana\n"
+    "mangrove create ./lake sales.orders --key id --partition-by 'days(ts)' \\\n"
+    "    --schema 'id bigint, amount decimal(10,2), ts timestamp'\n"
+    "mangrove create ./lake sales.daily --view 'select 1 as one'",
+)
+@click.argument("name")
+@click.option("--schema", help="The columns of a table as SQL text, or @FILE that holds it.")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A column that identifies rows.")
+@click.option(
+    "--partition-by", multiple=True, metavar="TERM", help="A column, or a term such as days(ts), bucket(8, id)."
+)
+@click.option("--sort-by", multiple=True, metavar="TERM", help="A column, with asc or desc.")
+@click.option("--location", metavar="URI", help="Where the data of an external table lies.")
+@click.option("--format", "table_format", help="The format of an external table, such as parquet.")
+@click.option("--view", "query", metavar="SQL", help="Make a view of this query.")
+@click.option("--description", help="What it is for.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property of it.")
+@click.option("--if-not-exists", is_flag=True, help="Leave what is there as it is.")
+def create_command(
+    session: CommandContext, lake: str, name: str, schema: str | None, keys: Sequence[str], partition_by: Sequence[str],
+    sort_by: Sequence[str], location: str | None, table_format: str | None, query: str | None,
+    description: str | None, properties: Sequence[str], if_not_exists: bool,
+) -> None:  # fmt: skip
+    """Make a namespace, a table (its name has a dot) or a view."""
+    pairs = parse_key_values(properties, "--property")
+    is_namespace = len(split_name(name)) == 1
+    of_tables = [schema, keys, partition_by, sort_by, location, table_format, query]
+    if is_namespace and any(of_tables):
+        raise InvalidInputError(
+            f"{name!r} has no dot, so it is a namespace, which has no columns: write namespace.{name} for a table"
+        )
+    if query is not None and any(of_tables[:-1]):
+        raise InvalidInputError("a view has no schema, keys or location of its own: give --view alone")
+    columns = None if schema is None else _text_of(schema)
+    opened = session.open(lake)
+    if is_namespace:
+        opened.create_namespace(name, properties=pairs, description=description, if_not_exists=if_not_exists)
+    elif query is not None:
+        _create_view(opened, name, query, pairs, description, if_not_exists=if_not_exists)
+    else:
+        opened.create_table(
+            name, columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
+            table_type="managed" if location is None else "external", table_format=table_format, location=location,
+            properties=pairs, description=description, if_not_exists=if_not_exists,
+        )  # fmt: skip
+    facts = _find_object(opened, name)
+    word = _kind_of(facts)
+    version = opened.version
+    session.answer(
+        {"version": version, word: summary_to_json(facts)}, lambda: f"{word} {name} is there, as of version {version}"
+    )
+
+
+@lake_command("drop", "mangrove drop ./lake sales.orders\nmangrove drop ./lake sales --cascade")
+@click.argument("name", shell_complete=offer_names)
+@click.option("--cascade", is_flag=True, help="Drop a namespace together with all that is in it.")
+@click.option("--if-exists", is_flag=True, help="Do nothing where there is nothing of that name.")
+def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, if_exists: bool) -> None:
+    """Drop a namespace, a table or a view; earlier versions still have it."""
+    opened = session.open(lake)
+    try:
+        word = _kind_of(_find_object(opened, name))
+    except NotFoundError:
+        if not if_exists:
+            raise
+        session.answer({"dropped": None, "version": opened.version}, lambda: f"there is no {name}, nothing was dropped")
+        return
+    if cascade and word != "namespace":
+        raise InvalidInputError(f"{name} is a {word}, and only a namespace has anything in it: leave --cascade out")
+    if word == "namespace":
+        opened.drop_namespace(name, cascade=cascade)
+    elif word == "view":
+        opened.drop_view(name)
+    else:
+        opened.drop_table(name)
+    version = opened.version
+    session.answer(
+        {"dropped": name, "kind": word, "version": version},
+        lambda: f"dropped {word} {name} in version {version}; `mangrove rollback` to {version - 1} brings it back",
+    )
+
+
+@lake_command("rename", "mangrove rename ./lake sales.orders sales.orders_2026")
+@click.argument("name", shell_complete=offer_names)
+@click.argument("new_name")
+def rename_command(session: CommandContext, lake: str, name: str, new_name: str) -> None:
+    """Give a namespace, a table or a view another name; nothing of its data moves."""
+    if split_name(name) == split_name(new_name):
+        raise InvalidInputError(f"{name} is called so already: give another name")
+    opened = session.open(lake)
+    word = _kind_of(_find_object(opened, name))
+    if word == "namespace":
+        opened.rename_namespace(name, new_name)
+    elif word == "view":
+        opened.rename_view(name, new_name)
+    else:
+        opened.rename_table(name, new_name)
+    version = opened.version
+    session.answer(
+        {"renamed": name, "to": new_name, "kind": word, "version": version},
+        lambda: f"{word} {name} is called {new_name} as of version {version}",
+    )
+
+
+def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
+    """Return what there is of that name: a namespace, or a table or view of one."""
+    parts = split_name(name)
+    if len(parts) == 1:
+        return summarize_namespace(catalog.namespace(name))
+    if len(parts) != 2:
+        raise InvalidInputError(f"{name!r} has {len(parts)} parts: write namespace, or namespace.table")
+    reading = catalog.reading()
+    if reading.get(TableLocator(*parts)) is None and reading.get(ViewLocator(*parts)) is not None:
+        return summarize_view(catalog.view(name))
+    return summarize_table(catalog.table(name))
+
+
+def _create_view(
+    catalog: Catalog, name: str, query: str, pairs: dict[str, str], description: str | None, *, if_not_exists: bool
+) -> None:
+    there = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
+    if there is None:
+        reads = _find_referenced_names(query, split_name(name)[0])
+        catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
+
+
+def _find_referenced_names(query: str, namespace: str) -> tuple[str, ...]:
+    try:
+        from mangrove.sql.views import find_referenced_names  # noqa: PLC0415 - what takes SQL apart may not be installed
+    except ModuleNotFoundError:
+        return ()
+    return find_referenced_names(query, namespace)
+
+
+def _text_of(schema: str) -> str:
+    """Return the text of a schema, from the file that `@` names if it does."""
+    if not schema.startswith("@"):
+        return schema
+    try:
+        with open(schema[1:], encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"the schema cannot be read from {schema[1:]} ({error}): name another file") from error
+
+
+def _kind_of(facts: _Summary) -> str:
+    return type(facts).__name__.removesuffix("Facts").lower()
+
+
+def _render_summary(facts: _Summary) -> RenderableType:
+    match facts:
+        case LakehouseSummary():
+            return render_lakehouse(facts)
+        case NamespaceSummary():
+            return render_namespace(facts)
+        case TableSummary():
+            return render_table(facts)
+        case ViewSummary():
+            return render_view(facts)

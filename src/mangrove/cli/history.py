@@ -1,0 +1,275 @@
+"""The log, diff and rollback commands."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mangrove.cli.catalog import ColumnChange, VersionDiff, build_list_table, diff_columns
+from mangrove.cli.command import lake_command
+from mangrove.cli.context import CommandContext
+from mangrove.cli.terminal import format_quantity, format_time
+from mangrove.errors import InvalidInputError
+from mangrove.inspect.listing import build_more_line, resolve_line_limit, truncate_list
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.diff import ChangeKind, ObjectChange
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.progress import format_bytes
+from mangrove.model.json_codec import Json
+from mangrove.model.locators import Kind
+from mangrove.model.schema import Schema
+from mangrove.transaction.history import HistoryEntry
+
+__all__ = [
+    "GraphRow",
+    "build_graph_rows",
+    "diff_command",
+    "log_command",
+    "render_diff",
+    "render_graph",
+    "render_log",
+    "rollback_command",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRow:
+    """A row of the graph: what is drawn in front, and the version, unless the row only joins lines."""
+
+    marks: str
+    line: HistoryEntry | None = None
+
+
+def build_graph_rows(lines: Iterable[HistoryEntry]) -> list[GraphRow]:
+    """Return the rows of the graph for versions that are given newest first.
+
+    Below a rollback, what it took back stands one lane further right until the
+    version is reached to which it went.
+    """
+    rows: list[GraphRow] = []
+    targets: list[int] = []
+    for line in lines:
+        while targets and line.version <= targets[-1]:
+            targets.pop()
+            rows.append(GraphRow("│ " * len(targets) + "├─╯"))
+        rows.append(GraphRow("│ " * len(targets) + "●", line))
+        target = line.rolled_back_to
+        if target is not None and target < line.version - 1:
+            rows.append(GraphRow("│ " * len(targets) + "├─╮"))
+            # A lane cannot outlast the one it left: the older lane's end brings both back to the line.
+            targets.append(max([target, *targets[-1:]]))
+    return rows
+
+
+_STYLES = {
+    ChangeKind.ADDED: "green",
+    ChangeKind.DROPPED: "red",
+    ChangeKind.RENAMED: "yellow",
+    ChangeKind.CHANGED: "yellow",
+}
+_MARKS = {ChangeKind.ADDED: "+", ChangeKind.DROPPED: "-", ChangeKind.RENAMED: "~", ChangeKind.CHANGED: "~"}
+
+
+def render_log(lines: Sequence[HistoryEntry]) -> RenderableType:
+    """Return the versions as a list."""
+    has_authors = any(line.author for line in lines)
+    table = build_list_table("version", "committed (UTC)", *(["author"] if has_authors else []), "what")
+    for line in lines:
+        author = [line.author] if has_authors else []
+        table.add_row(Text(str(line.version), style="cyan"), _when(line), *author, _what(line))
+    return table
+
+
+def render_graph(lines: Sequence[HistoryEntry]) -> RenderableType:
+    """Return the versions as a graph, with what rollbacks took back beside it."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in build_graph_rows(lines):
+        marks = Text(row.marks, style="yellow")
+        if row.line is None:
+            table.add_row(marks, "", "", "")
+        else:
+            table.add_row(marks, Text(str(row.line.version), style="cyan"), _when(row.line), _what(row.line))
+    return table
+
+
+def render_diff(changed: VersionDiff, objects_max: int | None = None) -> RenderableType:
+    """Return what changed between two versions, of at most so many namespaces, tables and views."""
+    parts: list[Text] = [Text(f"from version {changed.diff.before} to {changed.diff.after}", style="bold")]
+    if changed.settings_changed:
+        parts.append(Text("~ the lakehouse's own settings, properties or exports", style="yellow"))
+    for one in changed.diff.changes[:objects_max]:
+        parts.append(_object_line(one))
+        parts += [_column_line(column) for column in changed.columns.get(one.name, ())]
+        parts += _data_lines(one)
+    if objects_max is not None:
+        parts += build_more_line(len(changed.diff.changes) - objects_max)
+    if len(parts) == 1:
+        parts.append(Text("nothing differs", style="dim"))
+    return Group(*parts)
+
+
+def _object_line(one: ObjectChange) -> Text:
+    said = one.name if one.name_before is None else f"{one.name_before} → {one.name}"
+    return Text(f"{_MARKS[one.change]} {one.kind.word} {said}", style=_STYLES[one.change])
+
+
+def _column_line(column: ColumnChange) -> Text:
+    if column.before is None:
+        return Text(f"    + column {column.after}", style="green")
+    if column.after is None:
+        return Text(f"    - column {column.before}", style="red")
+    return Text(f"    ~ column {column.before} → {column.after}", style="yellow")
+
+
+def _data_lines(one: ObjectChange) -> list[Text]:
+    rows = one.rows
+    lines = []
+    if rows.deltas_added:
+        lines.append(_data_line("+", "green", rows.rows_added, rows.bytes_added, rows.deltas_added))
+    if rows.deltas_removed:
+        lines.append(_data_line("-", "red", rows.rows_removed, rows.bytes_removed, rows.deltas_removed))
+    return lines
+
+
+def _data_line(mark: str, style: str, rows: int, size_bytes: int, deltas: int) -> Text:
+    plural = "" if deltas == 1 else "s"
+    return Text(
+        f"    {mark} {format_quantity(rows, 'row')}, {format_bytes(size_bytes)} in {deltas:,} delta{plural}",
+        style=style,
+    )
+
+
+def _when(line: HistoryEntry) -> str:
+    return format_time(line.created_at_millis).replace("T", " ").partition(".")[0] or "unknown"
+
+
+def _what(line: HistoryEntry) -> Text:
+    said = Text(line.message)
+    if line.rolled_back_from is not None:
+        said.append(f"{' ' if line.message else ''}(rollback of version {line.rolled_back_from})", style="yellow")
+    return said
+
+
+_LOG_VERSIONS_MAX: Final = 50
+
+
+@lake_command("log", "mangrove log ./lake --limit 5\nmangrove log ./lake --graph")
+@click.option("--graph", is_flag=True, help="Draw the timeline, with what rollbacks took back beside it.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"At most so many versions.  [default: {_LOG_VERSIONS_MAX}, in JSON all]",
+)
+@click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="Only versions before this one.")
+def log_command(session: CommandContext, lake: str, graph: bool, limit: int | None, before: int | None) -> None:
+    """Show the versions, newest first: when each was committed, by whom and why."""
+    most = limit if limit is not None or session.as_json else _LOG_VERSIONS_MAX
+    requested = None if most is None else most + 1
+    lines = truncate_list(session.open(lake).history(before=before, limit=requested), most)
+    draw = render_graph if graph else render_log
+    session.answer(
+        [_line_json(line) for line in lines.shown],
+        lambda: lines.with_more(
+            draw(lines.shown), f"--limit shows them, --before {lines.shown[-1].version} the next ones"
+        ),
+    )
+
+
+@lake_command("diff", "mangrove diff ./lake 41 45\nmangrove diff ./lake 2026-11-01")
+@click.argument("before", metavar="FROM")
+@click.argument("after", required=False, metavar="[TO]")
+def diff_command(session: CommandContext, lake: str, before: str, after: str | None) -> None:
+    """Show what changed between two versions: tables, columns, rows and bytes.
+
+    FROM and TO are versions, times or names of exports; TO is the newest version
+    unless it is given.
+    """
+    opened = session.open(lake)
+    with session.watching("comparing versions"):
+        found = _diff_versions(opened, before, opened.version if after is None else after)
+    session.answer(_diff_to_json(found), lambda: render_diff(found, resolve_line_limit(None, as_json=session.as_json)))
+
+
+@lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
+@click.argument("to")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--message", help="What the history shall say about it.")
+def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str | None) -> None:
+    """Make an earlier version the newest: a version, a time or the name of an export.
+
+    Nothing is lost by it: what is taken back stays in the history, and can be
+    rolled back to in turn.
+    """
+    opened = session.open(lake)
+    target, newest = opened.snapshot_at(to), opened.reading()
+    if dry_run:
+        found = _diff_versions(opened, newest.version, target.version)
+        most = resolve_line_limit(None, as_json=session.as_json)
+        session.answer({"dry_run": True, **_diff_to_json(found)}, lambda: render_diff(found, most))
+        return
+    if target.version == newest.version:
+        raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")
+    version = opened.rollback(target.version, message=message or "")
+    taken_back = opened.at(version).line.rolled_back_from
+    session.answer(
+        {"version": version, "to": target.version, "rolled_back_from": taken_back},
+        lambda: f"version {version} holds what version {target.version} held; what was taken back stays in the history",
+    )
+
+
+def _diff_versions(lake: Lakehouse, before: int | str, after: int | str) -> VersionDiff:
+    found = lake.diff(before, after)
+    was, now = lake.at(found.before), lake.at(found.after)
+    columns = {
+        one.name: diff_columns(_schema(was, one.name_before or one.name, one.change), _schema(now, one.name))
+        for one in found.changes
+        if one.kind is Kind.TABLE and one.change is not ChangeKind.DROPPED
+    }
+    return VersionDiff(found, {name: some for name, some in columns.items() if some}, was.settings != now.settings)
+
+
+def _schema(catalog: Catalog, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
+    """Return the columns of a table in a version; a table that was added had none before."""
+    return None if change is ChangeKind.ADDED else catalog.table(name).schema
+
+
+def _diff_to_json(found: VersionDiff) -> dict[str, Json]:
+    changes: list[Json] = [
+        {
+            "kind": one.kind.word,
+            "change": one.change.value,
+            "name": one.name,
+            "name_before": one.name_before,
+            "columns": [asdict(column) for column in found.columns.get(one.name, ())],
+            **asdict(one.rows),
+        }
+        for one in found.diff.changes
+    ]
+    return {
+        "before": found.diff.before,
+        "after": found.diff.after,
+        "settings_changed": found.settings_changed,
+        "changes": changes,
+    }
+
+
+def _line_json(line: HistoryEntry) -> Json:
+    return {
+        "version": line.version,
+        "created_at": format_time(line.created_at_millis),
+        "message": line.message,
+        "author": line.author,
+        "rolled_back_from": line.rolled_back_from,
+        "rolled_back_to": line.rolled_back_to,
+        "transactions": [
+            {"id": one.id, "message": one.message, "author": one.author, "properties": dict(one.properties)}
+            for one in line.transactions
+        ],
+    }

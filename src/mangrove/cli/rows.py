@@ -1,0 +1,263 @@
+"""Commands that read, ingest, update and delete rows."""
+
+import datetime
+import decimal
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mangrove.cli.catalog import build_list_table
+from mangrove.cli.command import LocalEngines, lake_command, open_as_of
+from mangrove.cli.completion import offer_columns, offer_files, offer_tables
+from mangrove.cli.context import CommandContext, parse_key_values, split_location
+from mangrove.cli.terminal import format_quantity
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.local.import_files import (
+    ROW_FILE_SUFFIXES,
+    add_partition_columns,
+    filter_row_files,
+    parse_partition_folders,
+    read_row_file,
+)
+from mangrove.local.python_rows import to_python_rows
+from mangrove.maintenance.progress import Progress
+from mangrove.model.json_codec import Json
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.storage.uri import expand_location
+from mangrove.tables.write_plan import RowCounts
+
+__all__ = [
+    "delete_command",
+    "format_cell",
+    "ingest_command",
+    "read_command",
+    "render_rows",
+    "to_json_value",
+    "update_command",
+]
+
+
+def render_rows(names: Iterable[str], rows: Sequence[Sequence[Any]], footer: str) -> RenderableType:
+    """Return rows under the names of their columns, numbers at the right."""
+    table = build_list_table(*names)
+    for place, column in enumerate(table.columns):
+        known = [row[place] for row in rows if row[place] is not None]
+        if known and all(isinstance(value, int | float | decimal.Decimal) for value in known):
+            column.justify = "right"
+    for row in rows:
+        table.add_row(*(Text("null", style="dim") if value is None else Text(format_cell(value)) for value in row))
+    return Group(table, Text(footer, style="dim"))
+
+
+def format_cell(value: Any) -> str:
+    """Return a value as text; lists and structures as JSON has them.
+
+    >>> format_cell(decimal.Decimal("1.50")), format_cell(True), format_cell({"a": [1, None]})
+    ('1.50', 'true', '{"a": [1, null]}')
+    """
+    found = to_json_value(value)
+    if isinstance(found, str):
+        return found
+    return json.dumps(found, ensure_ascii=False)
+
+
+def to_json_value(value: Any) -> Json:
+    """Return a value of a row as JSON has it; what JSON does not know is text.
+
+    >>> to_json_value([0.5, float("nan"), float("-inf")])
+    [0.5, 'NaN', '-Infinity']
+    """
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case decimal.Decimal():
+            return str(value)
+        case bytes() | bytearray():
+            return value.hex()
+        case dict():
+            return {str(key): to_json_value(inner) for key, inner in value.items()}
+        case tuple() if hasattr(value, "asDict"):
+            # A structure, as Spark hands it over.
+            return {key: to_json_value(inner) for key, inner in value.asDict().items()}
+        case list() | tuple():
+            return [to_json_value(inner) for inner in value]
+        case _:
+            return str(value)
+
+
+_READ_ROWS_MAX = 20
+
+
+@lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--columns", metavar="A,B", help="Only these columns.", shell_complete=offer_columns)
+@click.option(
+    "--where",
+    metavar="PREDICATE",
+    help='Only rows for which this holds, such as "amount > 10".',
+    shell_complete=offer_columns,
+)
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.  [default: 20, in JSON all]")
+@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+def read_command(
+    session: CommandContext,
+    lake: str,
+    table: str,
+    columns: str | None,
+    where: str | None,
+    limit: int | None,
+    at: str | None,
+) -> None:
+    """Show rows of a table.
+
+    JSON has no word for what is no number: NaN, Infinity and -Infinity are text there.
+    """
+    catalog = open_as_of(session.open(lake, LocalEngines), at)
+    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    with session.watching("reading"):
+        rows = catalog.table(table).to_arrow(chosen, where)
+    shown = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
+    found = to_python_rows(rows.slice(0, shown))
+    total = rows.num_rows
+    every = format_quantity(total, "row")
+    footer = every if len(found) == total else f"{len(found):,} of {every}: --limit shows more"
+    session.answer(
+        [{name: to_json_value(value) for name, value in row.items()} for row in found],
+        lambda: render_rows(rows.column_names, [tuple(row.values()) for row in found], footer),
+    )
+
+
+@lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("where", metavar="PREDICATE", shell_complete=offer_columns)
+def delete_command(session: CommandContext, lake: str, table: str, where: str) -> None:
+    """Delete the rows of a table for which a predicate holds; earlier versions still have them."""
+    if not where.strip():
+        raise InvalidInputError("the predicate is empty: say which rows go, or write true for all of them")
+    _change(session, lake, table, "deleting rows", lambda found: found.delete(where))
+
+
+@lake_command("update", "mangrove update ./lake sales.orders --set amount=0 --where 'id > 5'")
+@click.argument("table", shell_complete=offer_tables)
+@click.option(
+    "--set", "values", multiple=True, required=True, metavar="COLUMN=EXPRESSION", shell_complete=offer_columns,
+    help="What a column becomes: an expression in SQL; text stands in quotes, as in \"city='Oslo'\".",
+)  # fmt: skip
+@click.option(
+    "--where",
+    metavar="PREDICATE",
+    help="Only rows for which this holds.  [default: all rows]",
+    shell_complete=offer_columns,
+)
+def update_command(session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
+    """Set columns of the rows of a table."""
+    assigned = parse_key_values(values, "--set")
+    _change(session, lake, table, "updating rows", lambda found: found.update(assigned, where))
+
+
+def _change(session: CommandContext, lake: str, name: str, what: str, change: Callable[[LakeTable], RowCounts]) -> None:
+    opened = session.open(lake, LocalEngines)
+    before = opened.version
+    with session.watching(what):
+        counts = change(opened.table(name))
+    version = opened.version
+    session.answer(
+        {"table": name, **asdict(counts), "version": version},
+        lambda: (
+            f"{_format_row_counts(counts)} in {name}, as of version {version}"
+            if version > before
+            else f"no row of {name} is meant: nothing was changed"
+        ),
+    )
+
+
+def _format_row_counts(counts: RowCounts) -> str:
+    """Return how many rows changed, in words.
+
+    >>> _format_row_counts(RowCounts(updated=2)), _format_row_counts(RowCounts(deleted=1)), _format_row_counts(RowCounts())
+    ('2 rows updated', '1 row deleted', 'no row changed')
+    """
+    words = [f"{number:,} row{'' if number == 1 else 's'} {word}" for word, number in asdict(counts).items() if number]
+    return ", ".join(words) or "no row changed"
+
+
+@lake_command(
+    "ingest",
+    "mangrove ingest ./lake sales.orders orders.csv\n"
+    "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
+    "mangrove ingest ./lake sales.orders ./old/orders/   # of Hive or Spark",
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", shell_complete=offer_files)
+@click.option(
+    "--mode", type=click.Choice(["append", "upsert", "overwrite", "overwrite-partitions"]), default="append",
+    show_default=True, help="What becomes of the rows that are there.",
+)  # fmt: skip
+def ingest_command(session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str) -> None:
+    """Write the rows of files into a table: Parquet, CSV or JSON lines, all of them in one commit.
+
+    Of a folder all such files are taken. Where its folders are called like
+    day=2026-11-01, as Hive and Spark do, their values are columns. Moments
+    without a zone are in UTC.
+    """
+    opened = session.open(lake, LocalEngines)
+    schema = opened.table(table).schema
+    if schema is None:
+        raise InvalidInputError(f"{table} has no columns that rows could be checked against: its data is not kept here")
+    meant = [one for place in files for one in _row_files(session, place)]
+    if mode.startswith("overwrite") and len(meant) > 1:
+        raise InvalidInputError("each of several files would overwrite the one before: give one, or append")
+    row_count = byte_count = 0
+    with session.watching("writing rows") as watch, opened.transaction(message=f"ingest into {table}") as transaction:
+        for number, file in enumerate(meant, start=1):
+            data = file.store.read(file.path)
+            rows = add_partition_columns(
+                read_row_file(file.path, data, schema), parse_partition_folders(file.path), schema
+            )
+            getattr(transaction.table(table), mode.replace("-", "_"))(rows)
+            row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
+            watch(Progress("writing rows", number, len(meant), byte_count))
+    version = transaction.version
+    session.answer(
+        {"table": table, "mode": mode, "rows": row_count, "files": len(meant), "version": version},
+        lambda: (
+            f"{format_quantity(row_count, 'row')} from {format_quantity(len(meant), 'file')} {'is' if row_count == 1 else 'are'} "
+            f"in {table} as of version {version}"
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _RowFile:
+    store: Store
+    path: str
+
+
+def _row_files(session: CommandContext, place: str) -> list[_RowFile]:
+    """Return the file at a place, or the files with rows of a folder in the order of their paths."""
+    location = expand_location(place, os.getcwd())
+    if not location.endswith("/"):
+        folder, name = split_location(location)
+        store = session.store_of_files(folder, place)
+        if store.exists(name):
+            return [_RowFile(store, name)]
+    store = session.store_of_files(location.rstrip("/"), place)
+    listed = [one.path for one in store.list() if isinstance(one, ObjectInfo)]
+    if not listed:
+        raise NotFoundError(f"{place} is not there: check the path of the file")
+    found = [_RowFile(store, path) for path in sorted(filter_row_files(listed))]
+    if not found:
+        raise NotFoundError(f"{place} is a folder without a file that ends in one of {', '.join(ROW_FILE_SUFFIXES)}")
+    return found

@@ -1,0 +1,107 @@
+"""The tree command, which draws the metadata tree and its fill levels."""
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from mangrove.cli.command import lake_command
+from mangrove.cli.context import CommandContext
+from mangrove.errors import InvalidInputError
+from mangrove.inspect.files import format_tree_key
+from mangrove.inspect.summary import summary_to_json
+from mangrove.inspect.tree_shape import DrawableTree, NodeShape, measure_tree
+from mangrove.metastore import Snapshot
+
+__all__ = ["render_fill_bar", "render_tree", "tree_command"]
+
+_BAR_CELLS = 10
+
+
+def render_fill_bar(count: int, count_max: int) -> str:
+    """Return how full something is, as a bar; what is not empty shows.
+
+    >>> render_fill_bar(5, 10), render_fill_bar(1, 1000), render_fill_bar(0, 10)
+    ('█████░░░░░', '█░░░░░░░░░', '░░░░░░░░░░')
+    """
+    cells = min(_BAR_CELLS, -(-count * _BAR_CELLS // count_max)) if count_max else 0
+    return "█" * cells + "░" * (_BAR_CELLS - cells)
+
+
+def render_tree(root: NodeShape, version: int) -> RenderableType:
+    """Return the tree as a drawing."""
+    drawing = Tree(_node_text(root, f"root of version {version}"), guide_style="dim")
+    _grow(drawing, root)
+    return drawing
+
+
+def _grow(drawing: Tree, node: NodeShape) -> None:
+    for child in node.below:
+        _grow(drawing.add(_node_text(child, child.path)), child)
+    left = node.children - len(node.below)
+    if left:
+        drawing.add(Text(f"… {left:,} more", style="dim"))
+
+
+def _node_text(node: NodeShape, title: str) -> Text:
+    text = Text(title, style="cyan")
+    keys = f"\n{render_fill_bar(node.keys, node.keys_max)} {node.keys:,} of {node.keys_max:,} keys"
+    text.append(keys, style="default")
+    buffer = (
+        f"\n{render_fill_bar(node.messages, node.messages_max)} {node.messages:,} of {node.messages_max:,} messages"
+    )
+    text.append(buffer, style="yellow" if node.messages else "dim")
+    if node.first:
+        text.append(f"\n{node.first} … {node.last}", style="dim")
+    return text
+
+
+# Each layout is imported only where a lakehouse may be in it.
+# ruff: noqa: PLC0415
+
+
+@lake_command("tree", "mangrove tree ./lake\nmangrove tree ./lake --at 41 --depth 1")
+@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+@click.option(
+    "--depth", type=click.IntRange(0, 10), default=2, show_default=True, help="How many levels below the root."
+)
+@click.option(
+    "--width", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many children of a node."
+)
+def tree_command(session: CommandContext, lake: str, at: str | None, depth: int, width: int) -> None:
+    """Draw the tree that holds the catalog: how full its nodes and write buffers are."""
+    opened = session.open(lake)
+    snapshot = opened.reading() if at is None else opened.snapshot_at(at)
+    found = _tree_of(snapshot) or _index_of(snapshot)
+    if found is None:
+        raise InvalidInputError(f"the {opened.layout} layout keeps no tree that could be drawn")
+    facts = measure_tree(found, depth=depth, width=width)
+    session.answer(
+        {"version": snapshot.version, "root": summary_to_json(facts)}, lambda: render_tree(facts, snapshot.version)
+    )
+
+
+def _tree_of(snapshot: Snapshot) -> DrawableTree | None:
+    from mangrove.layouts.tree.root import shape_of
+    from mangrove.layouts.tree.snapshot import TreeSnapshot
+
+    if not isinstance(snapshot, TreeSnapshot):
+        return None
+    root, keys = snapshot.root, snapshot.keys
+    return DrawableTree(
+        root.path,
+        root.node,
+        shape_of(snapshot.settings),
+        snapshot.read_nodes,
+        lambda key: format_tree_key(key, keys.encoding, keys.sizes),
+    )
+
+
+def _index_of(snapshot: Snapshot) -> DrawableTree | None:
+    from mangrove.layouts.deltacat.index import INDEX_SHAPE
+    from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+
+    if not isinstance(snapshot, CatalogSnapshot):
+        return None
+    guard, files = snapshot.guard, snapshot.files
+    return DrawableTree(guard.path, guard.root, INDEX_SHAPE, files.nodes, lambda key: key.replace("\t", " "))

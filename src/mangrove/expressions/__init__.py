@@ -1,0 +1,1 @@
+"""Expressions and predicates over columns: parsing, normal form and literals."""

@@ -1,0 +1,1 @@
+"""Commits of Iceberg clients, translated into transactions."""

@@ -1,0 +1,351 @@
+"""Validation of client Parquet files: schema, footer statistics and partition values.
+
+A manifest that lies about bounds or partitions would have readers skip rows. The footer
+has been opened anyway, and tells counts and bounds. Not counted there is NaN, so of floats
+it stays unknown. Rows are read only where bounds do not settle in which partition they lie.
+
+The footer tells most: how many rows there are, of which columns and types, and that a
+column has no nulls. Only what it does not tell is read: texts whose length is bounded,
+numbers that Iceberg shows wider than they are, and all that the table's checks name.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.errors import InvalidInputError
+from mangrove.iceberg.commit.manifest_reader import read_file_size
+from mangrove.iceberg.commit.snapshot_to_deltas import FileInLog
+from mangrove.iceberg.schemas import is_wider_in_iceberg
+from mangrove.local.conform import FIELD_ID, check_rows_fit, conform_rows, match_by_id
+from mangrove.local.data_files import compute_statistics, split_by_partition
+from mangrove.local.parquet import ParquetBytes
+from mangrove.local.row_changes import check_constraints
+from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
+from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile
+from mangrove.model.partitioning import Bucket, PartitionField, transform_value
+from mangrove.model.schema import Schema
+from mangrove.model.types import Char, Column, Float32, Float64, Varchar, inner_columns, is_nested
+from mangrove.model.values import Value, restore_zone
+from mangrove.storage.port import Store
+from mangrove.tables.constraints import check_constraints_of
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import select_statistics_columns
+
+__all__ = [
+    "check_partition",
+    "is_partition_certain",
+    "open_client_file",
+    "read_footer_statistics",
+    "validate_data_file",
+    "validate_equality_delete_file",
+]
+
+_NO_BOUND: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, RuntimeError, InvalidInputError)
+
+
+def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[ColumnStatistics, ...]:
+    """Return counts and bounds of the columns that our own writer keeps them of, as the footer tells them."""
+    first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
+    wanted = {column_id for _, column_id in select_statistics_columns(state.schema, first)}
+    columns = {column.id: column for _, column in state.schema.all_columns() if column.id in wanted}
+    metadata: Any = found.parquet.metadata
+    every = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    groups = [group for group in every if group.num_rows]
+    statistics: list[ColumnStatistics] = []
+    for place, field in enumerate(_leaves(found.parquet.schema_arrow)):
+        column = next((one for one in columns.values() if field is not None and match_by_id(field, one)), None)
+        if column is not None:
+            statistics.append(_statistics(column, field, [(group.num_rows, group.column(place)) for group in groups]))
+    return tuple(sorted(statistics, key=lambda one: one.column_id))
+
+
+def is_partition_certain(state: TableState, file: DataFile, values: Sequence[Value | None]) -> bool:
+    """Return whether the bounds of a file say that all of its rows lie in one partition."""
+    fields = zip(state.version.partition_scheme.fields, values, strict=True)
+    return not file.row_count or all(_is_certain(state.schema, file, field, value) for field, value in fields)
+
+
+def check_partition(state: TableState, file: DataFile, values: Sequence[Value | None], rows: pa.Table) -> None:
+    """Refuse a file with rows of another partition than its manifest says; `rows` has the columns that divide them."""
+    scheme = state.version.partition_scheme
+    sources = {state.schema.path_of(field.source_id)[0] for field in scheme.fields}
+    read = Schema(tuple(column for column in state.schema.columns if column.name in sources))
+    for lies_in, _ in split_by_partition(conform_rows(rows, read, match_by_id, is_checked=False), scheme, state.schema):
+        if lies_in != tuple(values):
+            raise InvalidInputError(
+                f"{file.location} has rows of the partition {lies_in}, and the manifest says {tuple(values)}: write a "
+                "file for each partition"
+            )
+
+
+def _leaves(fields: Iterable[Any]) -> Iterable[Any | None]:
+    """Yield the columns of a Parquet file in their order; None for those inside lists and maps."""
+    for field in fields:
+        arrow = field.type
+        if pa.types.is_struct(arrow):
+            yield from _leaves(arrow.field(place) for place in range(arrow.num_fields))
+        elif pa.types.is_map(arrow):
+            yield from (None for inner in (arrow.key_field, arrow.item_field) for _ in _leaves([inner]))
+        elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+            yield from (None for _ in _leaves([arrow.value_field]))
+        else:
+            yield field
+
+
+def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -> ColumnStatistics:
+    told = [(row_count, chunk.statistics) for row_count, chunk in chunks]
+    is_counted = all(one is not None and one.has_null_count for _, one in told)
+    try:
+        ends = _ends(told) if _has_bounds(field.type) else None
+        bounds = None if not ends else _bounds(column, field, ends)
+    except _NO_BOUND:
+        bounds = None
+    return ColumnStatistics(
+        column.id,
+        null_count=sum(one.null_count for _, one in told) if is_counted else None,
+        value_count=sum(row_count for row_count, _ in told),
+        size_bytes=sum(chunk.total_compressed_size for _, chunk in chunks),
+        minimum=None if bounds is None else bounds.minimum,
+        maximum=None if bounds is None else bounds.maximum,
+    )
+
+
+def _has_bounds(arrow: Any) -> bool:
+    """Return whether all writers order such values as we do, and the footer tells them exactly."""
+    is_fine = pa.types.is_timestamp(arrow) and arrow.unit == "ns"
+    return not (is_fine or pa.types.is_unsigned_integer(arrow) or pa.types.is_nested(arrow))
+
+
+def _ends(told: Sequence[tuple[int, Any]]) -> list[Any] | None:
+    """Return the least and the greatest value of each row group, or None where one of them does not tell."""
+    ends: list[Any] = []
+    for row_count, one in told:
+        if one is not None and one.has_min_max:
+            ends += [one.min, one.max]
+        elif one is None or not one.has_null_count or one.null_count != row_count:
+            return None
+    return ends
+
+
+def _bounds(column: Column, field: Any, ends: list[Any]) -> ColumnStatistics:
+    # Through the form in which rows are read, so that bounds are of values as readers see them.
+    rows = pa.table([pa.array(ends, field.type)], schema=pa.schema([field.with_nullable(nullable=True)]))
+    read = conform_rows(rows, Schema((column,)), match_by_id, is_checked=False)
+    return compute_statistics(read, [((column.name,), column.id)])[0]
+
+
+def _is_certain(schema: Schema, file: DataFile, field: PartitionField, value: Value | None) -> bool:
+    column = schema.column_with_id(field.source_id)
+    known = file.statistics_of(column.id)
+    if known is None or known.null_count is None:
+        return False
+    if known.null_count == file.row_count:
+        return value is None
+    ends = known.minimum, known.maximum
+    if known.null_count or None in ends or isinstance(field.transform, Bucket) or is_nested(column.type):
+        return False
+    if isinstance(column.type, Float32 | Float64):
+        # There may be NaN, which no bound tells.
+        return False
+    try:
+        # All other transforms keep the order of values, so what holds for both ends holds for all between them.
+        return all(
+            end is not None and transform_value(field.transform, column.type, restore_zone(end, column.type)) == value
+            for end in ends
+        )
+    except (OverflowError, ValueError, InvalidInputError):
+        return False
+
+
+_PC: Final[Any] = pc
+_UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
+def open_client_file(store: Store, file: DataFile) -> ParquetBytes:
+    """Return a file whose size and number of rows are what the client says; refuse any other."""
+    if file.content_type != PARQUET:
+        raise InvalidInputError(f"{file.location} is {file.content_type}: write Parquet, which every engine reads")
+    size = read_file_size(store, file.location)
+    if size != file.size_bytes:
+        raise InvalidInputError(f"{file.location} has {size} bytes, and the manifest says {file.size_bytes}")
+    try:
+        found = ParquetBytes(store, file)
+    except _UNREADABLE as error:
+        raise InvalidInputError(f"{file.location} is no Parquet file: {error}") from error
+    rows = found.parquet.metadata.num_rows
+    if rows != file.row_count:
+        raise InvalidInputError(f"{file.location} has {rows} rows, and the manifest says {file.row_count}")
+    return found
+
+
+def validate_data_file(store: Store, state: TableState, placed: FileInLog) -> FileInLog:
+    """Return a file with what itself tells of its rows; refuse rows that the table's own `append` would refuse."""
+    values, file = placed
+    found = open_client_file(store, file)
+    by_column = _fields_by_id(found.parquet.schema_arrow, file.location)
+    for outer in by_column.values():
+        for field in _fields_in(outer):
+            # A dropped column is left out when the file is read; one that is yet to come would be read by chance.
+            if (_id_of(field) or 0) > state.schema.last_column_id:
+                raise InvalidInputError(
+                    f"{file.location} has the column {field.name!r} with the id {_id_of(field)}, which {state.name} "
+                    "never had: add the column first"
+                )
+    _check_types(state, by_column)
+    looked_at = [
+        column
+        for column in state.schema.columns
+        if check_constraints_of(state.version) or _must_be_read(found, column, by_column.get(column.id))
+    ]
+    if looked_at:
+        _check_values(found, state, file, looked_at)
+    certain = replace(file, statistics=read_footer_statistics(found, state))
+    if not is_partition_certain(state, certain, values):
+        sources = {state.schema.path_of(field.source_id)[0] for field in state.version.partition_scheme.fields}
+        columns = [column for column in state.schema.columns if column.name in sources]
+        check_partition(state, file, values, _read(found, file, columns))
+    return values, certain
+
+
+def validate_equality_delete_file(store: Store, state: TableState, file: DataFile) -> DataFile:
+    """Return a file of deleted keys with what itself tells of them; refuse one without all keys of each row.
+
+    A null equals nothing here.
+    """
+    found = open_client_file(store, file)
+    keys = [state.schema.column_with_id(key_id) for key_id in file.key_ids]
+    for column in keys:
+        field = next((field for field in found.parquet.schema_arrow if match_by_id(field, column)), None)
+        if field is None:
+            raise InvalidInputError(f"{file.location} lacks the column {column.name!r} by which it deletes rows")
+        if not _has_no_nulls(found, field.name):
+            array = _read(found, file, [column]).column(0)
+            if array.null_count:
+                raise InvalidInputError(
+                    f"{file.location} deletes rows whose column {column.name!r} is null, and null equals nothing here: "
+                    "delete them by position, or rewrite the files"
+                )
+    return replace(file, statistics=read_footer_statistics(found, state))
+
+
+def _fields_by_id(stored: Any, location: str) -> dict[int, Any]:
+    """Return the columns of a file; refuse one in which a column, or what lies inside it, has no id of its own."""
+    ids = [_id_of(field) for outer in stored for field in _fields_in(outer)]
+    if None in ids:
+        raise InvalidInputError(f"{location} does not keep the ids of its columns: append its rows instead")
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError(f"{location} has two columns with the same id: write it again")
+    return {column_id: field for field in stored if (column_id := _id_of(field)) is not None}
+
+
+def _id_of(field: Any) -> int | None:
+    found = (field.metadata or {}).get(FIELD_ID, b"")
+    return int(found) if found.isdigit() else None
+
+
+def _fields_in(field: Any) -> Iterable[Any]:
+    yield field
+    arrow = field.type
+    if pa.types.is_map(arrow):
+        inner = [arrow.key_field, arrow.item_field]
+    elif pa.types.is_struct(arrow):
+        inner = [arrow.field(place) for place in range(arrow.num_fields)]
+    elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        inner = [arrow.value_field]
+    else:
+        inner = []
+    for one in inner:
+        yield from _fields_in(one)
+
+
+def _check_types(state: TableState, by_column: dict[int, Any]) -> None:
+    """Refuse columns whose values the table cannot hold, by the rules for rows that are appended."""
+    fields: Any = [
+        pa.field(column.name, by_column[column.id].type) for column in state.schema.columns if column.id in by_column
+    ]
+    check_rows_fit(state.name, state.schema, pa.schema(fields).empty_table())
+
+
+def _must_be_read(found: ParquetBytes, column: Column, field: Any | None) -> bool:
+    if field is None:
+        return not column.nullable
+    if any(is_wider_in_iceberg(one.type) for one in _all_of(column)):
+        return True
+    if is_nested(column.type):
+        return not all(one.nullable for one in _all_of(column))
+    if not column.nullable and not _has_no_nulls(found, field.name):
+        return True
+    return not _is_stored_as(field.type, column)
+
+
+def _all_of(column: Column) -> Iterable[Column]:
+    yield column
+    for inner in inner_columns(column.type):
+        yield from _all_of(inner)
+
+
+def _is_stored_as(arrow: Any, column: Column) -> bool:
+    """Return whether values of a file are of the column's type, so that none of them can be too large for it."""
+    if pa.types.is_large_string(arrow):
+        return isinstance(column.type, Varchar)
+    return bool(arrow == type_to_arrow(column.type))
+
+
+def _has_no_nulls(found: ParquetBytes, name: str) -> bool:
+    """Return whether the footer says of a plain column that each row has a value."""
+    metadata: Any = found.parquet.metadata
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunk = next((group.column(place) for place in range(group.num_columns) if _is_named(group, place, name)), None)
+        statistics = None if chunk is None else chunk.statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count:
+            return False
+    return True
+
+
+def _is_named(group: Any, place: int, name: str) -> bool:
+    return bool(group.column(place).path_in_schema == name)
+
+
+def _check_values(found: ParquetBytes, state: TableState, file: DataFile, columns: list[Column]) -> None:
+    rows = _read(found, file, columns)
+    schema = Schema(tuple(columns))
+    try:
+        checked = conform_rows(rows, schema, match_by_id, is_checked=True)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{file.location} does not fit {state.name}: {error}") from error
+    for column in columns:
+        if isinstance(column.type, Char):
+            _check_padded(rows, column, file.location)
+    if check_constraints_of(state.version):
+        check_constraints(state, checked)
+
+
+def _check_padded(rows: pa.Table, column: Column, location: str) -> None:
+    place = next((place for place, field in enumerate(rows.schema) if match_by_id(field, column)), None)
+    assert isinstance(column.type, Char)
+    shortest = None if place is None else _PC.min(_PC.utf8_length(rows.column(place))).as_py()
+    if shortest is not None and shortest < column.type.length:
+        raise InvalidInputError(
+            f"{location} has texts of {shortest} characters in {column.name!r}, which is char({column.type.length}): "
+            "fill them up with spaces"
+        )
+
+
+def _read(found: ParquetBytes, file: DataFile, columns: list[Column]) -> pa.Table:
+    names = [
+        field.name for field in found.parquet.schema_arrow if any(match_by_id(field, column) for column in columns)
+    ]
+    if not names:
+        schema = schema_to_arrow(Schema(tuple(columns)))
+        bare: Any = [pa.field(f"no-{field.name}", field.type) for field in schema]
+        return pa.table([pa.nulls(file.row_count, field.type) for field in bare], schema=pa.schema(bare))
+    try:
+        found.fetch(names)
+        return found.parquet.read(columns=names, use_threads=True)
+    except _UNREADABLE as error:
+        raise InvalidInputError(f"{file.location} cannot be read: {error}") from error

@@ -1,0 +1,277 @@
+"""Conversion between partition schemes and Iceberg partition specs, and between sort orders.
+
+A scheme's id is any text here and a number there. Numbers are given by the order in
+which a table got its schemes, so they never change:
+
+    spec 0     no fields: for files of which nobody knows by what they were divided
+    spec 1…    the schemes with fields, oldest first
+    order 0    no order, as Iceberg demands
+    order 1…   the sort schemes with fields, oldest first
+
+Fields are numbered from 1000 on. The same transform of the same column has the same
+number in all specs, as Iceberg demands of format version 2.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from pyiceberg import partitioning, transforms
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
+from pyiceberg.table import sorting
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.objects import TableVersion
+from mangrove.model.partitioning import (
+    UNPARTITIONED,
+    UNSORTED,
+    Bucket,
+    Days,
+    Direction,
+    Hours,
+    Identity,
+    Months,
+    Nulls,
+    PartitionField,
+    PartitionScheme,
+    SortField,
+    SortScheme,
+    Transform,
+    Truncate,
+    Years,
+    result_type_of,
+    transform_name_of,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column, List, Map
+
+__all__ = [
+    "PublishedPartitionSpec",
+    "PublishedSortOrder",
+    "from_iceberg_sort_order",
+    "from_iceberg_spec",
+    "from_iceberg_transform",
+    "list_published_sort_orders",
+    "list_published_specs",
+    "to_iceberg_sort_order",
+    "to_iceberg_spec",
+]
+
+_IcebergTransform = transforms.Transform[Any, Any]
+_OWN: Final[dict[type, Transform]] = {
+    transforms.IdentityTransform: Identity(),
+    transforms.YearTransform: Years(),
+    transforms.MonthTransform: Months(),
+    transforms.DayTransform: Days(),
+    transforms.HourTransform: Hours(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPartitionSpec:
+    """A partition scheme with the spec that Iceberg sees of it."""
+
+    scheme: PartitionScheme
+    spec: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSortOrder:
+    """A sort scheme with the order that Iceberg sees of it."""
+
+    scheme: SortScheme
+    order: SortOrder
+
+
+def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec, ...]:
+    """Return the schemes that a table has had, with the specs that are shown; the first has no fields.
+
+    Not among them is a scheme of a column that is no longer there: Iceberg could not
+    tell the type of its values. Files that were divided by it belong to spec 0.
+    """
+    schema = _schema_of(version)
+    numbers: dict[tuple[int, Transform], int] = {}
+    found = [PublishedPartitionSpec(UNPARTITIONED, to_iceberg_spec(UNPARTITIONED, 0))]
+    with_fields = [scheme for scheme in version.partition_schemes if scheme.fields]
+    for spec_id, scheme in enumerate(with_fields, 1):
+        for field in scheme.fields:
+            # Numbered also where it is not shown, so that no number ever means something else.
+            numbers.setdefault((field.source_id, field.transform), PARTITION_FIELD_ID_START + len(numbers))
+        if all(schema.has_id(field.source_id) for field in scheme.fields):
+            field_ids = _without_repetition(scheme, numbers)
+            found.append(PublishedPartitionSpec(scheme, to_iceberg_spec(scheme, spec_id, schema, field_ids)))
+    return tuple(found)
+
+
+def list_published_sort_orders(version: TableVersion) -> tuple[PublishedSortOrder, ...]:
+    """Return the sort schemes that a table has had, with the orders that are shown; the first has no fields."""
+    schema = _schema_of(version)
+    found = [PublishedSortOrder(UNSORTED, to_iceberg_sort_order(UNSORTED, 0))]
+    with_fields = [scheme for scheme in version.sort_schemes if scheme.fields]
+    for order_id, scheme in enumerate(with_fields, 1):
+        if all(schema.has_id(field.source_id) for field in scheme.fields):
+            found.append(PublishedSortOrder(scheme, to_iceberg_sort_order(scheme, order_id, schema)))
+    return tuple(found)
+
+
+def to_iceberg_spec(
+    scheme: PartitionScheme, spec_id: int, schema: Schema | None = None, field_ids: Sequence[int] | None = None
+) -> PartitionSpec:
+    """Return the spec of a scheme; with `schema`, with names of fields that Iceberg takes beside its columns.
+
+    Iceberg lets a field have the name of a column only if it is that column itself.
+    Without `field_ids` the fields are numbered from 1000.
+    """
+    numbers = range(PARTITION_FIELD_ID_START, PARTITION_FIELD_ID_START + len(scheme.fields))
+    fields: list[partitioning.PartitionField] = []
+    for field, field_id in zip(scheme.fields, numbers if field_ids is None else field_ids, strict=True):
+        name = field.name
+        if schema is not None:
+            _check_source(field.source_id, schema, f"partition field {name!r}")
+            taken = {".".join(path) for path, column in schema.all_columns() if not _is_itself(field, column)}
+            others = {other.name for other in scheme.fields if other is not field}
+            name = _free_name(field, taken, others | {other.name for other in fields})
+        transform = _iceberg_transform(field.transform)
+        fields.append(partitioning.PartitionField(field.source_id, field_id, transform, name))
+    return PartitionSpec(*fields, spec_id=spec_id)
+
+
+def from_iceberg_spec(
+    spec: PartitionSpec, schema: Schema, scheme_id: str = "0", known: Iterable[PartitionScheme] = ()
+) -> PartitionScheme:
+    """Return the scheme that a spec says; a scheme in `known` that divides in the same way is the answer itself.
+
+    Fields that are always null (`void`) say nothing, and are left out.
+    """
+    fields: list[PartitionField] = []
+    for field in spec.fields:
+        if isinstance(field.transform, transforms.VoidTransform):
+            continue
+        where = f"partition field {field.name!r}"
+        own = from_iceberg_transform(field.transform, where)
+        result_type_of(own, _check_source(field.source_id, schema, where).type)
+        fields.append(PartitionField(field.source_id, own, field.name))
+    wanted = [(field.source_id, field.transform) for field in fields]
+    for scheme in known:
+        if [(field.source_id, field.transform) for field in scheme.fields] == wanted:
+            return scheme
+    return PartitionScheme(tuple(fields), scheme_id)
+
+
+def to_iceberg_sort_order(scheme: SortScheme, order_id: int, schema: Schema | None = None) -> SortOrder:
+    """Return the order of a scheme; that of no fields is 0, whatever was asked for."""
+    if not scheme.fields:
+        return sorting.UNSORTED_SORT_ORDER
+    fields: list[sorting.SortField] = []
+    for field in scheme.fields:
+        if schema is not None:
+            _check_source(field.source_id, schema, "a sort field")
+        fields.append(
+            sorting.SortField(
+                field.source_id,
+                _iceberg_transform(field.transform),
+                SortDirection.ASC if field.direction is Direction.ASCENDING else SortDirection.DESC,
+                NullOrder.NULLS_FIRST if field.nulls is Nulls.FIRST else NullOrder.NULLS_LAST,
+            )
+        )
+    return SortOrder(*fields, order_id=order_id)
+
+
+def from_iceberg_sort_order(
+    order: SortOrder, schema: Schema, scheme_id: str = "0", known: Iterable[SortScheme] = ()
+) -> SortScheme:
+    """Return the scheme that an order says; a scheme in `known` that orders in the same way is the answer itself."""
+    fields: list[SortField] = []
+    for field in order.fields:
+        where = f"a sort field of column {field.source_id}"
+        own = from_iceberg_transform(field.transform, where)
+        result_type_of(own, _check_source(field.source_id, schema, where).type)
+        fields.append(
+            SortField(
+                field.source_id,
+                Direction.ASCENDING if field.direction is SortDirection.ASC else Direction.DESCENDING,
+                Nulls.FIRST if field.null_order is NullOrder.NULLS_FIRST else Nulls.LAST,
+                own,
+            )
+        )
+    return next((scheme for scheme in known if scheme.fields == tuple(fields)), SortScheme(tuple(fields), scheme_id))
+
+
+def from_iceberg_transform(found: _IcebergTransform, where: str) -> Transform:
+    """Return our transform for one of Iceberg's; refuse one that is not known."""
+    match found:
+        case transforms.BucketTransform():
+            return Bucket(found.num_buckets)
+        case transforms.TruncateTransform():
+            return Truncate(found.width)
+        case _:
+            own = _OWN.get(type(found))
+    if own is None:
+        raise InvalidInputError(
+            f"{where} has the Iceberg transform {found}, which is not known here: use identity, bucket, truncate, "
+            "year, month, day or hour"
+        )
+    return own
+
+
+def _iceberg_transform(transform: Transform) -> _IcebergTransform:
+    match transform:
+        case Identity():
+            return transforms.IdentityTransform()
+        case Bucket(count):
+            return transforms.BucketTransform(count)
+        case Truncate(width):
+            return transforms.TruncateTransform(width)
+        case Years():
+            return transforms.YearTransform()
+        case Months():
+            return transforms.MonthTransform()
+        case Days():
+            return transforms.DayTransform()
+        case Hours():
+            return transforms.HourTransform()
+        case _:
+            assert_never(transform)
+
+
+def _check_source(source_id: int, schema: Schema, where: str) -> Column:
+    """Return the column; refuse one that is not there, or of which a row may have several values."""
+    if not schema.has_id(source_id):
+        raise InvalidInputError(f"{where} is of the column with the id {source_id}, which the table does not have")
+    path = schema.path_of(source_id)
+    if any(isinstance(schema.column(*path[:depth]).type, List | Map) for depth in range(1, len(path))):
+        raise InvalidInputError(
+            f"{where} is of {'.'.join(path)!r}, which lies in a list or a map: Iceberg wants one value for each row"
+        )
+    return schema.column_with_id(source_id)
+
+
+def _without_repetition(scheme: PartitionScheme, numbers: Mapping[tuple[int, Transform], int]) -> tuple[int, ...]:
+    found = tuple(numbers[field.source_id, field.transform] for field in scheme.fields)
+    if len(set(found)) != len(found):
+        names = ", ".join(repr(field.name) for field in scheme.fields)
+        raise InvalidInputError(f"of the partition fields {names} two are the same, which Iceberg does not allow")
+    return found
+
+
+def _is_itself(field: PartitionField, column: Column) -> bool:
+    return isinstance(field.transform, Identity) and field.source_id == column.id
+
+
+def _free_name(field: PartitionField, columns: Set[str], others: Set[str]) -> str:
+    """Return the field's name, or a longer one where a column that it is not has that name.
+
+    Names of fields are also names in Avro, of ASCII letters: what else is not a letter is
+    escaped by all writers, and letters of other scripts by none, so that DuckDB stops.
+    """
+    name = "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in field.name)
+    while name in columns or (name != field.name and name in others):
+        name = f"{name}_{transform_name_of(field.transform)}"
+    return name
+
+
+def _schema_of(version: TableVersion) -> Schema:
+    if version.schema is None:
+        raise InvalidInputError("the table has no schema, so Iceberg cannot show it: give it one")
+    return version.schema

@@ -1,0 +1,1 @@
+"""Publishing of table states as Iceberg metadata."""

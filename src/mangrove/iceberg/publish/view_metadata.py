@@ -1,0 +1,58 @@
+"""Iceberg metadata of a view."""
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mangrove.iceberg.schemas import to_iceberg_schema
+from mangrove.model.objects import View
+from mangrove.model.schema import Schema, assign_fresh_ids
+from mangrove.model.types import Column, DataType
+
+__all__ = ["build_view_metadata", "build_view_schema"]
+
+_COMMENT: Final = "comment"
+_VERSION: Final = 1
+
+
+def build_view_schema(columns: Iterable[tuple[str, DataType]]) -> Schema:
+    """Return the schema of columns that a query gives; any of them may be null."""
+    found = assign_fresh_ids(Column(0, name, kind) for name, kind in columns)
+    return Schema(found)
+
+
+def build_view_metadata(view: View, schema: Schema, namespace: str, location: str, at_millis: int) -> dict[str, Any]:
+    """Return what an engine reads of a view.
+
+    `namespace` is where names without one are looked up. A location is told because
+    Iceberg demands one: nothing lies there, and no reader looks.
+    """
+    told = {} if view.description is None else {_COMMENT: view.description}
+    shown = json.loads(to_iceberg_schema(schema).model_dump_json())
+    version = {
+        "version-id": _VERSION,
+        "timestamp-ms": at_millis,
+        "schema-id": shown["schema-id"],
+        "summary": {"engine-name": "mangrove"},
+        "default-namespace": [namespace],
+        "representations": [{"type": "sql", "sql": view.sql, "dialect": view.dialect}],
+    }
+    return {
+        "view-uuid": _uuid_of(view.id),
+        "format-version": 1,
+        "location": location,
+        "schemas": [shown],
+        "current-version-id": _VERSION,
+        "versions": [version],
+        "version-log": [{"timestamp-ms": at_millis, "version-id": _VERSION}],
+        "properties": {**told, **view.properties},
+    }
+
+
+def _uuid_of(view_id: str) -> str:
+    """Return the view's id, or one made of it where another program's is no UUID."""
+    try:
+        return str(uuid.UUID(view_id))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, view_id))

@@ -1,0 +1,1 @@
+"""Read-only information about lakehouse objects, for the command line and the explorer."""

@@ -1,0 +1,154 @@
+"""Paginated information about namespaces, tables and views."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from mangrove.errors import InvalidInputError
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
+from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.names import split_name
+
+__all__ = [
+    "NamespaceInfo",
+    "NamespaceLine",
+    "NamespaceListInfo",
+    "TableLine",
+    "ViewInfo",
+    "ViewLine",
+    "load_namespace_info",
+    "load_namespace_list",
+    "load_view_info",
+]
+
+T = TypeVar("T")
+_PAGE_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLine:
+    """A namespace in a list."""
+
+    name: str
+    id: str
+    description: str | None
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceListInfo:
+    """A page of namespaces."""
+
+    seen: PageVersion
+    prefix: str | None
+    namespaces: tuple[NamespaceLine, ...]
+    next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """A table in a list."""
+
+    namespace: str
+    name: str
+    id: str
+    table_type: str
+    table_format: str
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLine:
+    """A view in a list."""
+
+    namespace: str
+    name: str
+    id: str
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfo:
+    """A namespace with a page of its tables and of its views."""
+
+    seen: PageVersion
+    namespace: NamespaceLine
+    prefix: str | None
+    tables: tuple[TableLine, ...]
+    next_after_table: str | None
+    views: tuple[ViewLine, ...]
+    next_after_view: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInfo:
+    """A view."""
+
+    seen: PageVersion
+    namespace: str
+    name: str
+    id: str
+    sql: str
+    dialect: str
+    reads: tuple[str, ...]
+    description: str | None
+    properties: tuple[tuple[str, str], ...]
+
+
+def load_namespace_list(pinned: PinnedLakehouse, requested: PageRequest) -> NamespaceListInfo:
+    """Return the namespaces whose names start with the query's `prefix` and come after its `after`."""
+    prefix, after = requested.text("prefix"), requested.text("after")
+    found = pinned.past.namespaces(prefix or "", after=after)
+    lines = (NamespaceLine(one.name, one.id, one.description, tuple(one.properties.items())) for one in found)
+    page, is_last = _page(lines)
+    return NamespaceListInfo(pinned.seen, prefix, page, None if is_last else page[-1].name)
+
+
+def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> NamespaceInfo:
+    """Return a namespace, its tables after `after_table` and its views after `after_view`."""
+    parts = split_name(requested.step("name"))
+    if len(parts) != 1:
+        raise InvalidInputError(f"{requested.step('name')!r} has {len(parts)} parts: a namespace's name is one")
+    locator, prefix = NamespaceLocator(parts[0]), requested.text("prefix")
+    namespace = pinned.past.namespace(locator)
+    tables, is_last_table = _page(
+        TableLine(locator.name, one.name, one.id, one.table_type.value, one.value.table_format, one.description)
+        for one in pinned.past.tables(locator, prefix or "", after=requested.text("after_table"))
+    )
+    views, is_last_view = _page(
+        ViewLine(locator.name, one.name, one.id, one.description)
+        for one in pinned.past.views(locator, prefix or "", after=requested.text("after_view"))
+    )
+    return NamespaceInfo(
+        pinned.seen,
+        NamespaceLine(locator.name, namespace.id, namespace.description, tuple(namespace.properties.items())),
+        prefix,
+        tables,
+        None if is_last_table else tables[-1].name,
+        views,
+        None if is_last_view else views[-1].name,
+    )
+
+
+def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
+    """Return a view."""
+    locator: ViewLocator = parse_view_name(requested.step("name"))
+    view = pinned.past.view(locator)
+    return ViewInfo(
+        pinned.seen,
+        locator.namespace,
+        locator.name,
+        view.id,
+        view.sql,
+        view.value.dialect,
+        view.reads,
+        view.description,
+        tuple(view.properties.items()),
+    )
+
+
+def _page(found: Iterator[T]) -> tuple[tuple[T, ...], bool]:
+    """Return a page, and whether it is the last."""
+    taken = tuple(islice(found, _PAGE_MAX + 1))
+    return taken[:_PAGE_MAX], len(taken) <= _PAGE_MAX

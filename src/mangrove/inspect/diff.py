@@ -1,0 +1,200 @@
+"""Differences between two versions by object and field."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_value, shorten_text
+from mangrove.inspect.page import VersionComparer
+from mangrove.metastore import Difference, Snapshot
+from mangrove.model.json_codec import Json, to_json
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.objects import Delta, Namespace, Object, Partition, Table, View
+
+__all__ = ["DiffEntry", "FieldChange", "diff_versions"]
+
+_CHANGES_MAX: Final = 300
+_TABLES_MAX: Final = 20_000
+_FIELDS_MAX: Final = 30
+_TEXT_CHARACTERS_MAX: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field that two states of an object have differently; None where one has it not."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffEntry:
+    """An object that was added, changed, removed or renamed."""
+
+    action: str
+    kind: str
+    name: str
+    table: str | None
+    """The table below which it lies, or that it is, under the name that it has in either version."""
+    fields: tuple[FieldChange, ...]
+
+
+def diff_versions(compared: VersionComparer, before: Snapshot, after: Snapshot) -> tuple[tuple[DiffEntry, ...], bool]:
+    """Return what changes on the way from `before` to `after`, and whether there is more than is shown."""
+    found = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
+    shown = found[:_CHANGES_MAX]
+    names = _Names(_table_names(compared, (after, before), shown), _partition_names((after, before), shown))
+    gone = _find_removed(shown)
+    renamed = {gone[key].locator for one in shown if (key := _moved_key(one)) in gone}
+    changes = (_change(one, names, gone) for one in shown if one.locator not in renamed)
+    return tuple(changes), len(found) > _CHANGES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What tables are called, by their ids, and partitions."""
+
+    tables: dict[str, TableLocator]
+    partitions: dict[PartitionLocator, str]
+
+
+def _partition_names(snapshots: Iterable[Snapshot], shown: Iterable[Difference]) -> dict[PartitionLocator, str]:
+    """Return the values of the partitions that changed or in which something changed."""
+    ways = (one.locator.parent if isinstance(one.locator, DeltaLocator) else one.locator for one in shown)
+    wanted = list(dict.fromkeys(way for way in ways if isinstance(way, PartitionLocator)))
+    names: dict[PartitionLocator, str] = {}
+    for snapshot in snapshots:
+        missing = [way for way in wanted if way not in names]
+        for way, value in zip(missing, snapshot.get_many(missing), strict=True):
+            if isinstance(value, Partition):
+                names[way] = ", ".join(format_value(part) for part in value.values) or "all rows"
+    return names
+
+
+def _find_removed(shown: Iterable[Difference]) -> dict[tuple[Kind, str], Difference]:
+    """Return what is no longer under its name, by what stays when a name changes."""
+    return {
+        (one.locator.kind, one.before.id): one
+        for one in shown
+        if one.after is None and isinstance(one.before, Namespace | Table | View)
+    }
+
+
+def _moved_key(one: Difference) -> tuple[Kind, str] | None:
+    """Return what stays of an object that is new under its name."""
+    if one.before is None and isinstance(one.after, Namespace | Table | View):
+        return one.locator.kind, one.after.id
+    return None
+
+
+def _table_names(
+    compared: VersionComparer, snapshots: Iterable[Snapshot], shown: Iterable[Difference]
+) -> dict[str, TableLocator]:
+    """Return the names of the tables below which something changed, by their ids, the later version's first."""
+    wanted = {
+        one.locator.table_id
+        for one in shown
+        if isinstance(one.locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator)
+    }
+    names: dict[str, TableLocator] = {}
+    for snapshot in snapshots:
+        if wanted <= names.keys():
+            break
+        for locator, value in islice(compared.objects(snapshot, Kind.TABLE), _TABLES_MAX):
+            if isinstance(value, Table) and isinstance(locator, TableLocator) and value.id in wanted:
+                names.setdefault(value.id, locator)
+    return names
+
+
+def _change(one: Difference, names: _Names, gone: dict[tuple[Kind, str], Difference]) -> DiffEntry:
+    name, table = _name(one.locator, names)
+    key = _moved_key(one)
+    origin = None if key is None else gone.get(key)
+    before = one.before if origin is None else origin.before
+    if origin is not None:
+        action, name = "renamed", f"{origin.locator} to {one.locator}"
+    else:
+        action = "added" if before is None else "removed" if one.after is None else "changed"
+    fields = tuple(islice(_fields(before, one.after), _FIELDS_MAX))
+    return DiffEntry(action, one.locator.kind.word, name, None if table is None else str(table), fields)
+
+
+def _name(locator: Locator, names: _Names) -> tuple[str, TableLocator | None]:
+    if isinstance(locator, TableLocator):
+        return str(locator), locator
+    if not isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator):
+        return str(locator), None
+    table = names.tables.get(locator.table_id)
+    within = str(table or f"table {locator.table_id}")
+    match locator:
+        case TableVersionLocator():
+            return f"{within}, table version {locator.version}", table
+        case DeltaLocator():
+            partition = names.partitions.get(locator.parent, f"partition {locator.partition_id}")
+            return f"{within}, {partition}, position {format_count(locator.position)}", table
+        case PartitionLocator():
+            return f"{within}, {names.partitions.get(locator, locator.partition_id)}", table
+        case _:
+            return f"{within}, {locator.kind.word} {locator.parts[-1]}", table
+
+
+def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange]:
+    """Yield the fields that differ; of what is only on one side a few words say what it is."""
+    if before is not None and after is not None:
+        old, new = _flat(before), _flat(after)
+        for field in sorted(old.keys() | new.keys()):
+            if old.get(field) != new.get(field):
+                yield FieldChange(field, old.get(field), new.get(field))
+        return
+    value = after if before is None else before
+    told: tuple[tuple[str, str | None], ...] = ()
+    match value:
+        case Delta():
+            told = (("delta", _delta_text(value)),)
+        case View():
+            told = (("description", value.description), ("sql", value.sql))
+        case Table() | Namespace():
+            told = (("description", value.description),)
+    for field, text in told:
+        if text is not None:
+            shown = shorten_text(text, _TEXT_CHARACTERS_MAX)
+            yield FieldChange(field, *((None, shown) if before is None else (shown, None)))
+
+
+def _delta_text(delta: Delta) -> str:
+    manifest = delta.manifest
+    files = format_quantity(len(manifest.entries), "file")
+    return f"{delta.type.value}: {format_quantity(manifest.row_count, 'row')} in {files}, {format_size(manifest.size_bytes)}"
+
+
+def _flat(value: Object) -> dict[str, str]:
+    """Return each field of an object as text under the way to it."""
+    return dict(_leaves(to_json(value), ""))
+
+
+def _leaves(data: Json, way: str) -> Iterator[tuple[str, str]]:
+    if isinstance(data, dict):
+        for name, inner in data.items():
+            yield from _leaves(inner, f"{way}.{name}" if way else name)
+    elif isinstance(data, list):
+        for number, inner in enumerate(data):
+            yield from _leaves(inner, f"{way}[{_label(inner, number)}]")
+    else:
+        yield way, shorten_text("null" if data is None else str(data), _TEXT_CHARACTERS_MAX)
+
+
+def _label(data: Json, number: int) -> str:
+    """Return what an entry of a list is called: a column by its id, so that an inserted one moves no other."""
+    if isinstance(data, dict) and isinstance(data.get("id"), int | str):
+        return str(data["id"])
+    return str(number)

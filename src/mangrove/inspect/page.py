@@ -1,0 +1,168 @@
+"""Explorer page request, pinned version and version information."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.metastore import Commit, Difference, Snapshot
+from mangrove.model.locators import LARGEST_INTEGER, Kind, Locator
+from mangrove.model.objects import Object
+from mangrove.transaction.history import history_entry_of
+
+__all__ = [
+    "PageRequest",
+    "PageVersion",
+    "PinnedLakehouse",
+    "TransactionInfo",
+    "VersionComparer",
+    "VersionInfo",
+    "build_version_info",
+    "pin_version",
+    "resolve_snapshot",
+    "version_comparer_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """One transaction that a version holds."""
+
+    id: str
+    message: str
+    author: str
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """One version."""
+
+    version: int
+    created_at_millis: int
+    message: str
+    author: str
+    rolled_back_from: int | None
+    transactions: tuple[TransactionInfo, ...]
+
+
+def build_version_info(commit: Commit) -> VersionInfo:
+    """Return what is told about a version."""
+    line = history_entry_of(commit)
+    records = tuple(
+        TransactionInfo(one.id, one.message, one.author, tuple(one.properties.items())) for one in line.transactions
+    )
+    return VersionInfo(line.version, line.created_at_millis, line.message, line.author, line.rolled_back_from, records)
+
+
+_REQUEST_CHARACTERS_MAX: Final = 500
+
+
+@runtime_checkable
+class VersionComparer(Protocol):
+    """What the explorer needs of a layout beyond reading: see `mangrove.metastore.MetastoreMaintenance`."""
+
+    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+        """Yield the objects that differ."""
+        ...
+
+    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+        """Yield every object of a kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """The steps of an address and its query, which anybody may have written."""
+
+    steps: Mapping[str, str]
+    query: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name, value in (*self.steps.items(), *self.query.items()):
+            if len(value) > _REQUEST_CHARACTERS_MAX:
+                raise InvalidInputError(
+                    f"{name[:40]!r} has {len(value)} characters: {_REQUEST_CHARACTERS_MAX} are allowed in an address"
+                )
+
+    def text(self, name: str) -> str | None:
+        """Return what the query says, or None; an empty field of a form says nothing."""
+        return self.query.get(name, "").strip() or None
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number of the query, or None."""
+        text = self.text(name)
+        return None if text is None else _number(name, text)
+
+    def step(self, name: str) -> str:
+        """Return a step of the address."""
+        return self.steps[name]
+
+    def step_number(self, name: str) -> int:
+        """Return a step of the address that is a number."""
+        return _number(name, self.steps[name])
+
+
+@dataclass(frozen=True, slots=True)
+class PageVersion:
+    """Which lakehouse and which version a page is about; every page says so."""
+
+    lakehouse: str
+    uri: str
+    layout: str
+    version: VersionInfo
+    newest_version: int
+    requested: str | None
+    """The version as the address asks for it; None for the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedLakehouse:
+    """A lakehouse pinned at the version that is asked for, so that a page never shows two."""
+
+    lake: Lakehouse
+    past: LakeSnapshot
+    newest: Snapshot
+    seen: PageVersion
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version."""
+        return self.past.snapshot
+
+
+def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
+    """Return the lakehouse at the version, time or export that the query's `version` names, or at the newest."""
+    newest = lake.metastore.latest()
+    where = requested.text("version")
+    snapshot = newest if where is None else resolve_snapshot(lake, where)
+    seen = PageVersion(
+        snapshot.settings.name or lake.uri.rstrip("/").rpartition("/")[2] or lake.uri,
+        lake.uri,
+        lake.layout,
+        build_version_info(snapshot.commit),
+        newest.version,
+        where,
+    )
+    return PinnedLakehouse(lake, LakeSnapshot(snapshot, lake.clients), newest, seen)
+
+
+def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:
+    """Return what compares versions, or None where the layout cannot."""
+    return lake.metastore if isinstance(lake.metastore, VersionComparer) else None
+
+
+def resolve_snapshot(lake: Lakehouse, where: str) -> Snapshot:
+    """Return the version that a number, a time or the name of an export means."""
+    if where.isdecimal():
+        return lake.metastore.at_version(_number("version", where))
+    return lake.snapshot_at(where)
+
+
+def _number(name: str, text: str) -> int:
+    # Longer digits are no version, and Python refuses to turn very long ones into a number.
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_INTEGER)):
+        raise InvalidInputError(f"{name} is {text[:40]!r}: give a whole number from 0")
+    return int(text)

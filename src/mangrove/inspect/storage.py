@@ -1,0 +1,123 @@
+"""Storage usage by file kind and growth by version."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from mangrove.inspect.overview import COUNTED_MAX, ObjectCounts, count_objects
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, VersionComparer, version_comparer_of
+from mangrove.metastore import Snapshot
+from mangrove.model.objects import Delta
+from mangrove.storage.port import ObjectInfo, Store
+
+__all__ = ["FileKindLine", "GrowthPoint", "StorageInfo", "classify_file", "load_storage_info"]
+
+_FILES_MAX: Final = 50_000
+_GROWTH_VERSIONS_MAX: Final = 60
+_CHANGES_MAX: Final = 5_000
+"""How many changed objects are looked at in all before growth goes back no further."""
+
+_KINDS: Final = (
+    ("version roots", re.compile(r"_[01]+\.ipc|vn/[01]+")),
+    ("tree nodes", re.compile(r"(?:.*/)?(?:[01]+-)?(?:node-)?[\w-]+\.ipc")),
+    ("definitions", re.compile(r".*\.binpb")),
+    ("hints", re.compile(r"_latest_hint(?:\.txt)?|vn/latest|(?:.*/)?_?latest[\w.]*")),
+    ("revision files", re.compile(r".*\.mpk|.*/rev/.*")),
+    ("transaction log", re.compile(r"(?:.*/)?txn/.*")),
+    ("files for Iceberg", re.compile(r"data/[^/]+/metadata/.*")),
+    ("data files", re.compile(r".*\.(?:parquet|orc|avro|feather|csv|json|jsonl|arrow|lance)")),
+)
+_OTHER: Final = "other files"
+
+
+@dataclass(frozen=True, slots=True)
+class FileKindLine:
+    """The files of one kind."""
+
+    kind: str
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPoint:
+    """How much data a version names."""
+
+    version: int
+    created_at_millis: int
+    deltas: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """What lies on storage now, whichever version needs it, and how much data the last versions name."""
+
+    seen: PageVersion
+    kinds: tuple[FileKindLine, ...]
+    is_listing_complete: bool
+    files_listed: int
+    tally: ObjectCounts | None
+    growth: tuple[GrowthPoint, ...]
+    """Oldest first; empty where the layout cannot compare versions or there is too much to count."""
+
+
+def classify_file(path: str) -> str:
+    """Return what kind of file lies at a path, by its name.
+
+    >>> classify_file("_00100110000000000000000000000000.ipc"), classify_file("data/a.parquet")
+    ('version roots', 'data files')
+    """
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(path)), _OTHER)
+
+
+def load_storage_info(pinned: PinnedLakehouse, requested: PageRequest) -> StorageInfo:  # noqa: ARG001 - every page is asked alike
+    """Return files by kind, and the growth up to the pinned version."""
+    kinds, listed, is_complete = _list_file_kinds(pinned.lake.effects.store)
+    compared = version_comparer_of(pinned.lake)
+    held = None if compared is None else count_objects(compared, pinned.snapshot)
+    growth: tuple[GrowthPoint, ...] = ()
+    if compared is not None and held is not None and held.deltas < COUNTED_MAX:
+        growth = tuple(reversed(list(_growth(pinned, compared, held))))
+    return StorageInfo(pinned.seen, kinds, is_complete, listed, held, growth)
+
+
+def _list_file_kinds(store: Store) -> tuple[tuple[FileKindLine, ...], int, bool]:
+    counts: dict[str, tuple[int, int]] = {}
+    listed = 0
+    for entry in islice(store.list(), _FILES_MAX + 1):
+        if listed == _FILES_MAX:
+            break
+        if isinstance(entry, ObjectInfo):
+            listed += 1
+            files, size = counts.get(classify_file(entry.path), (0, 0))
+            counts[classify_file(entry.path)] = (files + 1, size + entry.size)
+    order = [*(kind for kind, _ in _KINDS), _OTHER]
+    lines = tuple(FileKindLine(kind, *counts[kind]) for kind in order if kind in counts)
+    return lines, listed, listed < _FILES_MAX
+
+
+def _growth(pinned: PinnedLakehouse, compared: VersionComparer, held: ObjectCounts) -> Iterator[GrowthPoint]:
+    """Yield the points from the pinned version backwards, each from what the next one changed."""
+    after: Snapshot = pinned.snapshot
+    deltas, rows, size = held.deltas, held.rows, held.size_bytes
+    commits = islice(pinned.lake.metastore.history(before=after.version), _GROWTH_VERSIONS_MAX - 1)
+    left = _CHANGES_MAX
+    yield GrowthPoint(after.version, after.commit.created_at_millis, deltas, rows, size)
+    for commit in commits:
+        before = pinned.lake.metastore.at_version(commit.version)
+        changes = list(islice(compared.differences(before, after), left + 1))
+        left -= len(changes)
+        if left < 0:
+            return
+        for change in changes:
+            for value, sign in ((change.after, -1), (change.before, 1)):
+                if isinstance(value, Delta):
+                    deltas += sign
+                    rows += sign * value.manifest.row_count
+                    size += sign * value.manifest.size_bytes
+        yield GrowthPoint(commit.version, commit.created_at_millis, deltas, rows, size)
+        after = before

@@ -1,0 +1,243 @@
+"""Table information with columns, statistics and partitions."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from mangrove.inspect.formatting import format_value
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.metastore import Snapshot
+from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
+from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
+from mangrove.model.objects import Delta, Partition, Table, TableType, TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
+from mangrove.model.values import Value
+from mangrove.transaction.deltas import OpenTable, scan_deltas
+
+__all__ = [
+    "ColumnBounds",
+    "ColumnInfo",
+    "PartitionLine",
+    "TableInfo",
+    "TableVersionLine",
+    "format_partition",
+    "load_table_info",
+    "merge_bounds",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What is known about a column; None is what is not known."""
+
+    null_count: int | None = None
+    minimum: Value | None = None
+    maximum: Value | None = None
+
+
+def merge_bounds(column_id: int, files: Sequence[DataFile]) -> ColumnBounds:
+    """Return the nulls and bounds of a column over all files that hold rows.
+
+    A file that says nothing may hold anything, so then nothing is known of all.
+    """
+    found = [file.statistics_of(column_id) for file in files if file.row_count and file.kind is FileKind.DATA]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return ColumnBounds()
+    nulls = [one.null_count for one in known if one.null_count is not None]
+    bounded = [one for one in known if not _is_all_null(one)]
+    return ColumnBounds(
+        sum(nulls) if len(nulls) == len(known) else None,
+        _outermost([one.minimum for one in bounded], min),
+        _outermost([one.maximum for one in bounded], max),
+    )
+
+
+def _is_all_null(one: ColumnStatistics) -> bool:
+    return one.minimum is None and one.value_count is not None and one.null_count == one.value_count
+
+
+def _outermost(values: Sequence[Value | None], choose: Callable[[list[Any]], Any]) -> Value | None:
+    kinds = {(type(value), getattr(value, "tzinfo", None) is None) for value in values}
+    if len(kinds) != 1 or None in values:
+        return None
+    outermost: Value = choose(list(values))
+    return outermost
+
+
+_PARTITIONS_MAX: Final = 50
+_DELTAS_MAX: Final = 2_000
+"""How many deltas of a page of partitions are looked at for sums and statistics."""
+_TABLE_VERSIONS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """A column; its statistics are those of the files that were looked at."""
+
+    path: str
+    depth: int
+    id: int
+    type: str
+    nullable: bool
+    is_key: bool
+    comment: str | None
+    null_count: int | None
+    minimum: Value | None
+    maximum: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersionLine:
+    """A table version in a list."""
+
+    version: int
+    state: str
+    columns: int
+    schemas: int
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    """A partition in a list, with the sums over its deltas."""
+
+    id: str
+    name: str
+    deltas: int
+    files: int
+    rows: int
+    size_bytes: int
+    last_position: int | None
+    is_complete: bool
+    """False where it has more deltas than were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table."""
+
+    seen: PageVersion
+    namespace: str
+    name: str
+    id: str
+    table_type: str
+    table_format: str
+    description: str | None
+    location: str | None
+    properties: tuple[tuple[str, str], ...]
+    format_properties: tuple[tuple[str, str], ...]
+    columns: tuple[ColumnInfo, ...]
+    keys: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    table_versions: tuple[TableVersionLine, ...]
+    partitions: tuple[PartitionLine, ...]
+    next_after: str | None
+
+
+def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
+    """Return a table, with its partitions after the query's `after`."""
+    locator: TableLocator = parse_table_name(requested.step("name"))
+    table = pinned.past.table(locator)
+    value = table.value
+    opened = table.opened() if _has_rows(value) else None
+    partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
+    schema = value.schema if opened is None else opened.version.schema
+    key_ids = value.keys if opened is None else opened.version.keys
+    return TableInfo(
+        seen=pinned.seen,
+        namespace=locator.namespace,
+        name=locator.name,
+        id=value.id,
+        table_type=value.table_type.value,
+        table_format=value.table_format,
+        description=value.description,
+        location=value.location,
+        properties=tuple(value.properties.items()),
+        format_properties=tuple(value.format_properties.items()),
+        columns=() if schema is None else tuple(_columns(schema, key_ids, files)),
+        keys=() if schema is None else tuple(".".join(schema.path_of(one)) for one in key_ids),
+        partition_by=() if opened is None else table.partition_by,
+        sort_by=() if opened is None else table.sort_by,
+        table_versions=tuple(_table_versions(pinned.snapshot, table)),
+        partitions=partitions,
+        next_after=next_after,
+    )
+
+
+def format_partition(opened: OpenTable, partition: Partition) -> str:
+    """Return what a partition is called, as in `ts_days=2026-11-15`."""
+    fields = opened.version.partition_scheme_with_id(partition.scheme_id).fields
+    named = zip(fields, partition.values, strict=False)
+    return ", ".join(f"{field.name}={format_value(value)}" for field, value in named) or "all rows"
+
+
+def _has_rows(table: Table) -> bool:
+    return table.table_type is TableType.MANAGED and table.latest_table_version is not None
+
+
+def _partitions(
+    snapshot: Snapshot, opened: OpenTable | None, after: str | None
+) -> tuple[tuple[PartitionLine, ...], list[DataFile], str | None]:
+    """Return a page of partitions, the files that were met, and where the next page begins."""
+    if opened is None:
+        return (), [], None
+    following = None if after is None else opened.partition_locator(after)
+    found = snapshot.children(Kind.PARTITION, opened.stream_locator, after=following)
+    taken = list(islice(found, _PARTITIONS_MAX + 1))
+    files: list[DataFile] = []
+    lines: list[PartitionLine] = []
+    left = _DELTAS_MAX
+    for locator, value in taken[:_PARTITIONS_MAX]:
+        assert isinstance(locator, PartitionLocator)
+        assert isinstance(value, Partition)
+        deltas = [delta for _, delta in islice(scan_deltas(snapshot, locator), left + 1)]
+        is_complete = len(deltas) <= left
+        deltas = deltas[:left]
+        left -= len(deltas)
+        lines.append(_line(format_partition(opened, value), locator, deltas, is_complete=is_complete))
+        files.extend(entry for delta in deltas for entry in delta.manifest.entries)
+    if after is None and len(taken) <= _PARTITIONS_MAX:
+        # Ids are hashes; where all partitions are here, people want them in the order of their values.
+        return tuple(sorted(lines, key=lambda line: line.name)), files, None
+    return tuple(lines), files, lines[-1].id if len(taken) > _PARTITIONS_MAX else None
+
+
+def _line(name: str, locator: PartitionLocator, deltas: list[Delta], *, is_complete: bool) -> PartitionLine:
+    manifests = [delta.manifest for delta in deltas]
+    return PartitionLine(
+        locator.partition_id,
+        name,
+        len(deltas),
+        sum(len(manifest.entries) for manifest in manifests),
+        sum(manifest.row_count for manifest in manifests),
+        sum(manifest.size_bytes for manifest in manifests),
+        deltas[-1].position if deltas else None,
+        is_complete,
+    )
+
+
+def _table_versions(snapshot: Snapshot, table: LakeTable) -> Iterator[TableVersionLine]:
+    identity = TableIdentity(table.value.namespace_id, table.id)
+    for _, version in islice(snapshot.children(Kind.TABLE_VERSION, identity), _TABLE_VERSIONS_MAX):
+        if isinstance(version, TableVersion):
+            yield TableVersionLine(
+                version.version,
+                version.state.value,
+                0 if version.schema is None else len(version.schema.columns),
+                len(version.schemas),
+                version.version == table.value.latest_active_table_version,
+            )
+
+
+def _columns(schema: Schema, key_ids: tuple[int, ...], files: list[DataFile]) -> Iterator[ColumnInfo]:
+    for path, column in schema.all_columns():
+        known = merge_bounds(column.id, files)
+        yield ColumnInfo(
+            ".".join(path), len(path) - 1, column.id, format_type(column.type), column.nullable, column.id in key_ids,
+            column.comment, known.null_count, known.minimum, known.maximum,
+        )  # fmt: skip

@@ -1,0 +1,399 @@
+"""The maintenance API for export, conversion, expiry, vacuum and integrity checks.
+
+How much that is becomes known on the way: when an export has found what is missing
+in the copy, or a vacuum what nothing needs. So the choice is made when the files
+are handed over.
+
+What does the work is imported when it is asked for: to read or to write takes none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, cast
+
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.engine_port import Engines, SparkRowEngine
+from mangrove.lakehouse.layouts import DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.new_table import validate_count, validate_texts
+from mangrove.lakehouse.time_travel import parse_duration_millis
+from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter
+from mangrove.maintenance.compaction import (
+    COPY_LIMITS,
+    COUNT_LIMITS,
+    DELETE_LIMITS,
+    LocalLimits,
+    is_for_spark,
+    validate_engine,
+)
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode, convert_lakehouse
+from mangrove.maintenance.convert.replay import ConversionTarget, MaintainedMetastore
+from mangrove.maintenance.copy import copy_files
+from mangrove.maintenance.progress import ProgressCallback, ignore_progress
+from mangrove.maintenance.vacuum import delete_files
+from mangrove.metastore import Changes
+from mangrove.model.manifests import PARQUET, DataFile
+from mangrove.model.paths import is_uri
+from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
+from mangrove.storage.opening import is_same_storage, open_store
+from mangrove.storage.port import Store
+
+if TYPE_CHECKING:
+    import os
+    from datetime import timedelta
+
+    from mangrove.maintenance.check import CheckReport
+    from mangrove.maintenance.expiry import ExpiryReport
+    from mangrove.maintenance.export import ExportMode, ExportReport
+    from mangrove.maintenance.exports import Export
+    from mangrove.maintenance.vacuum import VacuumReport
+    from mangrove.metastore import Metastore, MetastoreMaintenance
+
+
+__all__ = [
+    "ConvertOptions",
+    "LakeMaintenance",
+    "MaintenanceEngines",
+    "build_conversion_target",
+    "convert_to_layout",
+    "default_target_layout",
+]
+
+
+class MaintenanceEngines:
+    """What copies, deletes and counts for one lakehouse; an engine that was asked for and is not there is refused."""
+
+    def __init__(
+        self, engines: Engines | None, requested: str | None, destination_options: Mapping[str, str] | None = None
+    ) -> None:
+        self._engines = engines
+        self._requested = validate_engine(requested)
+        self._options = destination_options
+        if requested == "spark":
+            self._spark()
+
+    def copy_files(
+        self,
+        source: Store,
+        destination: Store,
+        sizes: Mapping[str, int],
+        watch: ProgressCallback,
+        *,
+        last: str | None = None,
+    ) -> None:
+        """Copy the files, each of the size that is said; the one at `last` when all others are there."""
+        if self._is_for_spark(COPY_LIMITS, sizes, source, destination):
+            self._spark().copier(self._options)(source, destination, sizes, watch, last=last)
+        else:
+            copy_files(source, destination, sizes, watch, last=last)
+
+    def delete_files(self, store: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
+        """Delete the files."""
+        if self._is_for_spark(DELETE_LIMITS, sizes, store):
+            self._spark().executors().delete_files(store, sizes, watch)
+        else:
+            delete_files(store, sizes, watch)
+
+    @property
+    def count_rows(self) -> CountRowsOfMany | None:
+        """What counts the rows of the lakehouse's own files, where there are engines at all."""
+        return None if self._engines is None else self._counted
+
+    @property
+    def count_rows_there(self) -> CountRowsOfMany | None:
+        """What counts the rows of files at the destination."""
+        return None if self._engines is None else self._count_rows_there
+
+    def _counted(self, store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> Mapping[str, int | str]:
+        return self._count_rows_with(None, store, files, watch)
+
+    def _count_rows_there(
+        self, store: Store, files: Sequence[DataFile], watch: ProgressCallback
+    ) -> Mapping[str, int | str]:
+        return self._count_rows_with(self._options, store, files, watch)
+
+    def _count_rows_with(
+        self, options: Mapping[str, str] | None, store: Store, files: Sequence[DataFile], watch: ProgressCallback
+    ) -> Mapping[str, int | str]:
+        assert self._engines is not None
+        here = build_parallel_row_counter(self._engines.reader().count_rows)
+        sizes = {file.location: file.size_bytes for file in files if _is_countable(file)}
+        if not self._is_for_spark(COUNT_LIMITS, sizes, store):
+            return here(store, files, watch)
+        ours = [file for file in files if file.location in sizes]
+        others = [file for file in files if file.location not in sizes]
+        return {
+            **self._spark().executors(options).row_counter(store, ours, watch),
+            **here(store, others, watch),
+        }
+
+    def _is_for_spark(self, limits: LocalLimits, sizes: Mapping[str, int], *stores: Store) -> bool:
+        can = self._engines is not None and self._engines.can_spark_open(*(store.uri for store in stores))
+        return is_for_spark(self._requested, limits, len(sizes), sum(sizes.values()), spark_can=can)
+
+    def _spark(self) -> SparkRowEngine:
+        if self._engines is None:
+            raise InvalidInputError("Spark was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+        return self._engines.spark()
+
+
+def _is_countable(file: DataFile) -> bool:
+    """Return whether executors can count the rows; what is no Parquet below the root is taken at its word."""
+    return file.content_type == PARQUET and not is_uri(file.location)
+
+
+Chosen = TypeVar("Chosen", bound=Enum)
+
+
+class ConvertOptions(TypedDict, total=False):
+    """How a lakehouse is converted, where it is not as usual."""
+
+    history: HistoryMode | str
+    """All versions, or the newest alone."""
+    data: DataMode | str
+    """Whether data files are copied, or named where they are."""
+    watch: ProgressCallback
+
+
+def convert_to_layout(
+    source: MaintenanceContext,
+    store: Store,
+    layout: str,
+    engines: MaintenanceEngines,
+    **options: Unpack[ConvertOptions],
+) -> ConvertReport:
+    """Convert a lakehouse to another place; what was asked for is checked before anything is written.
+
+    The engines copy the files, and count the rows of each of them at the end.
+    """
+    history = _parse_choice(options.get("history", HistoryMode.ALL), HistoryMode, "history")
+    data = _parse_choice(options.get("data", DataMode.COPY), DataMode, "data")
+    if layout not in LAYOUTS:
+        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+    return convert_lakehouse(
+        source,
+        build_conversion_target(store, layout),
+        history=history,
+        data=data,
+        copier=engines.copy_files,
+        count_rows=engines.count_rows_there,
+        watch=options.get("watch", ignore_progress),
+    )
+
+
+def default_target_layout(layout: str) -> str:
+    """Return the layout that a lakehouse of this one is converted into where nobody says which.
+
+    >>> default_target_layout("tree"), default_target_layout("deltacat")
+    ('deltacat', 'tree')
+    """
+    return "deltacat" if layout == "tree" else "tree"
+
+
+def build_conversion_target(store: Store, layout: str) -> ConversionTarget:
+    """Return how a lakehouse of a layout is made and opened on a store."""
+
+    def made(effects: Effects, settings: LakehouseSettings, changes: Changes) -> MaintainedMetastore:
+        return cast(MaintainedMetastore, create_layout(effects, layout, settings, changes).metastore)
+
+    def opened(effects: Effects) -> MaintainedMetastore | None:
+        try:
+            return cast(MaintainedMetastore, open_layout(effects).metastore)
+        except NotFoundError:
+            return None
+
+    refused = frozenset() if layout == DELTACAT_READABLE_LAYOUT else frozenset({READABLE_BY_DELTACAT})
+    return ConversionTarget(store, layout, layout.startswith("deltacat"), refused, made, opened)
+
+
+def _parse_choice(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:
+    try:
+        return kind(given)
+    except ValueError:
+        raise InvalidInputError(f"{given!r} is no {what}: use {' or '.join(one.value for one in kind)}") from None
+
+
+# ruff: noqa: PLC0415
+
+
+class LakeMaintenance(Catalog):
+    """A catalog with versions to look after."""
+
+    effects: Effects
+    layout: str
+    metastore: Metastore
+    storage_options: Mapping[str, str] | None = None
+    """With what its store was opened, in a cloud."""
+
+    @property
+    def uri(self) -> str:
+        """Where it lies, ending in one `/`."""
+        return self.effects.store.uri
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """Its own definition: sizes, retention, properties, exports."""
+        return self.metastore.latest().settings
+
+    def maintained(self) -> MaintenanceContext:
+        """Return it as maintenance takes it, without a cache, or say that its layout cannot do that."""
+        from mangrove.maintenance.context import MaintenanceContext
+        from mangrove.maintenance.exports import bypass_cache
+        from mangrove.transaction.compare import SupportsRollback
+
+        if not isinstance(self.metastore, SupportsRollback):
+            raise InvalidInputError(
+                f"{self.uri} is in the {self.layout} layout, which this release reads and commits but does not maintain"
+            )
+        store = bypass_cache(self.effects.store)
+        if store is self.effects.store:
+            return MaintenanceContext(self.effects, self.metastore, cast("MetastoreMaintenance", self.metastore))
+        effects = replace(self.effects, store=store)
+        request_info = open_layout(effects).metastore
+        return MaintenanceContext(effects, request_info, cast("MetastoreMaintenance", request_info))
+
+    def export(
+        self,
+        destination: str | os.PathLike[str],
+        name: str,
+        mode: ExportMode | str = "full",
+        *,
+        version: int | None = None,
+        tables: Sequence[str] | None = (),
+        keep: bool = True,
+        storage_options: Mapping[str, str] | None = None,
+        engine: str | None = None,
+        watch: ProgressCallback = ignore_progress,
+    ) -> ExportReport:
+        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
+
+        Without `keep` the lakehouse itself is only read, and does not know the name.
+        `storage_options` are for the other place; without them the lakehouse's own serve
+        for a place of the same kind. `engine` is "local" or "spark", whose executors
+        copy; without it much goes to Spark.
+        """
+        from mangrove.maintenance.export import ExportMode, export_version
+
+        if mode not in (*ExportMode, *(one.value for one in ExportMode)):
+            raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
+        tables = validate_texts(tables, "the tables to copy")
+        if version is not None:
+            validate_count(version, "the version to copy")
+        options = self._options_there(destination, storage_options)
+        return export_version(
+            self.maintained(),
+            open_store(destination, options),
+            name,
+            version=version,
+            mode=ExportMode(mode),
+            tables=tables,
+            keep=keep,
+            copier=MaintenanceEngines(self.engines, engine, options).copy_files,
+            watch=watch,
+        )
+
+    def exports(self) -> list[Export]:
+        """Return the exports, in order of their names."""
+        from mangrove.maintenance.exports import list_exports
+
+        return list_exports(self.settings)
+
+    def drop_export(self, name: str) -> Export:
+        """Forget an export's name, so that its version may expire; the copy stays."""
+        from mangrove.maintenance.export import drop_export
+
+        return drop_export(self.maintained(), name)
+
+    def convert(
+        self,
+        destination: str | os.PathLike[str],
+        layout: str | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        engine: str | None = None,
+        **options: Unpack[ConvertOptions],
+    ) -> ConvertReport:
+        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
+        wanted = default_target_layout(self.layout) if layout is None else layout
+        there = self._options_there(destination, storage_options)
+        engines = MaintenanceEngines(self.engines, engine, there)
+        return convert_to_layout(self.maintained(), open_store(destination, there), wanted, engines, **options)
+
+    def expire(
+        self, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress
+    ) -> ExpiryReport:
+        """Forget the versions that the settings no longer keep.
+
+        Those that became outdated within the time limit of a transaction stay, unless
+        you promise to be `alone`: that nobody else reads or writes meanwhile.
+        """
+        from mangrove.maintenance.expiry import expire_versions
+
+        return expire_versions(self.maintained(), dry_run=dry_run, alone=alone, watch=watch)
+
+    def vacuum(
+        self,
+        *,
+        dry_run: bool = False,
+        grace: str | timedelta | None = None,
+        alone: bool = False,
+        engine: str | None = None,
+        watch: ProgressCallback = ignore_progress,
+    ) -> VacuumReport:
+        """Delete what no version that is kept needs, and what transactions that never committed left behind.
+
+        What is younger than the grace time (a day) stays, unless you promise to be
+        `alone`: that nobody else writes meanwhile. `engine` is "local" or "spark", whose
+        executors delete; without it much goes to Spark.
+        """
+        from mangrove.maintenance.vacuum import vacuum_files
+
+        grace_millis = None if grace is None else parse_duration_millis(grace)
+        deleter = MaintenanceEngines(self.engines, engine).delete_files
+        return vacuum_files(
+            self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
+        )
+
+    def check(
+        self,
+        *,
+        sample: int | None = None,
+        repair: bool = False,
+        engine: str | None = None,
+        watch: ProgressCallback = ignore_progress,
+    ) -> CheckReport:
+        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
+
+        Data files are read from end to end and their rows counted. `engine` is "local" or
+        "spark", whose executors count; without it much goes to Spark.
+        """
+        from mangrove.maintenance.check import check_lakehouse
+
+        if sample is not None:
+            validate_count(sample, "the number of versions to look at", 1)
+        count_rows = MaintenanceEngines(self.engines, engine).count_rows
+        return check_lakehouse(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
+
+    def repair_clock(self, *, message: str = "", author: str = "") -> int:
+        """Date versions by this machine's clock again, after one that a wrong clock dated in the future.
+
+        Commits a version that holds what the newest one holds, and returns it. Earlier
+        versions count as made no later than it, in time travel and in expiry. Where the
+        newest version is not dated in the future, nothing is committed.
+        """
+        from mangrove.maintenance.clock_repair import repair_clock
+
+        return repair_clock(self.maintained(), message, author)
+
+    def _options_there(
+        self, destination: str | os.PathLike[str], given: Mapping[str, str] | None
+    ) -> Mapping[str, str] | None:
+        """Return the options for another place: those that are given, or the lakehouse's own in a like storage."""
+        if given is not None or self.storage_options is None:
+            return given
+        return self.storage_options if is_same_storage(destination, self.uri) else None

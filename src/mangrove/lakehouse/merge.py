@@ -1,0 +1,69 @@
+"""The builder of MERGE clauses for a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mangrove.tables.merge import MergeClause, MergeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mangrove.tables.merge import Assignable, MergeKind, MergePlan
+    from mangrove.tables.write_plan import RowCounts
+
+__all__ = ["TableMerge"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableMerge:
+    """What shall become of each row of the source and of the table; each call returns a merge with one more clause.
+
+    The first clause that applies to a row decides. A value that is text is an SQL
+    expression, in which the table is called `t` and the source `s`. A bare name is of
+    either where only one has it, or where a clause sees only one: the source in
+    `when_not_matched_insert`, the table in `when_not_matched_by_source_…`.
+    """
+
+    plan: MergePlan
+    run: Callable[[MergePlan], RowCounts]
+
+    def when_matched_update(
+        self,
+        values: Mapping[str, Assignable] | None = None,
+        where: str | None = None,
+    ) -> TableMerge:
+        """Set columns of the row that a source row matches; without `values`, all that the source has."""
+        return self._with(MergeKind.MATCHED_UPDATE, where, values)
+
+    def when_matched_delete(self, where: str | None = None) -> TableMerge:
+        """Delete the row that a source row matches."""
+        return self._with(MergeKind.MATCHED_DELETE, where)
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, Assignable] | None = None, where: str | None = None
+    ) -> TableMerge:
+        """Add a source row that matches nothing; without `values`, with all columns that the table has too."""
+        return self._with(MergeKind.INSERT, where, values)
+
+    def when_not_matched_by_source_update(
+        self,
+        values: Mapping[str, Assignable],
+        where: str | None = None,
+    ) -> TableMerge:
+        """Set columns of a row that no source row matches."""
+        return self._with(MergeKind.UNMATCHED_UPDATE, where, values)
+
+    def when_not_matched_by_source_delete(self, where: str | None = None) -> TableMerge:
+        """Delete a row that no source row matches."""
+        return self._with(MergeKind.UNMATCHED_DELETE, where)
+
+    def execute(self) -> RowCounts:
+        """Do it, and return how many rows came, changed and went."""
+        self.plan.check()
+        return self.run(self.plan)
+
+    def _with(self, kind: MergeKind, where: str | None, values: Mapping[str, Assignable] | None = None) -> TableMerge:
+        clause = MergeClause(kind, where, None if values is None else dict(values))
+        return replace(self, plan=replace(self.plan, clauses=(*self.plan.clauses, clause)))

@@ -1,0 +1,104 @@
+"""Rollback to an earlier version and undo of a single version."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mangrove.effects import Effects
+from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.metastore import Changes, Isolation, Metastore, Snapshot
+from mangrove.transaction.compare import (
+    SupportsRollback,
+    build_restore_changes,
+    check_undoable,
+    diff_snapshots,
+    select_undone,
+)
+from mangrove.transaction.history import ROLLED_BACK_TO
+from mangrove.transaction.transaction import commit_deadline_millis
+
+__all__ = ["LakeRollback"]
+
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRollback:
+    """Takes changes of one lakehouse back.
+
+    What an expired version needs is spared for some hours after it expired. So
+    whoever puts an earlier version back commits within the time limit of a
+    transaction from when that version was read, or not at all.
+    """
+
+    effects: Effects
+    metastore: Metastore
+
+    def roll_back(self, target: Snapshot, read_at_millis: int, message: str, author: str) -> int:
+        """Commit what the target holds, which was read after that time, and return the version that does so.
+
+        Where it is the newest already, there is nothing to commit.
+        """
+        if self.metastore.latest().version == target.version:
+            return target.version
+        text = message or f"roll back to version {target.version}"
+        until_millis = commit_deadline_millis(target.settings, read_at_millis)
+        if isinstance(self.metastore, SupportsRollback):
+            changes = Changes(
+                self.effects.new_id(),
+                message=text,
+                author=author,
+                properties=_rollback_properties(target),
+                commit_before_millis=until_millis,
+            )
+            return self.metastore.roll_back(target, changes).version
+        return self._repeat_attempt(lambda: self._restore_version(target, text, author, until_millis))
+
+    def undo(self, version: int, message: str, author: str) -> int:
+        """Take back what one version changed, if nothing later touched the same; return the version that does so."""
+        if version < 1:
+            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
+        text = message or f"undo version {version}"
+        return self._repeat_attempt(lambda: self._undo_version(version, text, author))
+
+    def _undo_version(self, version: int, message: str, author: str) -> int:
+        began_at_millis = self.effects.now_millis()
+        after = self.metastore.at_version(version)  # first, so that one that is not there is named as it was asked for
+        before = self.metastore.at_version(version - 1)
+        newest = self.metastore.latest()
+        changed = select_undone(diff_snapshots(self.metastore, before, after))
+        check_undoable(changed, diff_snapshots(self.metastore, after, newest), version)
+        if before.settings != after.settings:
+            raise InvalidInputError(
+                f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"
+            )
+        until_millis = commit_deadline_millis(newest.settings, began_at_millis)
+        changes = build_restore_changes(changed, self.effects.new_id(), message)
+        return self._committed(newest, changes, author, until_millis)
+
+    def _restore_version(self, target: Snapshot, message: str, author: str, until_millis: int) -> int:
+        newest = self.metastore.latest()
+        found = diff_snapshots(self.metastore, target, newest)
+        changes = replace(
+            build_restore_changes(found, self.effects.new_id(), message), properties=_rollback_properties(target)
+        )
+        return self._committed(newest, changes, author, until_millis)
+
+    def _committed(self, newest: Snapshot, changes: Changes, author: str, until_millis: int) -> int:
+        timed = replace(changes, author=author, commit_before_millis=until_millis)
+        return self.metastore.commit(newest, timed, Isolation.SNAPSHOT).snapshot.version
+
+    def _repeat_attempt(self, attempt: Callable[[], int]) -> int:
+        """Return what the attempt gives, and try again on the newest version where a rival was faster."""
+        for tries_left in reversed(range(_ATTEMPTS)):
+            newest = self.metastore.latest().version
+            try:
+                return attempt()
+            except ConflictError:
+                if not tries_left or self.metastore.latest().version == newest:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _rollback_properties(target: Snapshot) -> dict[str, str]:
+    return {ROLLED_BACK_TO: str(target.version)}

@@ -1,0 +1,151 @@
+"""A named transaction that several processes stage, audit and publish together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import NoReturn
+
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
+from mangrove.lakehouse.engine_port import Engines
+from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.time_travel import parse_duration_millis
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.metastore import Snapshot
+from mangrove.model.objects import SharedTransaction
+from mangrove.transaction.catalog import load_table_names
+from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
+from mangrove.transaction.transaction import Transaction, TransactionState, name_conflicting_tables
+
+__all__ = ["SharedLakeTransaction"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SharedLakeTransaction(LakeTransaction):
+    """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it.
+
+    Whoever publishes saves first what was done here, and publishes what all have
+    saved. Nobody can know what others did and did not save: they are told what was
+    lost when they try to save it.
+    """
+
+    def __init__(
+        self,
+        shared: SharedTransactions,
+        value: SharedTransaction,
+        base: Snapshot,
+        new_id: Callable[[], str],
+        clients: Mapping[str, CatalogClient],
+        engines: Engines | None = None,
+    ) -> None:
+        self._shared = shared
+        self._known = value
+        self._base = base
+        self.published: Snapshot | None = None
+        super().__init__(self._core(), new_id, clients, engines)
+
+    def __repr__(self) -> str:
+        return f"<{self.core.state.value} shared transaction {self.name} on version {self.base_version}>"
+
+    @property
+    def name(self) -> str:
+        """By what others join it."""
+        return self._known.name
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it can no longer be published, unless somebody extends it."""
+        return _EPOCH + timedelta(milliseconds=self._known.expires_at_millis)
+
+    def save(self) -> None:
+        """Keep what was done here, so that others see it when they join; see what they saved meanwhile."""
+        mine = load_shared_work(self._known).after(self.reading())
+        try:
+            self._known = self._shared.save(self._known, mine)
+        except NotFoundError as error:
+            lost = "; ".join(map(str, self._list_unsaved_changes(mine)))
+            raise NotFoundError(
+                f"{error}. Not saved here, and so not published: {lost}" if lost else str(error)
+            ) from error
+        except ConflictError as error:
+            raise name_conflicting_tables(error, self.reading().met) from error
+        self.core = self._core()
+
+    def extend(self, ttl: str | timedelta) -> None:
+        """Let it live for so long from now on."""
+        self.reading()
+        extended = self._shared.extend(self._known, parse_duration_millis(ttl))
+        # What others saved meanwhile is not known here before the next `save`.
+        self._known = replace(self._known, expires_at_millis=extended.expires_at_millis)
+
+    def diff(self) -> Diff:
+        """Return what it would change on its base, with what was done here since it was last saved."""
+        found = self.reading().differences()
+        changes = summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
+        return Diff(self.base_version, self.base_version, changes)
+
+    def publish(self) -> int:
+        """Make all of it real in one version, and return that; refuse if what it stands on has changed since."""
+        self.save()
+        self.published = self._shared.publish(self._known)
+        self.core.state = TransactionState.COMMITTED
+        return self.published.version
+
+    @property
+    def version(self) -> int | None:
+        """The version that it became here; None before it is published."""
+        return None if self.published is None else self.published.version
+
+    def discard(self) -> None:
+        """Forget all of it, for all participants."""
+        self.reading()
+        self._shared.discard(self.name)
+        self.core.state = TransactionState.ROLLED_BACK
+
+    def commit(self, message: str | None = None) -> NoReturn:  # noqa: ARG002 - as of any transaction
+        """Refuse: a shared transaction is saved for others, and published once."""
+        raise InvalidInputError(f"shared transaction {self.name!r} is not committed: save it, publish it or discard it")
+
+    def alter_settings(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: the lakehouse's own settings change at once or not at all."""
+        raise InvalidInputError(
+            "the settings of the lakehouse are not changed in a shared transaction: use another one"
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_entered = False
+        if self.state is not TransactionState.OPEN:
+            return
+        if kind is None:
+            self.save()
+        else:
+            self.core = self._core()
+
+    def _list_unsaved_changes(self, mine: SharedWork) -> tuple[ObjectChange, ...]:
+        """Return what was done here since it was last saved."""
+        saved = load_shared_work(self._known)
+        found = (
+            one
+            for one in self.reading().differences()
+            if saved.puts.get(one.locator) != mine.puts.get(one.locator)
+            or (one.locator in mine.deletes) != (one.locator in saved.deletes)
+        )
+        return summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
+
+    def _core(self) -> Transaction:
+        work = load_shared_work(self._known)
+        return Transaction(
+            self._shared.metastore,
+            self._base,
+            work.transaction_id,
+            self._shared.effects.now_millis,
+            work.isolation,
+            message=work.message,
+            author=work.author,
+            properties=work.properties,
+            workspace=work.workspace(self._base),
+        )

@@ -1,0 +1,222 @@
+"""The transaction API, including idempotent transactions for streaming batches."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.catalog import Catalog, parse_table_argument
+from mangrove.lakehouse.engine_port import Engines, run_sql
+from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.new_table import validate_texts
+from mangrove.metastore import CommitResult, Isolation
+from mangrove.model.clock import time_limit_millis
+from mangrove.model.locators import DeltaLocator, TableLocator
+from mangrove.model.objects import Delta, TableVersion
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.settings import LakehouseSettings
+from mangrove.model.values import Value
+from mangrove.transaction.catalog import update_properties
+from mangrove.transaction.deltas import add_delta, put_table_version
+from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
+from mangrove.transaction.transaction import Transaction, TransactionState
+from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mangrove.lakehouse.lakehouse import Lakehouse
+
+
+__all__ = ["LakeTransaction", "begin_idempotent", "run_idempotent"]
+
+T = TypeVar("T")
+_CHANGEABLE = frozenset({"maximum_version_age_millis", "minimum_versions_to_keep"})
+
+
+class LakeTransaction(Catalog):
+    """Committed where its `with` block ends, forgotten where the block ends by an error.
+
+    Without a block, `commit` and `rollback` end it.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        new_id: Callable[[], str],
+        clients: Mapping[str, CatalogClient],
+        engines: Engines | None = None,
+        lake: "Lakehouse | None" = None,
+    ) -> None:
+        self.core = transaction
+        self._lake = lake
+        self.clients = clients
+        self.engines = engines
+        self.committed_as: CommitResult | None = None
+        self._new_id = new_id
+        self._is_entered = False
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what is staged in it is only in this process."""
+        raise InvalidInputError(
+            f"{self!r} cannot be pickled, nor can what was looked up in it: commit it first and pickle the lakehouse, "
+            "or use a shared transaction, which other processes join by its name"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.core.state.value} transaction {self.id} on version {self.base_version}>"
+
+    @property
+    def id(self) -> str:
+        """How the history will call it."""
+        return self.core.id
+
+    @property
+    def base_version(self) -> int:
+        """The version on which it stands."""
+        return self.core.base_version
+
+    @property
+    def isolation(self) -> Isolation:
+        """How much of what it saw must still hold when it commits."""
+        return self.core.isolation
+
+    @property
+    def state(self) -> TransactionState:
+        """Whether it is open, and how it ended if it is not."""
+        return self.core.state
+
+    @property
+    def version(self) -> int | None:
+        """The version that it became; None before it is committed."""
+        return None if self.committed_as is None else self.committed_as.snapshot.version
+
+    def reading(self) -> Workspace:
+        """Return what it sees: its own writes over the version on which it stands."""
+        return self.core.workspace
+
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+        """Run a statement; it is committed with all others."""
+        self.reading()
+        return statement(self.core)
+
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+        return self._new_id()
+
+    def add_delta(self, table: str | TableLocator, values: Sequence[Value | None], delta: Delta) -> DeltaLocator:
+        """Add a delta to the partition of a table with these partition values.
+
+        The position is the one that it gets if nobody else commits first; after the
+        commit `committed_as` says which one it got.
+        """
+        return add_delta(self.reading(), parse_table_argument(table), values, delta, self.id)
+
+    def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
+        """Say anew what a table's rows are; with `stops_writers` what others planned by the old is refused."""
+        put_table_version(self.reading(), parse_table_argument(table), version, stops_writers=stops_writers)
+
+    def alter_settings(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int
+    ) -> LakehouseSettings:
+        """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        workspace = self.reading()
+        fixed = changed.keys() - _CHANGEABLE
+        if fixed:
+            raise InvalidInputError(
+                f"{min(fixed)} of a lakehouse cannot be changed: these can, {', '.join(sorted(_CHANGEABLE))}"
+            )
+        properties = update_properties(
+            workspace.settings.properties, put, validate_texts(remove, "the properties to remove")
+        )
+        altered = replace(workspace.settings, properties=properties, **changed)  # type: ignore[arg-type]
+        time_limit_millis(altered)
+        workspace.settings = altered
+        return altered
+
+    def commit(self, message: str | None = None) -> int:
+        """Make all of it real together, and return the version that holds it."""
+        self.reading()
+        if message is not None:
+            self.core.message = message
+        self.committed_as = self.core.commit()
+        return self.committed_as.snapshot.version
+
+    def rollback(self) -> None:
+        """Forget all of it; nothing of it was ever visible."""
+        self.core.rollback()
+
+    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+        """Run SQL in this transaction, and return the rows of its last statement as a Spark DataFrame."""
+        self.reading()
+        return run_sql(self.engines, self._lake, self, text, arguments)
+
+    def transaction(self, **_: Any) -> NoReturn:
+        """Refuse: transactions do not nest."""
+        raise InvalidInputError(
+            f"transaction {self.id} is open: transactions do not nest. Use this one, or begin another from the "
+            "lakehouse, which will not see what this one wrote"
+        )
+
+    def __enter__(self) -> Self:
+        self.reading()
+        if self._is_entered:
+            self.transaction()
+        self._is_entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.state is not TransactionState.OPEN:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+
+@contextmanager
+def begin_idempotent(
+    lake: "Lakehouse", query: str, batch_id: int, isolation: Isolation | str
+) -> Iterator[LakeTransaction | None]:
+    """Give a transaction for a batch of a query, or None where that batch or a later one is committed already."""
+    batch = QueryBatch(query, batch_id, lake.effects.now_millis())
+    transaction = lake.transaction(isolation, message=_message(batch))
+    if _is_done(transaction, batch):
+        transaction.rollback()
+        yield None
+        return
+    with transaction:
+        yield transaction
+        if transaction.state is TransactionState.OPEN:
+            stage_batch(transaction.reading(), batch)
+
+
+def run_idempotent(
+    lake: "Lakehouse",
+    query: str,
+    batch_id: int,
+    work: Callable[[LakeTransaction], object],
+    isolation: Isolation | str,
+) -> bool:
+    """Commit what `work` does for a batch, and begin again where a rival was faster; return whether it was needed."""
+    batch = QueryBatch(query, batch_id, lake.effects.now_millis())
+
+    def noted(transaction: LakeTransaction) -> bool:
+        if _is_done(transaction, batch):
+            return False
+        work(transaction)
+        stage_batch(transaction.reading(), batch)
+        return True
+
+    return lake.run(noted, isolation, message=_message(batch))
+
+
+def _is_done(transaction: LakeTransaction, batch: QueryBatch) -> bool:
+    done = find_last_batch(transaction.reading(), batch.query)
+    return done is not None and done.batch_id >= batch.batch_id
+
+
+def _message(batch: QueryBatch) -> str:
+    return f"batch {batch.batch_id} of {batch.query}"

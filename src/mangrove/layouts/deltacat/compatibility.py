@@ -1,0 +1,66 @@
+"""Validation that changes remain readable by DeltaCAT.
+
+DeltaCAT reads append and add deltas whose files hold rows and lie below the root.
+It would show an upsert's rows beside those that they replace, stop at a replace,
+and see neither a view nor a table that moved to another namespace.
+"""
+
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.metastore import Changes
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
+from mangrove.model.manifests import FileKind
+from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Table, TableType
+from mangrove.model.paths import is_uri
+from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
+
+__all__ = ["check_deltacat_readable", "is_deltacat_readable"]
+
+_READ: Final = frozenset({DeltaType.APPEND, DeltaType.ADD})
+
+
+def is_deltacat_readable(settings: LakehouseSettings) -> bool:
+    """Return whether the lakehouse promises to hold only what DeltaCAT can read."""
+    return settings.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
+
+
+def check_deltacat_readable(base: CatalogSnapshot, changes: Changes) -> None:
+    """Refuse changes of which DeltaCAT could not read a part."""
+    for locator, value in changes.puts.items():
+        problem = _problem(base, changes, locator, value)
+        if problem:
+            raise InvalidInputError(
+                f"{locator.kind.word} {locator} {problem}, which DeltaCAT could not read, and this lakehouse has the "
+                f"property {READABLE_BY_DELTACAT}: append instead, or remove the property. Nothing was changed"
+            )
+
+
+def _problem(base: CatalogSnapshot, changes: Changes, locator: Locator, value: Object) -> str:
+    if locator.kind is Kind.VIEW:
+        return "is a view"
+    if isinstance(value, Delta):
+        return _delta_problem(value)
+    if isinstance(value, Table) and isinstance(locator, TableLocator):
+        if value.table_type is not TableType.MANAGED:
+            return f"is {value.table_type.value}"
+        if _namespace_id(base, changes, locator.namespace) != value.namespace_id:
+            return "has moved to another namespace"
+    return ""
+
+
+def _delta_problem(delta: Delta) -> str:
+    if delta.type not in _READ:
+        return f"is of the type {delta.type.value}"
+    for file in delta.manifest.entries:
+        if file.kind is not FileKind.DATA:
+            return f"has {file.location}, whose rows are {file.kind.value.replace('_', ' ')}"
+        if is_uri(file.location):
+            return f"has {file.location}, which lies elsewhere"
+    return ""
+
+
+def _namespace_id(base: CatalogSnapshot, changes: Changes, name: str) -> str | None:
+    made = changes.puts.get(NamespaceLocator(name))
+    return made.id if isinstance(made, Namespace) else base.namespace_id(name)

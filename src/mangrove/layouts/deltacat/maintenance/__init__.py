@@ -1,0 +1,1 @@
+"""Maintenance operations of the DeltaCAT layout."""

@@ -1,0 +1,356 @@
+"""Integrity checks of a tree version and diagnosis of unreadable lakehouses.
+
+Everything is read from storage, whatever is held in memory. What lies below a
+table that was dropped is no problem but garbage: nothing leads to it. A root may
+be larger than other nodes, since it takes all messages of its transaction.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from mangrove.betree.node import Entry, Node
+from mangrove.betree.search import scan
+from mangrove.betree.verify import verify_tree
+from mangrove.effects import Effects
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.java_formats import list_java_revisions
+from mangrove.layouts.tree.node_file import decode_node
+from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.revision import PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
+from mangrove.layouts.tree.root import shape_of
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.layouts.tree.versions import decode_hint, find_root_names, list_taken_versions, read_root
+from mangrove.metastore import OpenFailure, Problem
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Object, Table
+from mangrove.storage.paths import check_path
+
+__all__ = ["diagnose_tree", "find_problems"]
+
+_OBJECTS_PER_READ = 512
+_NODES_PER_READ = 32
+_ANY_NAMESPACE_ID = "any"
+"""Tree keys below a table do not hold the id of its namespace, so whatever stands for it leads there."""
+
+
+def find_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    """Yield each rule that the version breaks; damage hides only what lies below it."""
+    store = snapshot.files.store
+    path = snapshot.root.path
+    try:
+        root = read_root(store, snapshot.root.revision.roots, snapshot.version)
+        if root is None or root.is_expired:
+            yield Problem(path, "the version has expired, and its files may be gone")
+            return
+        path = root.definition_path or path
+        fresh = TreeSnapshot(TreeFiles(store), root)
+    except FormatError as error:
+        yield Problem(path, str(error))
+        return
+    yield from _root_problems(fresh)
+    yield from _find_lost_newest(fresh)
+    nodes = _NodeChecker(fresh, snapshot.files)
+    for broken in verify_tree(root.node, shape_of(fresh.settings), nodes.read_or_loop):
+        if broken.pointer not in nodes.broken:
+            yield Problem(broken.pointer or root.path, broken.rule)
+    yield from nodes.problems
+    yield from _ObjectChecker(fresh, nodes).problems()
+
+
+def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    root, names = snapshot.root, snapshot.root.revision.roots
+    expected = names.path(root.version - 1) if root.version else None
+    previous = root.system.get(PREVIOUS_ROOT)
+    if previous != expected:
+        yield Problem(root.path, f"{PREVIOUS_ROOT} is {previous!r}, and the version before lies at {expected!r}")
+    rolled_back = root.system.get(ROLLBACK_FROM_ROOT)
+    if rolled_back not in (None, expected):
+        yield Problem(root.path, f"{ROLLBACK_FROM_ROOT} is {rolled_back!r}, and the version before is {expected!r}")
+    if expected is None:
+        return
+    try:
+        before = read_root(snapshot.files.store, names, root.version - 1)
+        # Where versions have expired, the name after one that is kept stays taken.
+        one_more = (
+            read_root(snapshot.files.store, names, root.version - 2) if before is None and root.version > 1 else None
+        )
+    except FormatError as error:
+        yield Problem(expected, str(error))
+        return
+    if one_more is not None and not one_more.is_expired:
+        yield Problem(
+            expected, f"it is missing, though version {root.version} follows it and {root.version - 2} is kept"
+        )
+    if before is None or root.version in root.clock_resets:
+        return
+    if 0 < root.created_at_millis <= before.created_at_millis:
+        yield Problem(
+            root.path,
+            f"it was created at {root.created_at_millis} ms, not after version {before.version} "
+            f"({before.created_at_millis} ms)",
+        )
+
+
+def _find_lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
+    """Yield that versions after the newest are gone, if the hint names one: it is written after its root was made."""
+    store, names = snapshot.files.store, snapshot.root.revision.roots
+    (data,) = store.read_many([snapshot.root.revision.hint_path])
+    hinted = None if data is None else decode_hint(data)
+    if hinted is None or not snapshot.version < hinted < 2**names.digits:
+        return
+    if not any(store.exists(names.path(version)) for version in (snapshot.version + 1, hinted)):
+        yield Problem(
+            names.path(hinted),
+            f"it is missing, though the hint names version {hinted} and the newest there is {snapshot.version}: "
+            "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
+        )
+
+
+class _NodeChecker:
+    """Reads nodes from storage, siblings together; a broken one is a problem, and counts as an empty leaf.
+
+    What was read is held, here and where the version came from, so that whoever
+    looks at the version afterwards does not read it again.
+    """
+
+    def __init__(self, snapshot: TreeSnapshot, came_from: TreeFiles) -> None:
+        self._files = (snapshot.files, came_from)
+        self._store = snapshot.files.store
+        self._settings = snapshot.settings
+        self._revisions = list_java_revisions(snapshot.root.revision.roots)
+        self._siblings: dict[str, tuple[str, ...]] = {}
+        self._ahead: dict[str, Node] = {}
+        self._root_path = snapshot.root.path
+        self.broken: set[str] = set()
+        self.problems: list[Problem] = []
+        self._announce(snapshot.root.node)
+
+    def read(self, pointers: Sequence[str]) -> list[Node]:
+        return [self._read(pointer) for pointer in pointers]
+
+    def read_or_loop(self, pointers: Sequence[str]) -> list[Node]:
+        """Return the nodes, with one that leads to itself for a broken one: `verify_tree` must not take it for a leaf."""
+        nodes = self.read(pointers)
+        return [
+            Node((), (), (pointer,)) if pointer in self.broken else node
+            for pointer, node in zip(pointers, nodes, strict=True)
+        ]
+
+    def _read(self, pointer: str) -> Node:
+        if pointer not in self._ahead and (held := self._files[0].cached_node(pointer)) is not None:
+            self._announce(held)
+            return held
+        if pointer not in self._ahead:
+            wanted = self._siblings.get(pointer, (pointer,))
+            self._ahead = dict(zip(wanted, self._decoded(wanted), strict=True))
+        node = self._ahead[pointer]
+        self._announce(node)
+        return node
+
+    def _announce(self, node: Node) -> None:
+        children = [child for child in node.children if isinstance(child, str)]
+        for start in range(0, len(children), _NODES_PER_READ):
+            together = tuple(children[start : start + _NODES_PER_READ])
+            self._siblings |= dict.fromkeys(together, together)
+
+    def _decoded(self, pointers: Sequence[str]) -> Iterator[Node]:
+        sound = [pointer for pointer in pointers if self._is_path(pointer)]
+        contents = dict(zip(sound, self._store.read_many(sound), strict=True))
+        for pointer in pointers:
+            yield self._node(pointer, contents.get(pointer))
+
+    def _is_path(self, pointer: str) -> bool:
+        try:
+            check_path(pointer)
+            self._settings.check_file_path(pointer)
+        except InvalidInputError as error:
+            self._note(pointer, str(error))
+            return False
+        return True
+
+    def _node(self, pointer: str, data: bytes | None) -> Node:
+        if data is None:
+            self._note(pointer, "the node's file is missing")
+            return Node()
+        size_max = self._settings.node_file_max_size_bytes
+        if len(data) > size_max:
+            self.problems.append(
+                Problem(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
+            )
+        try:
+            node = decode_node(data, pointer, self._revisions, order=self._settings.order).node
+        except FormatError as error:
+            self._note(pointer, str(error))
+            return Node()
+        for files in self._files:
+            files.cache_node(pointer, node, len(data))
+        return node
+
+    def _note(self, pointer: str, rule: str) -> None:
+        if pointer not in self.broken:
+            self.broken.add(pointer)
+            self.problems.append(Problem(pointer or self._root_path, rule))
+
+
+class _ObjectChecker:
+    """Checks what the tree keys lead to, kind by kind, so that parents come before what lies below them."""
+
+    def __init__(self, snapshot: TreeSnapshot, nodes: _NodeChecker) -> None:
+        self._snapshot = snapshot
+        self._nodes = nodes
+        self._table_ids: set[str] = set()
+        self._parents: dict[Locator, bool] = {}
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._keys()
+        for kind in Kind:
+            if kind is not Kind.LAKEHOUSE:
+                yield from self._of_kind(kind)
+
+    def _keys(self) -> Iterator[Problem]:
+        try:
+            for key, pointer in scan(self._snapshot.root.node, "", None, self._nodes.read):
+                try:
+                    self._snapshot.keys.encoding.parts_of(key, self._snapshot.keys.sizes)
+                except FormatError as error:
+                    yield Problem(self._path(pointer), str(error))
+        except FormatError as error:
+            yield Problem(self._snapshot.root.path, str(error))
+
+    def _of_kind(self, kind: Kind) -> Iterator[Problem]:
+        located = self._located(kind)
+        while batch := list(islice(located, _OBJECTS_PER_READ)):
+            for locator, pointer in batch:
+                yield from self._place_problems(locator, pointer)
+            values, broken = self._defined(batch)
+            yield from broken
+            self._table_ids |= {value.id for value in values if isinstance(value, Table)}
+
+    def _located(self, kind: Kind) -> Iterator[tuple[Locator, str]]:
+        """Yield what the tree keys of a kind lead to, without those that `_keys` or `verify_tree` told of."""
+        keys = self._snapshot.keys
+        first, end = keys.encoding.range_below(kind, (), keys.sizes)
+        entries = scan(self._snapshot.root.node, first, end, self._nodes.read)
+        while True:
+            try:
+                entry = next(entries, None)
+                if entry is None:
+                    return
+                if keys.encoding.is_of_kind(entry.key, kind, keys.sizes):
+                    yield self._locator(kind, entry), entry.value
+            except FormatError:
+                continue
+
+    def _locator(self, kind: Kind, entry: Entry) -> Locator:
+        _, parts = self._snapshot.keys.encoding.parts_of(entry.key, self._snapshot.keys.sizes)
+        name = None
+        if kind in (Kind.TABLE, Kind.VIEW):
+            name = self._snapshot.root.key_names.name_filed_under(str(parts[0]))
+        return self._snapshot.locator(entry.key, namespace=name, namespace_id=_ANY_NAMESPACE_ID)
+
+    def _place_problems(self, locator: Locator, pointer: str) -> Iterator[Problem]:
+        path = self._path(pointer)
+        if not pointer.startswith("data:"):
+            try:
+                self._snapshot.settings.check_file_path(pointer)
+            except InvalidInputError as error:
+                yield Problem(path, str(error))
+        parent = self._parent_of(locator)
+        if parent is not None and not self._is_there(parent):
+            way = "|".join(map(str, locator.parts[1:] if locator.kind > Kind.SHARED_TRANSACTION else locator.parts))
+            yield Problem(path, f"the {locator.kind.word} {way} lies below a {parent.kind.word} that is not there")
+
+    def _parent_of(self, locator: Locator) -> Locator | None:
+        match locator:
+            case TableLocator() | ViewLocator():
+                return locator.parent
+            case StreamLocator() | PartitionLocator() | DeltaLocator() if locator.table_id in self._table_ids:
+                return locator.parent
+        return None
+
+    def _is_there(self, locator: Locator) -> bool:
+        if locator not in self._parents:
+            # Neighbours share a parent, so the last few suffice.
+            if len(self._parents) >= _OBJECTS_PER_READ:
+                self._parents.clear()
+            self._parents[locator] = self._found(locator)
+        return self._parents[locator]
+
+    def _found(self, locator: Locator) -> bool:
+        try:
+            return self._snapshot.pointer(locator) is not None
+        except FormatError:
+            return True  # unknown, since a node on the way is damaged: that has been told
+
+    def _defined(self, wanted: list[tuple[Locator, str]]) -> tuple[list[Object], list[Problem]]:
+        try:
+            return self._snapshot.load_objects(wanted), []
+        except FormatError as error:
+            if len(wanted) == 1:
+                return [], [Problem(self._path(wanted[0][1]), str(error))]
+        half = len(wanted) // 2
+        left, right = self._defined(wanted[:half]), self._defined(wanted[half:])
+        return [*left[0], *right[0]], [*left[1], *right[1]]
+
+    def _path(self, pointer: str) -> str:
+        return self._snapshot.root.path if not pointer or pointer.startswith("data:") else pointer
+
+
+_VERSIONS_MAX = 1000
+
+
+def diagnose_tree(effects: Effects) -> OpenFailure | None:
+    """Return why the lakehouse under the store's root cannot be opened; None if there is none."""
+    found = find_root_names(effects.store)
+    if found is None:
+        return None
+    names, _ = found
+    broken: dict[str, str] = {}
+    for version in reversed(list_taken_versions(effects.store, names)[-_VERSIONS_MAX:]):
+        try:
+            snapshot = _try_open(effects, names, version, broken)
+        except FormatError:
+            continue
+        if snapshot is not None:
+            told = [Problem(path, f"{rule}. {_advice(path, snapshot)}") for path, rule in broken.items()]
+            return OpenFailure((*told, *find_problems(snapshot)), snapshot.version)
+    return OpenFailure(tuple(Problem(path, f"{rule}. {_NO_ADVICE}") for path, rule in broken.items()), None)
+
+
+_NO_ADVICE = "No version before it can be opened either: copy the file from an export or a backup"
+
+
+def _try_open(effects: Effects, names: RootNames, version: int, broken: dict[str, str]) -> TreeSnapshot | None:
+    """Return a version, None if it has expired; what stops that is noted under the file that is to blame."""
+    path = names.path(version)
+    try:
+        root = read_root(effects.store, names, version)
+        if root is None or root.is_expired:
+            return None
+        path = root.definition_path
+        return TreeSnapshot(TreeFiles(effects.store), root)
+    except FormatError as error:
+        broken.setdefault(path, f"version {version} cannot be opened: {error}")
+        raise
+
+
+def _advice(path: str, snapshot: TreeSnapshot) -> str:
+    restore = f"Version {snapshot.version} still opens. Copy the file from an export or a backup; if there is none,"
+    if snapshot.root.revision.roots.is_root(path):
+        return (
+            f"{restore} and nobody else is at work, move it away: then version {snapshot.version} is the newest, and "
+            "what came after it is lost"
+        )
+    return (
+        f"{restore} copy {snapshot.root.definition_path} to its place: then the lakehouse's own settings are those of "
+        f"version {snapshot.version} again, and nothing else is lost"
+    )

@@ -1,0 +1,89 @@
+"""Rollback of the tree to an earlier version.
+
+A rollback replaces whatever is the newest version at the moment it is committed,
+so a rival that commits first does not stop it, unless that rival is a rollback
+too: then two people want different things. What it replaced is not lost, for the
+new root says which version that was, and that one can be rolled back to.
+"""
+
+from dataclasses import replace
+
+from mangrove.betree.node import Node
+from mangrove.conflicts import build_rollback_conflict_error
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.layouts.tree.commit import (
+    ATTEMPTS_MAX,
+    build_attempts_error,
+    create_root,
+    pause_before_retry,
+    read_concurrent_roots,
+)
+from mangrove.layouts.tree.definition_files import append_checksum
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.paths import lakehouse_definition_path
+from mangrove.layouts.tree.revision import ROLLBACK_FROM_ROOT
+from mangrove.layouts.tree.root import Root, build_system_rows
+from mangrove.layouts.tree.snapshot import TreeSnapshot
+from mangrove.layouts.tree.staging import rebuild_tree, scan_entries
+from mangrove.layouts.tree.versions import read_root
+from mangrove.metastore import Changes, check_deadline, commit_time_after
+from mangrove.model.locators import Kind
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["roll_back"]
+
+
+def roll_back(
+    effects: Effects, files: TreeFiles, newest: TreeSnapshot, to: TreeSnapshot, changes: Changes
+) -> TreeSnapshot:
+    """Publish what `to` holds as the version after the newest, of which `newest` is known."""
+    if changes.puts or changes.deletes or changes.settings is not None:
+        raise InvalidInputError("a rollback changes nothing else: commit the changes after it")
+    there = read_root(files.store, newest.root.revision.roots, to.version)
+    if there is None or there.is_expired:
+        raise NotFoundError(
+            f"version {to.version} has expired and its files may be gone: see the history for what is there"
+        )
+    rebuilt: Node | None = None
+    for attempt in range(ATTEMPTS_MAX):
+        settings = _settings_after(newest, to)
+        path = _definition_path(effects, files, newest, to, settings)
+        created_at_millis = commit_time_after(newest, changes, effects.now_millis(), effects.clock_tolerance_millis)
+        system = build_system_rows(newest.root, changes, path, to.root.key_names, created_at_millis)
+        system[ROLLBACK_FROM_ROOT] = newest.root.path
+        root = Root(newest.version + 1, to.root.node, system, newest.root.revision, to.root.key_names)
+        if to.root.revision.keys != root.revision.keys:
+            # Rivals do not bring the older format revision back, so one rebuilding serves every attempt.
+            rebuilt = rebuilt or rebuild_tree(effects, files, root, settings, scan_entries(root.revision, to))
+            root = replace(root, node=rebuilt)
+        check_deadline(changes, effects.now_millis())
+        if create_root(effects, root, settings):
+            return TreeSnapshot(files, root)
+        for concurrent_commit in read_concurrent_roots(files, newest):
+            if concurrent_commit.is_rollback:
+                raise build_rollback_conflict_error(concurrent_commit.commit)
+            newest = TreeSnapshot(files, concurrent_commit)
+        pause_before_retry(effects, attempt)
+    raise build_attempts_error(changes.transaction_id)
+
+
+def _settings_after(newest: TreeSnapshot, to: TreeSnapshot) -> LakehouseSettings:
+    """Return the settings of `to`, with what the newest version knows of versions: that is no content of any."""
+    return replace(
+        to.settings,
+        exported_snapshots=newest.settings.exported_snapshots,
+        maximum_version_age_millis_overrides=newest.settings.maximum_version_age_millis_overrides,
+    )
+
+
+def _definition_path(
+    effects: Effects, files: TreeFiles, newest: TreeSnapshot, to: TreeSnapshot, settings: LakehouseSettings
+) -> str:
+    for known in (to, newest):
+        if settings == known.settings:
+            return known.root.definition_path
+    path = lakehouse_definition_path(effects.new_id())
+    files.write({path: append_checksum(encode_definition(settings, to.carried_settings), Kind.LAKEHOUSE)})
+    return path

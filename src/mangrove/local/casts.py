@@ -1,0 +1,201 @@
+"""Type coercion and casts of Arrow arrays with Spark ANSI semantics.
+
+What the two engines might answer differently is refused here, so that it is left
+to Spark: a double as text, a text as a moment.
+"""
+
+import decimal
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.expr import RequiresSparkError
+
+__all__ = [
+    "build_requires_spark_error",
+    "cast_array",
+    "cast_for_assignment",
+    "compute_decimal_type",
+    "find_common_type",
+    "format_sql_type",
+    "map_rows",
+]
+
+_PA: Final[Any] = pa
+_PC: Final[Any] = pc
+_PRECISION_MAX: Final = 38
+_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+_EXACT: Final = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+_MIDNIGHTS: Final = "day"
+_SQL_TYPE_NAMES: Final = {
+    pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint", pa.float32(): "float", pa.float64(): "double",
+    pa.date32(): "date",
+}  # fmt: skip
+"""Types as people write them in SQL."""
+_OF_TYPE: Final = re.compile(r" as a scalar of type \S+$")
+
+
+def build_requires_spark_error(what: str) -> RequiresSparkError:
+    """Return the error for what only Spark can evaluate."""
+    return RequiresSparkError(f"{what}: only Spark evaluates that")
+
+
+def compute_decimal_type(precision: int, scale: int) -> Any:
+    """Return the type of a result with so many digits; where there are too many, Spark gives up digits of the scale."""
+    if precision <= _PRECISION_MAX:
+        return pa.decimal128(precision, scale)
+    whole = precision - scale
+    return pa.decimal128(_PRECISION_MAX, max(_PRECISION_MAX - whole, min(scale, 6)))
+
+
+def find_common_type(left: Any, right: Any) -> Any:
+    """Return the type in which values of two types are compared or stand beside each other."""
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if _is_number(left) and _is_number(right):
+        return _common_number(left, right)
+    for text, other in ((left, right), (right, left)):
+        if pa.types.is_string(text) and (pa.types.is_integer(other) or pa.types.is_date(other)):
+            return pa.int64() if pa.types.is_integer(other) else other
+    for day, moment in ((left, right), (right, left)):
+        if pa.types.is_date(day) and pa.types.is_timestamp(moment):
+            return moment
+    raise build_requires_spark_error(f"an expression mixes {left} and {right}")
+
+
+def _common_number(left: Any, right: Any) -> Any:
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return pa.float64()
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return max(left, right, key=lambda one: one.bit_width)
+    (p1, s1), (p2, s2) = _digits(left), _digits(right)
+    scale = max(s1, s2)
+    precision = max(p1 - s1, p2 - s2) + scale
+    return pa.decimal128(precision, scale) if precision <= _PRECISION_MAX else _PA.decimal256(precision, scale)
+
+
+def _digits(arrow: Any) -> tuple[int, int]:
+    return (_DIGITS[arrow], 0) if arrow in _DIGITS else (arrow.precision, arrow.scale)
+
+
+def _is_number(arrow: Any) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))
+
+
+def map_rows(function: Callable[..., Any], arrow: Any, *arrays: Any) -> Any:
+    """Return the function of each row's values, null where one of them is; for what Arrow has no kernel for."""
+    columns = [array.to_pylist() for array in arrays]
+    values = [None if None in row else function(*row) for row in zip(*columns, strict=True)]
+    return pa.array(values, arrow)
+
+
+def cast_array(array: Any, wanted: Any) -> Any:
+    """Return the values in another type; a value that it cannot hold is refused."""
+    if array.type == wanted:
+        return array
+    if pa.types.is_null(array.type):
+        return _PA.nulls(len(array), wanted)
+    try:
+        return _cast(array, wanted)
+    except (pa.ArrowInvalid, decimal.InvalidOperation, OverflowError, ValueError) as error:
+        reason = _OF_TYPE.sub("", str(error).splitlines()[0])
+        raise InvalidInputError(f"a value does not fit into {format_sql_type(wanted)}: {reason}") from error
+    except pa.ArrowNotImplementedError as error:
+        raise build_requires_spark_error(f"{array.type} is taken for {wanted}") from error
+
+
+def _cast(array: Any, wanted: Any) -> Any:
+    given = array.type
+    if pa.types.is_decimal(wanted):
+        return _to_decimal(array, wanted)
+    if pa.types.is_integer(wanted) and _is_number(given):
+        return (array if pa.types.is_integer(given) else _PC.trunc(array)).cast(wanted)
+    if pa.types.is_floating(wanted) and (_is_number(given) or pa.types.is_string(given)):
+        return array.cast(wanted)
+    if pa.types.is_string(given) and (pa.types.is_integer(wanted) or pa.types.is_date(wanted)):
+        return _PC.utf8_trim_whitespace(array).cast(wanted)
+    if pa.types.is_string(wanted):
+        return _to_text(array)
+    if pa.types.is_date(given) and pa.types.is_timestamp(wanted):
+        return array.cast(wanted)
+    if pa.types.is_timestamp(given) and pa.types.is_date(wanted):
+        return _PC.floor_temporal(array, unit=_MIDNIGHTS).cast(wanted)
+    raise build_requires_spark_error(f"{given} is taken for {wanted}")
+
+
+def _to_decimal(array: Any, wanted: Any) -> Any:
+    given = array.type
+    if pa.types.is_integer(given):
+        return array.cast(_PA.decimal256(76, 0)).cast(wanted)
+    if pa.types.is_decimal(given):
+        if given.scale > wanted.scale:
+            array = _PC.round(array, ndigits=wanted.scale, round_mode="half_towards_infinity")
+        return array.cast(wanted)
+    if pa.types.is_floating(given) or pa.types.is_string(given):
+        return map_rows(lambda value: _round_to_decimal(str(value).strip(), wanted), wanted, array)
+    raise build_requires_spark_error(f"{given} is taken for {wanted}")
+
+
+def _round_to_decimal(text: str, wanted: Any) -> decimal.Decimal:
+    """Return a number as a decimal of that many digits, or say why it is none."""
+    try:
+        value = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"{text!r} is no number") from None
+    if not value.is_finite():
+        raise ValueError(f"{value} is given, and decimals have neither NaN nor infinity")
+    whole = wanted.precision - wanted.scale
+    rounded = (
+        value if value.adjusted() >= whole else value.quantize(decimal.Decimal(1).scaleb(-wanted.scale), context=_EXACT)
+    )
+    if rounded and rounded.adjusted() >= whole:
+        raise ValueError(f"{text} has more than {whole} digits before the point")
+    return rounded
+
+
+def format_sql_type(arrow: Any) -> str:
+    """Return a type as people write it in SQL."""
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    return _SQL_TYPE_NAMES.get(arrow, str(arrow))
+
+
+def _to_text(array: Any) -> Any:
+    given = array.type
+    if pa.types.is_decimal(given):
+        return map_rows(lambda value: f"{value:f}", pa.string(), array)
+    if pa.types.is_integer(given) or pa.types.is_boolean(given) or pa.types.is_date(given):
+        return array.cast(pa.string())
+    raise build_requires_spark_error(f"{given} is taken for text")
+
+
+def cast_for_assignment(array: Any, wanted: Any, column: str) -> Any:
+    """Return the values as a column takes them from an expression, by SQL's rules of assignment.
+
+    Numbers become numbers, days moments and moments days, and most things text. Text
+    becomes nothing else: that must be asked for with a cast.
+    """
+    given = array.type
+    if given == wanted or pa.types.is_null(given):
+        return cast_array(array, wanted)
+    is_time = pa.types.is_date(given) or pa.types.is_timestamp(given)
+    wants_time = pa.types.is_date(wanted) or pa.types.is_timestamp(wanted)
+    is_text = pa.types.is_string(wanted) and not pa.types.is_nested(given) and not pa.types.is_binary(given)
+    if pa.types.is_float64(given) and pa.types.is_float32(wanted):
+        # Brought into the column's form where rows are written, which refuses what would become infinite.
+        return array
+    if (_is_number(given) and _is_number(wanted)) or (is_time and wants_time) or is_text:
+        return cast_array(array, wanted)
+    if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(wanted):
+        # These are brought into the column's form as any written value is.
+        return array
+    raise InvalidInputError(
+        f"column {column!r} is {format_sql_type(wanted)} and is set to {format_sql_type(given)}: "
+        "write cast(… as …) if that is meant"
+    )

@@ -1,0 +1,80 @@
+"""Row changes between two table states, computed with Arrow."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mangrove.local.python_rows import to_python_rows
+from mangrove.local.scan import run_scan
+from mangrove.model.arrow_schema import schema_to_arrow
+from mangrove.storage.port import Store
+from mangrove.tables.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, plan_changed_files
+from mangrove.tables.table_state import TableState
+
+__all__ = ["CHANGE_TYPE", "compute_changed_rows"]
+
+
+def compute_changed_rows(store: Store, before: TableState, after: TableState) -> pa.Table:
+    """Return the rows that differ, as of the later state, with a word beside each.
+
+    `insert` and `delete` are rows that came and went; `update_before` and, right behind
+    it, `update_after` are a row with the same keys that changed. Files that both states
+    read in the same way are not opened, and a compaction changes no row.
+    """
+    was, plan_before, plan_after = plan_changed_files(before, after)
+    old = run_scan(store, was, plan_before, after.schema.columns)
+    new = run_scan(store, after, plan_after, after.schema.columns)
+    told = _ComparedRows([*to_python_rows(old), *to_python_rows(new)], [column.name for column in after.key_columns])
+    places = range(old.num_rows + new.num_rows)
+    was_there, is_there = places[: old.num_rows], places[old.num_rows :]
+    found = _pair_changes(told, _find_surplus(told, was_there, is_there), _find_surplus(told, is_there, was_there))
+    taken = pa.concat_tables([old, new]).take(pa.array([place for _, place in found], pa.int64()))
+    rows = pa.Table.from_arrays(taken.columns, schema=schema_to_arrow(after.schema))
+    return rows.append_column(CHANGE_TYPE, pa.array([word for word, _ in found], pa.string()))
+
+
+@dataclass(frozen=True)
+class _ComparedRows:
+    """Rows to be compared: the old ones, then the new ones; a row is meant by its place among them."""
+
+    rows: list[dict[str, Any]]
+    keys: list[str]
+
+    def text_at(self, place: int) -> str:
+        """Return what equal rows have in common; unlike the values, it can be looked up also where a list is in it."""
+        return repr(self.rows[place])
+
+    def keys_at(self, place: int) -> tuple[Any, ...]:
+        """Return the keys of a row."""
+        return tuple(self.rows[place][key] for key in self.keys)
+
+
+def _pair_changes(told: _ComparedRows, gone: list[int], came: list[int]) -> list[tuple[str, int]]:
+    """Return each row with its word; where one with the same keys went and another came, it was updated."""
+    waiting: dict[tuple[Any, ...], list[int]] = {}
+    for place in gone:
+        waiting.setdefault(told.keys_at(place), []).append(place)
+    found = []
+    for place in came:
+        old = waiting.get(told.keys_at(place)) if told.keys else None
+        if old:
+            found += [(UPDATE_BEFORE, old.pop()), (UPDATE_AFTER, place)]
+        else:
+            found.append((INSERT, place))
+    return [*((DELETE, place) for places in waiting.values() for place in places), *found]
+
+
+def _find_surplus(told: _ComparedRows, places: Sequence[int], others: Sequence[int]) -> list[int]:
+    """Return the rows that occur more often than among the others."""
+    left = Counter(told.text_at(place) for place in others)
+    found = []
+    for place in places:
+        text = told.text_at(place)
+        if left[text]:
+            left[text] -= 1
+        else:
+            found.append(place)
+    return found

@@ -1,0 +1,63 @@
+"""Compaction of data files with Arrow, including Z-order clustering."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.local.data_files import FileWriter
+from mangrove.local.scan import get_column, run_scan_by_file
+from mangrove.maintenance.compaction import ReportFraction
+from mangrove.model.manifests import DataFile
+from mangrove.tables.compaction import Compaction, resolve_clustering_columns, resolve_clustering_property
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import group_files_by_log
+
+__all__ = ["write_compacted_files"]
+
+_SHARE_OF_READING = 0.5
+"""Reading and writing take about the same time."""
+_Z_BITS = 10
+"""So many bits of a column's rank go into a Z-order; what fits into this process makes no more files than that."""
+
+
+def write_compacted_files(files: FileWriter, compaction: Compaction, tell: ReportFraction) -> list[DataFile]:
+    """Write the rows that a compaction merges, and return the new files."""
+    state = compaction.state
+    parts = [rows for _, rows in run_scan_by_file(files.store, state, compaction.merged, state.schema.columns)]
+    if not parts:
+        return []
+    tell(_SHARE_OF_READING)
+    rows = _cluster_rows(pa.concat_tables([part.select(list(state.schema.names)) for part in parts]), state)
+    return [file for there in group_files_by_log(state, files.write(state, rows)).values() for file in there]
+
+
+def _cluster_rows(rows: pa.Table, state: TableState) -> pa.Table:
+    """Return the rows so ordered that files of neighbouring rows share few values; a sort scheme orders them later."""
+    column_ids = resolve_clustering_columns(state)
+    if not column_ids or not rows.num_rows:
+        return rows
+    columns = [get_column(rows, state.schema.path_of(column_id)) for column_id in column_ids]
+    names = [f"key{place}" for place in range(len(columns))]
+    if len(resolve_clustering_property(state)) > 1:
+        columns, names = [_interleave_bits([_rank_bits(column) for column in columns]), *columns], ["z", *names]
+    ordering: Any = [(name, "ascending") for name in names]
+    return rows.take(pc.sort_indices(pa.table(columns, names=names), ordering))
+
+
+def _rank_bits(column: Any) -> Any:
+    """Return where each value stands among all, as a number of few bits."""
+    ranks = pc.rank(column, sort_keys="ascending", tiebreaker="min")
+    scaled = pc.multiply(pc.subtract(ranks.cast(pa.int64()), 1), 2**_Z_BITS)
+    return pc.divide(scaled, len(column))
+
+
+def _interleave_bits(numbers: list[Any]) -> Any:
+    """Return the numbers whose bits are those of the given ones in turns, the highest first."""
+    total: Any = pa.array([0], pa.int64())[0]
+    width = len(numbers)
+    for bit in range(_Z_BITS):
+        for place, number in enumerate(numbers):
+            single = pc.bit_wise_and(pc.shift_right(number, bit), 1)
+            total = pc.bit_wise_or(total, pc.shift_left(single, bit * width + (width - 1 - place)))
+    return total

@@ -1,0 +1,247 @@
+"""Conversion of Arrow tables to the schema of a table.
+
+Rows that are written are matched by name, files that are read by column id, so
+that names may change. Columns that are missing are null.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.python_rows import to_python_rows, to_python_value
+from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import Char, Column, DataType, Decimal, Float32, List, Map, Struct, Varchar, inner_columns
+from mangrove.tables.conversion import check_columns
+
+__all__ = [
+    "FIELD_ID",
+    "Matching",
+    "check_rows_fit",
+    "conform_rows",
+    "detect_column_types",
+    "fill_null_types",
+    "match_by_id",
+    "match_by_name",
+]
+
+FIELD_ID: Final = b"PARQUET:field_id"
+_PA: Final[Any] = pa
+"""For calls of which the stubs of pyarrow know only some forms."""
+_PC: Final[Any] = pc
+Matching: TypeAlias = Callable[[Any, Column], bool]
+"""Whether an Arrow field is the given column."""
+
+
+def match_by_name(field: Any, column: Column) -> bool:
+    """Match as SQL does, in any case."""
+    return bool(field.name.casefold() == column.name.casefold())
+
+
+def match_by_id(field: Any, column: Column) -> bool:
+    """Match by the id that a file keeps with its field."""
+    return bool((field.metadata or {}).get(FIELD_ID) == str(column.id).encode())
+
+
+def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
+    """Refuse rows with columns that the table does not have or cannot hold, before any is converted."""
+    given: dict[str, DataType | None] = {}
+    for field in rows.schema:
+        if field.name in given:
+            raise InvalidInputError(f"the rows do not fit {table}: column {field.name!r} is given twice")
+        if pa.types.is_null(field.type):
+            given[field.name] = None
+            continue
+        column = next((column for column in schema.columns if match_by_name(field, column)), None)
+        if column is not None and field.type.equals(type_to_arrow(column.type)):
+            given[field.name] = column.type
+            continue
+        bare: Any = pa.field(field.name, _fill_null_type(field.type, None if column is None else column.type))
+        given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
+    check_columns(table, schema, given)
+
+
+def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Return rows with the types of the table's columns in each place of which only nulls were seen."""
+    fields: list[Any] = []
+    for field in rows.schema:
+        column = next((column for column in schema.columns if match_by_name(field, column)), None)
+        fields.append(field if column is None else pa.field(field.name, _fill_null_type(field.type, column.type)))
+    told = pa.schema(fields)
+    return rows if told.equals(rows.schema) else rows.cast(told)
+
+
+def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
+    """Return the types of columns as they were given, None for a column of nulls alone."""
+    found: dict[str, DataType | None] = {}
+    for field in rows.schema:
+        bare: Any = pa.field(field.name, field.type)
+        is_null = pa.types.is_null(field.type)
+        found[field.name] = None if is_null else schema_from_arrow(pa.schema([bare])).columns[0].type
+    return found
+
+
+def _fill_null_type(arrow: Any, data_type: DataType | None) -> Any:
+    """Return the Arrow type with that of the column in the place of each part of which only nulls were seen."""
+    if pa.types.is_null(arrow):
+        return pa.bool_() if data_type is None else type_to_arrow(data_type)
+    if pa.types.is_list(arrow):
+        element = data_type.element.type if isinstance(data_type, List) else None
+        return _PA.list_(_fill_null_type(arrow.value_type, element))
+    if pa.types.is_struct(arrow):
+        inner = {column.name.casefold(): column.type for column in inner_columns(data_type)} if data_type else {}
+        fields = [arrow.field(place) for place in range(arrow.num_fields)]
+        return pa.struct(
+            [pa.field(field.name, _fill_null_type(field.type, inner.get(field.name.casefold()))) for field in fields]
+        )
+    return arrow
+
+
+def conform_rows(rows: pa.Table, schema: Schema, matching: Matching, *, is_checked: bool) -> pa.Table:
+    """Return the rows with exactly the columns of `schema`, in order and of their types.
+
+    With `is_checked` nulls where none may be and texts that are too long are
+    refused; what was checked when it was written need not be checked again.
+    """
+    arrays = []
+    for column in schema.columns:
+        place = next((place for place, field in enumerate(rows.schema) if matching(field, column)), None)
+        if place is None:
+            array: Any = _PA.nulls(rows.num_rows, type_to_arrow(column.type))
+            array = _PA.chunked_array([array])
+        else:
+            array = rows.column(place)
+            chunks = [
+                _conform_array(chunk, column, matching, column.name, is_checked=is_checked) for chunk in array.chunks
+            ]
+            array = _PA.chunked_array(chunks, type_to_arrow(column.type))
+        if is_checked and not column.nullable and array.null_count:
+            row = pc.index(pc.is_null(array), pa.scalar(value=True)).as_py()
+            raise InvalidInputError(
+                f"column {column.name!r} is not null, and {array.null_count} row(s) have no value in it, "
+                f"first row {row}: {to_python_rows(rows.slice(row, 1))[0]}"
+            )
+        arrays.append(array)
+    return pa.table(arrays, schema=schema_to_arrow(schema))
+
+
+def _conform_array(array: Any, column: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
+    wanted = type_to_arrow(column.type)
+    if pa.types.is_null(array.type):
+        return _PA.nulls(len(array), wanted)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    match column.type:
+        case Struct(columns):
+            children = [
+                _child(array, inner, matching, f"{path}.{inner.name}", is_checked=is_checked) for inner in columns
+            ]
+            fields = [wanted.field(place) for place in range(wanted.num_fields)]
+            return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+        case List(element):
+            return _list(array, element, matching, path, wanted, is_checked=is_checked)
+        case Map(key, value):
+            whole = _normalize_offsets(array)
+            keys = _conform_array(whole.keys, key, matching, f"{path}.key", is_checked=is_checked)
+            items = _conform_array(whole.items, value, matching, f"{path}.value", is_checked=is_checked)
+            offsets = _offsets(whole)
+            if is_checked:
+                _check_keys(whole, keys, path)
+            return _PA.MapArray.from_arrays(offsets, keys, items, wanted)
+        case _:
+            return _leaf(array, column.type, wanted, path, is_checked=is_checked)
+
+
+def _child(array: Any, inner: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
+    fields = [array.type.field(place) for place in range(array.type.num_fields)]
+    place = next((place for place, field in enumerate(fields) if matching(field, inner)), None)
+    if place is None:
+        return _PA.nulls(len(array), type_to_arrow(inner.type))
+    found = pc.struct_field(array, [place])
+    shaped = _conform_array(found, inner, matching, path, is_checked=is_checked)
+    if is_checked and not inner.nullable and shaped.null_count > array.null_count:
+        raise InvalidInputError(f"column {path!r} is not null, and a row has no value in it")
+    return shaped
+
+
+def _list(array: Any, element: Column, matching: Matching, path: str, wanted: Any, *, is_checked: bool) -> Any:
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    whole = _normalize_offsets(array)
+    values = _conform_array(whole.values, element, matching, f"{path}.element", is_checked=is_checked)
+    if is_checked and not element.nullable and values.null_count:
+        raise InvalidInputError(f"an element of column {path!r} has no value, and its elements are not null")
+    return _PA.ListArray.from_arrays(_offsets(whole), values, type=wanted)
+
+
+def _normalize_offsets(array: Any) -> Any:
+    """Return the array with offsets that begin at 0, as the parts of a list are rebuilt from them."""
+    return pa.concat_arrays([array]) if array.offset == 0 else array.take(pa.array(range(len(array)), pa.int64()))
+
+
+def _offsets(array: Any) -> Any:
+    """Return where each list begins; null where the list itself is."""
+    if not array.null_count:
+        return array.offsets
+    is_null = pa.concat_arrays([array.is_null(), pa.array([False])])
+    return pc.if_else(is_null, pa.scalar(None, pa.int32()), array.offsets)
+
+
+def _leaf(array: Any, data_type: DataType, wanted: Any, path: str, *, is_checked: bool) -> Any:
+    try:
+        cast = _cast(array, data_type, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"column {path!r} is {format_type(data_type)}, and a value does not fit: {error}"
+        ) from error
+    if is_checked and isinstance(data_type, Float32):
+        _check_finite(array, cast, path)
+    length = data_type.length if isinstance(data_type, Char | Varchar) else None
+    if is_checked and length is not None:
+        longest = pc.max(pc.utf8_length(cast)).as_py()
+        if longest is not None and longest > length:
+            raise InvalidInputError(
+                f"column {path!r} is {format_type(data_type)}, and a text has {longest} characters: shorten it"
+            )
+        if isinstance(data_type, Char):
+            cast = pc.utf8_rpad(cast, length)
+    return cast
+
+
+def _check_keys(maps: Any, keys: Any, path: str) -> None:
+    """Refuse a map that has a key twice: which of its values is meant would depend on who reads it."""
+    lists = _PA.ListArray.from_arrays(_offsets(maps), keys)
+    owners, keys = _PC.list_parent_indices(lists), lists.flatten()
+    if pa.types.is_nested(keys.type):
+        # Arrow does not group by structs and lists.
+        keys = pa.array([repr(to_python_value(key)) for key in keys], pa.string())
+    counted = pa.table({"owner": owners, "key": keys}).group_by(["owner", "key"]).aggregate([([], "count_all")])
+    twice = counted.filter(_PC.greater(counted["count_all"], 1)).slice(0, 1)
+    if twice.num_rows:
+        key = to_python_value(twice["key"][0])
+        raise InvalidInputError(f"a map in column {path!r} has the key {key!r} twice: keep one of the two")
+
+
+def _check_finite(array: Any, cast: Any, path: str) -> None:
+    """Refuse a number that became infinite because it is too large."""
+    if not pa.types.is_floating(array.type) or array.type == cast.type:
+        return
+    too_large = _PC.and_(_PC.is_inf(cast), _PC.invert(_PC.is_inf(array)))
+    if _PC.any(too_large).as_py():
+        value = array.filter(too_large)[0].as_py()
+        raise InvalidInputError(f"column {path!r} is float, which cannot hold {value!r}: make it double")
+
+
+def _cast(array: Any, data_type: DataType, wanted: Any) -> Any:
+    if array.type == wanted:
+        return array
+    if isinstance(data_type, Decimal) and pa.types.is_integer(array.type):
+        # Arrow wants room for every integer of the type; those that are there may need less.
+        array = array.cast(pa.decimal256(76, 0))
+    return array.cast(wanted)

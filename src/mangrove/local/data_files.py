@@ -1,0 +1,266 @@
+"""Writer of data files: partitioning, sorting, file size and column statistics."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.parquet import encode_parquet
+from mangrove.local.scan import build_position_delete_rows, get_column
+from mangrove.model.arrow_schema import type_to_arrow
+from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
+from mangrove.model.partitioning import (
+    Days,
+    Direction,
+    Hours,
+    Identity,
+    Months,
+    Nulls,
+    PartitionScheme,
+    SortScheme,
+    Transform,
+    Years,
+    result_type_of,
+    transform_value,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampTz
+from mangrove.model.values import Value, normalize_value, restore_zone, truncate_lower_bound, truncate_upper_bound
+from mangrove.storage.port import Store
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import (
+    FILE_SIZE_BYTES,
+    build_data_file_path,
+    select_statistics_columns,
+    split_row_ranges,
+)
+
+__all__ = [
+    "FILES_PER_BATCH_MAX",
+    "FileWriter",
+    "apply_transform",
+    "compute_statistics",
+    "sort_rows",
+    "split_by_partition",
+    "to_plain_value",
+]
+
+
+def compute_statistics(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
+    """Return counts and bounds of the columns at these paths, in order of their ids."""
+    found = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
+    return tuple(sorted(found, key=lambda statistics: statistics.column_id))
+
+
+def _statistics(array: Any, column_id: int) -> ColumnStatistics:
+    nan_count = None
+    if pa.types.is_floating(array.type):
+        nan_count = pc.sum(pc.is_nan(array)).as_py() or 0
+    bounds = pc.min_max(array)
+    low, high = to_plain_value(bounds["min"]), to_plain_value(bounds["max"])
+    if low is not None and high is not None:
+        low, high = truncate_lower_bound(low), truncate_upper_bound(high)
+    return ColumnStatistics(
+        column_id,
+        null_count=array.null_count,
+        nan_count=nan_count,
+        value_count=len(array),
+        minimum=low,
+        maximum=high,
+    )
+
+
+def to_plain_value(scalar: Any) -> Value | None:
+    """Return the value as Python has it, or None for one that Python cannot hold, which then bounds nothing."""
+    try:
+        value = scalar.as_py()
+    except (ValueError, OverflowError):
+        return None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return normalize_value(value)
+
+
+_MICROS_PER_DAY: Final = 86_400_000_000
+_TIMESTAMPS: Final = (Timestamp, TimestampTz)
+
+
+def split_by_partition(
+    rows: pa.Table, scheme: PartitionScheme, schema: Schema
+) -> Iterator[tuple[tuple[Value | None, ...], pa.Table]]:
+    """Yield the rows of each partition with its values; rows keep their order."""
+    if not scheme.fields:
+        if rows.num_rows:
+            yield (), rows
+        return
+    try:
+        yield from _split_by_values(rows, scheme, schema)
+    except (OverflowError, ValueError) as error:
+        raise _build_range_error([field.name for field in scheme.fields], error) from error
+
+
+def _split_by_values(
+    rows: pa.Table, scheme: PartitionScheme, schema: Schema
+) -> Iterator[tuple[tuple[Value | None, ...], pa.Table]]:
+    columns = [
+        _partition_values(rows, schema, field.source_id, field.transform).combine_chunks().dictionary_encode("encode")
+        for field in scheme.fields
+    ]
+    types = scheme.result_types(schema)
+    codes: Any = pa.array([0] * rows.num_rows, pa.int64())
+    for column in columns:
+        codes = pc.add(pc.multiply(codes, len(column.dictionary) or 1), column.indices.cast(pa.int64()))
+        # Counted anew they stay below the number of rows, however many values all columns have together.
+        codes = codes.dictionary_encode().indices.cast(pa.int64())
+    order = pc.array_sort_indices(codes) if rows.num_rows else codes
+    start = 0
+    for run in pc.value_counts(pc.take(codes, order)).to_pylist():
+        numbers = pc.array_take(order, pa.array(range(start, start + run["counts"])))
+        first = numbers[0].as_py()
+        found = [column[first].as_py() for column in columns]
+        values = tuple(_partition_value(value, one) for value, one in zip(found, types, strict=True))
+        yield values, rows.take(pc.take(numbers, pc.sort_indices(numbers)))
+        start += run["counts"]
+
+
+def apply_transform(array: Any, transform: Transform, source: DataType) -> Any:
+    """Return the transform of each value of a column of type `source`."""
+    result = type_to_arrow(result_type_of(transform, source))
+    if isinstance(transform, Identity):
+        return array
+    if isinstance(transform, Days | Months | Years) and isinstance(source, _TIMESTAMPS):
+        # There are far fewer days than moments, so what follows has little to do.
+        array, source = _days(array), Date()
+        if isinstance(transform, Days):
+            return array
+    if isinstance(transform, Hours):
+        return _floor_divide(array.cast(pa.int64()), 3_600_000_000).cast(result)
+    distinct = pc.unique(array)
+    values = [transform_value(transform, source, _partition_value(value.as_py(), source)) for value in distinct]
+    return pc.take(pa.array(values, result), pc.index_in(array, distinct))
+
+
+def sort_rows(rows: pa.Table, scheme: SortScheme, schema: Schema) -> pa.Table:
+    """Return the rows ordered as the sort scheme says; rows that are equal in it keep their order."""
+    for field in reversed(scheme.fields):
+        column = schema.column_with_id(field.source_id)
+        try:
+            array = apply_transform(get_column(rows, schema.path_of(column.id)), field.transform, column.type)
+        except (OverflowError, ValueError) as error:
+            raise _build_range_error([column.name], error) from error
+        order = "ascending" if field.direction is Direction.ASCENDING else "descending"
+        nulls = "at_start" if field.nulls is Nulls.FIRST else "at_end"
+        # The row number makes the order of equal rows certain, so that several fields are sorted one by one.
+        keyed = pa.table({"value": array, "row": pa.array(range(rows.num_rows), pa.int64())})
+        ordering: Any = [("value", order, nulls), ("row", "ascending", nulls)]
+        numbers = pc.sort_indices(keyed, ordering)
+        rows = rows.take(numbers)
+    return rows
+
+
+def _partition_values(rows: pa.Table, schema: Schema, source_id: int, transform: Transform) -> Any:
+    column = schema.column_with_id(source_id)
+    array = get_column(rows, schema.path_of(source_id))
+    if isinstance(column.type, Float32 | Float64):
+        # NaN has no place among partition values, and the negative zero is the other one.
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), pc.add(array, pa.scalar(0.0, array.type)))
+    return apply_transform(array, transform, column.type)
+
+
+def _partition_value(value: Any, data_type: DataType) -> Value | None:
+    return None if value is None else restore_zone(normalize_value(value), data_type)
+
+
+def _build_range_error(names: Sequence[str], error: Exception) -> InvalidInputError:
+    """Return the refusal of a time or a number whose group has no value: a day before the year 1, say."""
+    return InvalidInputError(
+        f"the rows cannot be grouped by {', '.join(names)}: a time lies outside the years 1 to 9999, or a number is so "
+        f"near the end of its type that its group lies beyond ({error}). Nothing was committed; correct such rows"
+    )
+
+
+def _days(array: Any) -> Any:
+    return _floor_divide(array.cast(pa.int64()), _MICROS_PER_DAY).cast(pa.int32()).cast(pa.date32())
+
+
+def _floor_divide(array: Any, by: int) -> Any:
+    """Return the quotients rounded down, where Arrow rounds towards zero."""
+    quotient = pc.divide(array, pa.scalar(by, pa.int64()))
+    is_above = pc.greater(pc.multiply(quotient, pa.scalar(by, pa.int64())), array)
+    return pc.if_else(is_above, pc.subtract(quotient, pa.scalar(1, pa.int64())), quotient)
+
+
+FILES_PER_BATCH_MAX: Final = 64
+"""How many files are written with one call of the store."""
+_BYTES_PER_BATCH_MAX: Final = 32 * 1024 * 1024
+"""From how many bytes on files are written at once, so that they do not fill the memory while they wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes files; nothing refers to them before a delta that names them is committed."""
+
+    store: Store
+    new_id: Callable[[], str]
+    file_size_bytes: int = FILE_SIZE_BYTES
+
+    def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+        """Write rows that have all columns of the table; return each file with its partition values."""
+        version = state.version
+        parts = split_by_partition(rows, version.partition_scheme, state.schema)
+        ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
+        return [*self._written(state, ordered)]
+
+    def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
+        """Write keys that are to hide rows; return each file with the values of the log that it belongs to."""
+        return self._written(state, split_by_partition(keys, state.log_scheme, state.schema))
+
+    def write_positions(self, state: TableState, location: str, positions: Any) -> DataFile:
+        """Write the numbers of the rows of one file that are to be hidden."""
+        data = encode_parquet(build_position_delete_rows(location, positions))
+        path = build_data_file_path(state.table_id, self.new_id())
+        self.store.put(path, data)
+        return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
+
+    def _written(
+        self, state: TableState, parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]]
+    ) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
+        """Write the files of all parts, many with one call: each alone would wait for the storage once more."""
+        waiting: dict[str, bytes] = {}
+        written: list[tuple[tuple[Value | None, ...], DataFile]] = []
+        size = 0
+        for values, part in parts:
+            for file, data in self._files(state, part):
+                waiting[file.location] = data
+                written.append((values, file))
+                size += len(data)
+                if len(waiting) == FILES_PER_BATCH_MAX or size >= _BYTES_PER_BATCH_MAX:
+                    self.store.put_many(waiting)
+                    yield from written
+                    waiting, written, size = {}, [], 0
+        if waiting:
+            self.store.put_many(waiting)
+            yield from written
+
+    def _files(self, state: TableState, rows: pa.Table) -> Iterator[tuple[DataFile, bytes]]:
+        first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
+        present = set(rows.column_names)
+        columns = [(path, one) for path, one in select_statistics_columns(state.schema, first) if path[0] in present]
+        for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes):
+            part = rows.slice(start, count)
+            data = encode_parquet(part)
+            sort_scheme = state.version.sort_scheme
+            file = DataFile(
+                build_data_file_path(state.table_id, self.new_id()),
+                len(data),
+                count,
+                schema_id=state.schema.schema_id,
+                sort_scheme_id=sort_scheme.id if sort_scheme.fields else None,
+                source_size_bytes=part.nbytes,
+                statistics=compute_statistics(part, columns),
+            )
+            yield file, data

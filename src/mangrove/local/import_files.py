@@ -1,0 +1,218 @@
+"""Reader for Parquet, CSV and JSON Lines files, with Hive partition folders."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.casts import format_sql_type
+from mangrove.local.parquet import copy_to_arrow_buffer
+from mangrove.model.arrow_schema import type_to_arrow
+from mangrove.model.schema import Schema
+
+__all__ = ["ROW_FILE_SUFFIXES", "add_partition_columns", "filter_row_files", "parse_partition_folders", "read_row_file"]
+
+_PC: Final[Any] = pc
+"""For calls of which the stubs of pyarrow know only some forms."""
+_CSV_VALUE: Final = re.compile(r"In CSV column #(?P<column>\d+): Row #(?P<row>\d+): (?P<why>.*)", re.DOTALL)
+_CSV_QUOTED: Final = re.compile(r"(invalid value|Error converting) '(?P<text>.*)'", re.DOTALL)
+_Types = Mapping[str, Any]
+"""The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
+
+
+def _open_buffer(data: bytes) -> Any:
+    return pa.BufferReader(copy_to_arrow_buffer(data))
+
+
+def _parquet(data: bytes, _: _Types) -> Any:
+    return pa.parquet.read_table(_open_buffer(data))
+
+
+_NAN: Final = re.compile(rb"(?i)\bnan\b")
+_NAN_TEXTS: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
+_ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
+"""How a moment ends that says its zone; the end of a bare day looks like a distance from Greenwich."""
+
+
+def _csv(data: bytes, types: _Types) -> Any:
+    # Columns are known in any case of letters, and Arrow knows types by the names of the heading alone.
+    known_types = {name.casefold(): wanted for name, wanted in types.items()}
+    heading = _heading(data)
+    types = {name: known_types[name.casefold()] for name in heading if name.casefold() in known_types}
+    # Arrow takes NaN for null in all columns or in none, and a moment only with its zone: those are read as text.
+    numbers = {name for name, wanted in types.items() if pa.types.is_floating(wanted)} if _NAN.search(data) else set()
+    moments = {name for name, wanted in types.items() if pa.types.is_timestamp(wanted) and wanted.tz is not None}
+    told = {name: pa.string() if name in numbers | moments else wanted for name, wanted in types.items()}
+    # Quoted or not, an empty field of a text column is text; elsewhere it is null.
+    options = pa.csv.ConvertOptions(column_types=told, strings_can_be_null=False)
+    rows = _read_csv(data, options, types)
+    nulls: list[str] = options.null_values or []
+    number_nulls = [text for text in nulls if text not in _NAN_TEXTS]
+    for place, name in enumerate(rows.column_names):
+        if name not in numbers | moments:
+            continue
+        texts = _PC.utf8_trim_whitespace(rows.column(place))
+        is_null = _PC.is_in(texts, pa.array(nulls if name in moments else number_nulls, pa.string()))
+        known = _PC.if_else(is_null, None, texts)
+        try:
+            read = _in_utc(known, types[name]) if name in moments else known.cast(types[name])
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"column {name}: {error}") from error
+        rows = rows.set_column(place, name, read)
+    return rows
+
+
+def _heading(data: bytes) -> list[str]:
+    return pa.csv.open_csv(_open_buffer(data), read_options=_one_thread()).schema.names
+
+
+def _one_thread() -> pa.csv.ReadOptions:
+    """Return how to read so that Arrow knows in which row it is."""
+    return pa.csv.ReadOptions(use_threads=False)
+
+
+def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
+    """Return the rows of a CSV file; refuse a value by its row, its column and what the table has there."""
+    try:
+        return pa.csv.read_csv(_open_buffer(data), convert_options=options)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return pa.csv.read_csv(_open_buffer(data), read_options=_one_thread(), convert_options=options)
+    except pa.ArrowInvalid as error:
+        told = _CSV_VALUE.match(str(error))
+        if told is None:
+            raise
+        name = _heading(data)[int(told["column"])]
+        value = _CSV_QUOTED.search(told["why"])
+        why = f"holds {value['text']!r}" if value else told["why"]
+        wanted = f", which is {format_sql_type(types[name])}" if name in types else ""
+        raise pa.ArrowInvalid(f"row {int(told['row']) - 1} of column {name!r}{wanted}: {why}") from error
+
+
+def _in_utc(texts: Any, wanted: Any) -> Any:
+    """Return moments of which some say their zone; the others are meant in UTC, as they are in Python."""
+    has_zone = _PC.match_substring_regex(texts, _ZONE)
+    zoned = _PC.if_else(has_zone, texts, None).cast(wanted)
+    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(wanted.unit)).cast(wanted)
+    return _PC.coalesce(zoned, bare)
+
+
+def _json_lines(data: bytes, types: _Types) -> Any:
+    named = {name: wanted for name, wanted in types.items() if f'"{name}"'.encode() in data}
+    # Arrow's reader takes days and times of day for numbers, so they are read as the text that they are.
+    texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
+    told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
+    options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
+    rows = pa.json.read_json(_open_buffer(data), parse_options=options)
+    for place, name in enumerate(rows.column_names):
+        if name in texts:
+            rows = rows.set_column(place, name, rows.column(place).cast(named[name]))
+    return rows
+
+
+_READERS: Final[dict[str, Callable[[bytes, _Types], Any]]] = {
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".parquet": _parquet,
+    ".pq": _parquet,
+}
+ROW_FILE_SUFFIXES: Final = tuple(_READERS)
+"""How the names of files end whose rows can be read."""
+
+
+_REMEDIES: Final = {
+    ".json": "write each object on a line of its own, and call the file .jsonl",
+    **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst"), "unpack it first"),
+    **dict.fromkeys((".xls", ".xlsx", ".ods"), "save the sheet as CSV"),
+}
+_TEXT_ENDINGS: Final = (".csv", ".jsonl", ".ndjson")
+
+
+def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
+    """Return the rows of a file, whose kind its name says, as a table with that schema understands them."""
+    ending = next((ending for ending in ROW_FILE_SUFFIXES if name.lower().endswith(ending)), None)
+    if ending is None:
+        remedy = next(
+            (said for end, said in _REMEDIES.items() if name.lower().endswith(end)), "name it after what it is"
+        )
+        raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_SUFFIXES)}: {remedy}")
+    if ending in _TEXT_ENDINGS:
+        _check_text(name, data)
+    types = {column.name: type_to_arrow(column.type) for column in schema.columns}
+    try:
+        found: pa.Table = _READERS[ending](data, types)
+        # A file can claim that bytes are text; nobody could read them again.
+        found.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
+        raise InvalidInputError(
+            f"{name} cannot be read as {ending[1:]} ({_reason(error)}): correct it and try again"
+        ) from error
+    return found
+
+
+def _reason(error: Exception) -> str:
+    """Return what Arrow says first, without what it calls the bytes in which it reads."""
+    return str(error).splitlines()[0].removeprefix("Could not open Parquet input source '<Buffer>': ").rstrip(".")
+
+
+def _check_text(name: str, data: bytes) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidInputError(
+            f"{name} is not UTF-8: line {line} holds the byte 0x{data[error.start]:02x}; save it as UTF-8 and try again"
+        ) from error
+
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+def filter_row_files(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of files with rows: what begins with `_` or `.` is a note of the program that wrote them.
+
+    >>> list(filter_row_files(["day=1/a.parquet", "_SUCCESS", "_delta_log/0.json", ".a.parquet.crc", "readme.txt"]))
+    ['day=1/a.parquet']
+    """
+    for path in paths:
+        if path.lower().endswith(ROW_FILE_SUFFIXES) and not any(step[:1] in ("_", ".") for step in path.split("/")):
+            yield path
+
+
+def parse_partition_folders(path: str) -> dict[str, str | None]:
+    """Return the values that the folders of a path hold.
+
+    >>> parse_partition_folders("day=2026-11-01/city=S%C3%A3o Paulo/part-0.parquet")
+    {'day': '2026-11-01', 'city': 'São Paulo'}
+    >>> parse_partition_folders("city=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+    {'city': None}
+    """
+    steps = (step.partition("=") for step in path.split("/")[:-1])
+    return {unquote(name): None if value == _NULL else unquote(value) for name, equals, value in steps if equals}
+
+
+def add_partition_columns(rows: pa.Table, values: Mapping[str, str | None], schema: Schema) -> pa.Table:
+    """Return the rows with these values as columns, in the table's types, where the file has no such column."""
+    types = {column.name.casefold(): type_to_arrow(column.type) for column in schema.columns}
+    there = {name.casefold() for name in rows.column_names}
+    for name, text in values.items():
+        if name.casefold() in there:
+            continue
+        wanted = types.get(name.casefold(), pa.string())
+        try:
+            value: Any = pa.scalar(text, pa.string()).cast(wanted)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidInputError(
+                f"the folder {name}={text} holds no {wanted} as the table's column {name!r} does ({error}): rename it"
+            ) from error
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows

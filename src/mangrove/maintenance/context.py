@@ -1,0 +1,23 @@
+"""The metastore, store and clock that maintenance operations use."""
+
+from dataclasses import dataclass
+
+from mangrove.effects import Effects
+from mangrove.metastore import Metastore, MetastoreMaintenance
+from mangrove.storage.port import Store
+
+__all__ = ["MaintenanceContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceContext:
+    """One lakehouse; its metastore may be its upkeep too."""
+
+    effects: Effects
+    metastore: Metastore
+    maintenance: MetastoreMaintenance
+
+    @property
+    def store(self) -> Store:
+        """Where the lakehouse lies."""
+        return self.effects.store

@@ -1,0 +1,1 @@
+"""Conversion of a lakehouse to another layout or format revision."""

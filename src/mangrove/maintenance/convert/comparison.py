@@ -1,0 +1,152 @@
+"""Comparison of two lakehouses by versions, objects and row counts.
+
+The first version and the newest are compared as a whole. Between them each
+version is compared by what it changed, which by induction is as good.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.history import VersionStep, iterate_steps
+from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
+from mangrove.metastore import Commit
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.objects import Delta, Object
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = ["LakehouseComparison", "VersionMapping", "compare_lakehouses"]
+
+_KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
+_DIFFERENCES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMapping:
+    """Which versions of one lakehouse are the first, second … of the other, and what its objects should be there."""
+
+    versions: Sequence[int]
+    expected: Callable[[Object], Object | None]
+    expected_settings: Callable[[LakehouseSettings], LakehouseSettings]
+
+
+@dataclass(frozen=True, slots=True)
+class LakehouseComparison:
+    """What was compared, and what was found different."""
+
+    versions: int
+    objects: Mapping[str, int]
+    """How many objects of each kind the newest version has."""
+    changes: int
+    """How many changes of objects all versions together made."""
+    rows: int
+    """The rows that the newest version's manifests count."""
+    differences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{count:,} {kind}s" for kind, count in self.objects.items() if count)
+        verdict = f"{len(self.differences):,} differences" if self.differences else "no difference"
+        return (
+            f"{verdict} in {self.versions:,} versions with {self.changes:,} changes; "
+            f"the newest holds {held or 'nothing'}, {self.rows:,} rows"
+        )
+
+
+class _DifferenceLog:
+    """What was found different, and only as much as people can read."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def tell(self, what: str) -> None:
+        if len(self.found) < _DIFFERENCES_MAX:
+            self.found.append(what)
+
+
+def compare_lakehouses(
+    source: MaintenanceContext,
+    other: MaintenanceContext,
+    matched: VersionMapping,
+    watch: ProgressCallback = ignore_progress,
+) -> LakehouseComparison:
+    """Return what the other lakehouse holds that the source does not, or holds differently, in any version."""
+    told = _DifferenceLog()
+    changes = 0
+    numbers = range(len(matched.versions))
+    pairs = zip(iterate_steps(source, matched.versions), iterate_steps(other, numbers), strict=True)
+    for number, (theirs, ours) in enumerate(pairs):
+        where = f"version {number}"
+        _compare_lines(theirs.commit, ours.commit, where, told)
+        if matched.expected_settings(theirs.after.settings) != ours.after.settings:
+            told.tell(f"{where}: the lakehouse's own definition")
+        wanted = _changed_objects(source, theirs, matched.expected)
+        changes += len(wanted)
+        _compare(wanted, _changed_objects(other, ours, lambda value: value), where, told)
+        watch(Progress("comparing versions", number + 1, len(numbers)))
+    counted, rows = _compare_newest(source, other, matched, told)
+    return LakehouseComparison(len(numbers), counted, changes, rows, tuple(told.found))
+
+
+def _compare_lines(wanted: Commit, found: Commit, where: str, told: _DifferenceLog) -> None:
+    for name in ("message", "author", "properties"):
+        if getattr(wanted, name) != getattr(found, name):
+            told.tell(f"{where}: its {name} is {getattr(found, name)!r}, not {getattr(wanted, name)!r}")
+    if wanted.transaction_id and wanted.transaction_id != found.transaction_id:
+        told.tell(f"{where}: its transaction is {found.transaction_id}, not {wanted.transaction_id}")
+
+
+def _changed_objects(
+    lake: MaintenanceContext, step: VersionStep, expected: Callable[[Object], Object | None]
+) -> dict[Locator, Object | None]:
+    changed: dict[Locator, Object | None] = {}
+    for one in step.differences(lake):
+        before = None if one.before is None else expected(_without_locator_fields(one.before))
+        after = None if one.after is None else expected(_without_locator_fields(one.after))
+        if before != after:
+            changed[one.locator] = after
+    return changed
+
+
+def _without_locator_fields(value: Object) -> Object:
+    """Return the object without what its locator says again."""
+    return replace(value, position=None) if isinstance(value, Delta) else value
+
+
+def _compare(
+    wanted: Mapping[Locator, Object | None], found: Mapping[Locator, Object | None], where: str, told: _DifferenceLog
+) -> None:
+    for locator in sorted(wanted.keys() | found.keys()):
+        said = f"{where}: {locator.kind.word} {locator}"
+        if locator not in found:
+            told.tell(f"{said} did not change")
+        elif locator not in wanted:
+            told.tell(f"{said} changed, and should not have")
+        elif wanted[locator] != found[locator]:
+            told.tell(f"{said} is not the same")
+
+
+def _compare_newest(
+    source: MaintenanceContext, other: MaintenanceContext, matched: VersionMapping, told: _DifferenceLog
+) -> tuple[dict[str, int], int]:
+    """Compare the newest version as a whole, and return how many objects of each kind and how many rows it has."""
+    counted: Counter[str] = Counter()
+    rows = 0
+    theirs = source.metastore.at_version(matched.versions[-1])
+    ours = other.metastore.at_version(len(matched.versions) - 1)
+    for kind in _KINDS:
+        wanted = dict(_objects(source.maintenance.objects(theirs, kind), matched.expected))
+        found = dict(_objects(other.maintenance.objects(ours, kind), lambda value: value))
+        _compare(wanted, found, "the newest version", told)
+        counted[kind.word] = len(found)
+        rows += sum(value.manifest.row_count for value in found.values() if isinstance(value, Delta))
+    return dict(counted), rows
+
+
+def _objects(
+    entries: Iterator[tuple[Locator, Object]], expected: Callable[[Object], Object | None]
+) -> Iterator[tuple[Locator, Object]]:
+    for locator, value in entries:
+        wanted = expected(_without_locator_fields(value))
+        if wanted is not None:
+            yield locator, wanted

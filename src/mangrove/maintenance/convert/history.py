@@ -1,0 +1,200 @@
+"""The changes of each source version, mapped to the destination.
+
+Nearly everything stays as it is. What names a version gets the number that the
+version has there, and what names a data file leads to where that file is then.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mangrove.errors import FormatError
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.exports import find_export, format_export_location
+from mangrove.metastore import Changes, Commit, Difference, Snapshot
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Delta, Object, SharedTransaction, SharedTransactionState
+from mangrove.model.settings import LakehouseSettings
+
+__all__ = [
+    "ConversionMapping",
+    "Relocate",
+    "VersionStep",
+    "build_step_changes",
+    "describe_dropped_settings",
+    "find_rollback_target",
+    "iterate_steps",
+]
+
+Relocate = Callable[[str], str]
+"""Where the file at a location of the source lies for whoever reads the destination."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionMapping:
+    """What changes on the way: the numbers of versions, and the locations of data files."""
+
+    numbers: Mapping[int, int]
+    """Which version of the destination each version of the source becomes."""
+    relocate: Relocate
+    keeps_shared: bool = True
+    """Whether shared transactions stay; without the version that they stand on nobody could publish them."""
+    dropped_properties: frozenset[str] = frozenset()
+    """Properties of the lakehouse itself that mean nothing in the destination's layout."""
+
+    def object(self, value: Object) -> Object | None:
+        """Return the object as the destination has it, or None if it has no place there."""
+        match value:
+            case Delta():
+                return self._delta(value)
+            case SharedTransaction(state=SharedTransactionState.PUBLISHED):
+                # It notes how far a stream has come, and stands on no version.
+                return value
+            case SharedTransaction():
+                base = self.numbers.get(value.base_version)
+                return replace(value, base_version=base) if self.keeps_shared and base is not None else None
+            case _:
+                return value
+
+    def settings(self, value: LakehouseSettings) -> LakehouseSettings:
+        """Return the lakehouse's own definition as the destination has it."""
+        ages = value.maximum_version_age_millis_overrides
+        properties = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
+        return replace(
+            value,
+            properties=properties,
+            maximum_version_age_millis_overrides={
+                self.numbers[version]: age for version, age in ages.items() if version in self.numbers
+            },
+            exported_snapshots={
+                name: kept
+                for name in value.exported_snapshots
+                if (kept := self._export_location(value, name)) is not None
+            },
+        )
+
+    def _export_location(self, settings: LakehouseSettings, name: str) -> str | None:
+        """Return the location of a copy elsewhere if its name still says the right version, else the version alone."""
+        location = settings.exported_snapshots[name]
+        try:
+            version = find_export(settings, name).version
+        except FormatError:
+            return location  # it names no version here either
+        number = self.numbers.get(version)
+        if number is None:
+            return None
+        return location if "://" in location and number == version else format_export_location("", number, None)
+
+    def _delta(self, delta: Delta) -> Delta:
+        entries = tuple(self._file(entry) for entry in delta.manifest.entries)
+        replaced = tuple(self.relocate(location) for location in delta.replaced_locations)
+        if entries == delta.manifest.entries and replaced == delta.replaced_locations:
+            return delta
+        return replace(delta, manifest=replace(delta.manifest, entries=entries), replaced_locations=replaced)
+
+    def _file(self, file: DataFile) -> DataFile:
+        applies_to = None if file.applies_to is None else self.relocate(file.applies_to)
+        location = self.relocate(file.location)
+        if (location, applies_to) == (file.location, file.applies_to):
+            return file
+        return replace(file, location=location, applies_to=applies_to)
+
+
+def describe_dropped_settings(settings: LakehouseSettings, conversion_mapping: ConversionMapping) -> list[str]:
+    """Return what of a lakehouse's own definition is not carried over."""
+    kept = conversion_mapping.settings(settings).exported_snapshots
+    exports = [
+        f"the export {name!r} names a version that is not converted, and its name is left out"
+        for name in settings.exported_snapshots
+        if name not in kept
+    ]
+    dropped = conversion_mapping.dropped_properties & settings.properties.keys()
+    return exports + [f"the property {name} means nothing there, and is left out" for name in sorted(dropped)]
+
+
+_KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStep:
+    """One version of the source, after the one before it."""
+
+    before: Snapshot | None
+    after: Snapshot
+
+    @property
+    def commit(self) -> Commit:
+        """The history's line about the version."""
+        return self.after.commit
+
+    def differences(self, lake: MaintenanceContext) -> Iterator[Difference]:
+        """Yield what the version changed, parents before children; of the first version all that it holds."""
+        if self.before is not None:
+            yield from lake.maintenance.differences(self.before, self.after)
+            return
+        for kind in _KINDS:
+            for locator, value in lake.maintenance.objects(self.after, kind):
+                yield Difference(locator, None, value)
+
+
+def iterate_steps(lake: MaintenanceContext, versions: Sequence[int], done: int = 0) -> Iterator[VersionStep]:
+    """Yield the versions one after the other, without the first `done` of them."""
+    before = lake.metastore.at_version(versions[done - 1]) if done else None
+    for version in versions[done:]:
+        after = lake.metastore.at_version(version)
+        yield VersionStep(before, after)
+        before = after
+
+
+def build_step_changes(
+    lake: MaintenanceContext, step: VersionStep, conversion_mapping: ConversionMapping, transaction_id: str
+) -> Changes:
+    """Return the changes that make the destination's next version hold what this one holds.
+
+    A version that changed nothing, such as one that only wrote the tree anew, is a
+    version all the same: then the definition is written again.
+    """
+    puts: dict[Locator, Object] = {}
+    deletes: set[Locator] = set()
+    for one in step.differences(lake):
+        before = None if one.before is None else conversion_mapping.object(one.before)
+        after = None if one.after is None else conversion_mapping.object(one.after)
+        if after is not None and after != before:
+            puts[one.locator] = after
+        elif after is None and before is not None:
+            deletes.add(one.locator)
+    settings = conversion_mapping.settings(step.after.settings)
+    is_new = step.before is None or settings != conversion_mapping.settings(step.before.settings)
+    commit = step.commit
+    return Changes(
+        transaction_id,
+        puts=puts,
+        deletes=frozenset(deletes),
+        settings=settings if is_new or not (puts or deletes) else None,
+        message=commit.message,
+        author=commit.author,
+        properties=commit.properties,
+    )
+
+
+def find_rollback_target(lake: MaintenanceContext, versions: Sequence[int], number: int) -> int | None:
+    """Return which of the versions before it the version at this place holds again, or None if that one is gone.
+
+    The history does not say it, so versions are compared, the latest first. They
+    share all their nodes with the one that is looked for, so each costs one request.
+    """
+    after = lake.metastore.at_version(versions[number])
+    for earlier in reversed(range(number)):
+        before = lake.metastore.at_version(versions[earlier])
+        if next(iter(lake.maintenance.differences(before, after)), None) is None and _same_settings(before, after):
+            return earlier
+    return None
+
+
+def _same_settings(before: Snapshot, after: Snapshot) -> bool:
+    """Return whether two versions have the same definition, without what it says of versions."""
+
+    def content(snapshot: Snapshot) -> LakehouseSettings:
+        return replace(snapshot.settings, exported_snapshots={}, maximum_version_age_millis_overrides={})
+
+    return content(before) == content(after)

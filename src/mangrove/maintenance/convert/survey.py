@@ -1,0 +1,152 @@
+"""A scan of all versions before conversion for data files and unsupported objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from mangrove.errors import InvalidInputError
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.maintenance.convert.history import (
+    ConversionMapping,
+    VersionStep,
+    describe_dropped_settings,
+    iterate_steps,
+)
+from mangrove.maintenance.copy import load_file_sizes
+from mangrove.maintenance.progress import Progress, ProgressCallback
+from mangrove.maintenance.reachability import resolve_paths
+from mangrove.metastore import Snapshot
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.objects import Delta, Object, Table
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.port import ObjectInfo, Store
+
+__all__ = ["Survey", "survey_versions"]
+
+_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
+_NOTES_MAX = 100
+
+
+@runtime_checkable
+class _HasUnmappedFields(Protocol):
+    """A layout whose files can say more of an object than the object itself."""
+
+    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]: ...
+
+
+@runtime_checkable
+class _HasForeignCommits(Protocol):
+    """A layout into which another program commits what becomes a version only when somebody looks."""
+
+    def list_foreign_commits(self) -> list[str]: ...
+
+
+@dataclass
+class Survey:
+    """What a walk over the versions met."""
+
+    locations: set[str] = field(default_factory=set)
+    """The data files, as manifests name them."""
+    elsewhere: int = 0
+    notes: dict[str, None] = field(default_factory=dict)
+    changed: list[Locator] = field(default_factory=list)
+    """What the version that is looked at has put."""
+    _unmapped_fields: set[tuple[Kind, str]] = field(default_factory=set)
+
+    def note(self, what: str) -> None:
+        """Keep a note once, and of very many only the first."""
+        if len(self.notes) < _NOTES_MAX:
+            self.notes[what] = None
+
+    def note_unmapped_fields(self, lake: MaintenanceContext, snapshot: Snapshot) -> None:
+        """Note what of the objects that this version changed only their own layout can hold, each sort of it once."""
+        changed, self.changed = self.changed, []
+        if not isinstance(lake.maintenance, _HasUnmappedFields):
+            return
+        for locator, found in zip(changed, lake.maintenance.list_unmapped_fields(snapshot, changed), strict=True):
+            for what in found:
+                if (locator.kind, what) not in self._unmapped_fields:
+                    self._unmapped_fields.add((locator.kind, what))
+                    self.note(f"{what} has no place there and stays behind, as of the {locator.kind.word} {locator}")
+
+    def paths(self, source: Store) -> dict[str, str]:
+        """Return where in the source's root each data file lies that lies there at all, by its location.
+
+        Whether another program's URI is escaped cannot be seen from it; which of
+        the readings is a file can.
+        """
+        readings = {location: resolve_paths(location, source.uri) for location in self.locations}
+        self.elsewhere = sum(not paths for paths in readings.values())
+        found = {location: paths[0] for location, paths in readings.items() if len(paths) == 1}
+        unsure = {location: paths for location, paths in readings.items() if len(paths) > 1}
+        there = {entry.path for entry in source.list() if isinstance(entry, ObjectInfo)} if unsure else set()
+        for location, paths in unsure.items():
+            found[location] = next((path for path in paths if path in there), paths[0])
+        return found
+
+    def sizes(self, source: Store) -> dict[str, int]:
+        """Return the sizes of the data files below the source's root, or refuse if one is missing."""
+        return load_file_sizes(source, set(self.paths(source).values()))
+
+
+def survey_versions(
+    lake: MaintenanceContext,
+    versions: Sequence[int],
+    conversion_mapping: ConversionMapping,
+    *,
+    ids_without_dots: bool,
+    watch: ProgressCallback,
+) -> Survey:
+    """Return what the versions hold that conversion must know, or refuse what has no place in the destination."""
+    survey = Survey()
+    for transaction in (
+        lake.maintenance.list_foreign_commits() if isinstance(lake.maintenance, _HasForeignCommits) else []
+    ):
+        survey.note(
+            f"transaction {transaction} of DeltaCAT is in no version yet, so it is not converted: "
+            f"check {lake.store.uri} with repair first"
+        )
+    for number, step in enumerate(iterate_steps(lake, versions), start=1):
+        settings = conversion_mapping.settings(step.after.settings)
+        for note in describe_dropped_settings(step.after.settings, conversion_mapping):
+            survey.note(note)
+        _survey_step(lake, step, settings, conversion_mapping, survey, ids_without_dots=ids_without_dots)
+        survey.note_unmapped_fields(lake, step.after)
+        watch(Progress("looking through versions", number, len(versions)))
+    return survey
+
+
+def _survey_step(
+    lake: MaintenanceContext,
+    step: VersionStep,
+    settings: LakehouseSettings,
+    conversion_mapping: ConversionMapping,
+    survey: Survey,
+    *,
+    ids_without_dots: bool,
+) -> None:
+    for one in step.differences(lake):
+        value = one.after
+        if value is None:
+            continue
+        survey.changed.append(one.locator)
+        where = f"{one.locator.kind.word} {one.locator} in version {step.after.version}"
+        try:
+            _check(one.locator, value, settings, ids_without_dots=ids_without_dots)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where} has no place in the destination: {error}") from error
+        if conversion_mapping.object(value) is None:
+            survey.note(f"{where} stands on a version that is not converted, and is left out")
+        if isinstance(value, Delta):
+            survey.locations.update(entry.location for entry in value.manifest.entries)
+        elif isinstance(value, Table) and value.location is not None:
+            survey.note(f"{where} keeps its data at {value.location}, which stays where it is")
+
+
+def _check(locator: Locator, value: Object, settings: LakehouseSettings, *, ids_without_dots: bool) -> None:
+    """Refuse what the destination's layout would refuse."""
+    if locator.kind in _NAMED:
+        settings.check_object_name(locator.kind, str(locator.parts[-1]))
+    object_id = getattr(value, "id", None)
+    if ids_without_dots and isinstance(object_id, str) and "." in object_id:
+        raise InvalidInputError(f"its id {object_id!r} holds a dot, after which DeltaCAT would look for the id alone")

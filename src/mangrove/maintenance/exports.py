@@ -1,0 +1,271 @@
+"""Export records and the layered store that opens an incomplete export.
+
+A lakehouse's definition records an export as its name and the location of its
+root node, or of what is in its place in another layout: that file's name says the
+version. Where a version has no file of its own, the location is that of the
+lakehouse, and a fragment says the version: `s3://archive/lake/#version=41`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from posixpath import commonprefix
+
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError, StorageError
+from mangrove.maintenance.version_files import is_version_file, parse_version_location
+from mangrove.model.names import check_text
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.cache import CachingStore, UncachedStore
+from mangrove.storage.port import ListEntry, ObjectInfo, Store
+
+__all__ = [
+    "EXPORT_RECORD_PATH",
+    "Export",
+    "ExportRecord",
+    "LayeredStore",
+    "bypass_cache",
+    "check_export_name",
+    "decode_export_record",
+    "encode_export_record",
+    "find_export",
+    "format_export_location",
+    "list_export_versions",
+    "list_exports",
+    "open_export",
+]
+
+EXPORT_RECORD_PATH = "_mangrove_export.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecord:
+    """What was copied from where."""
+
+    source: str
+    name: str
+    version: int
+    mode: str
+    tables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        texts = (self.source, self.name, self.mode, *self.tables)
+        if not all(isinstance(text, str) for text in texts) or type(self.version) is not int:
+            raise FormatError(f"an export's record is of other types than it should be: {self!r}")
+
+
+def encode_export_record(record: ExportRecord) -> bytes:
+    """Return the record as JSON.
+
+    >>> decode_export_record(encode_export_record(ExportRecord("s3://b/lake/", "year-end", 41, "full")), "here").version
+    41
+    """
+    return json.dumps(asdict(record), ensure_ascii=False, indent=1).encode()
+
+
+def decode_export_record(data: bytes, where: str) -> ExportRecord:
+    """Return the record that a file holds."""
+    try:
+        fields = json.loads(data)
+        return ExportRecord(**{**fields, "tables": tuple(fields["tables"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise FormatError(
+            f"{where} does not say what it is an export of ({error!r}): copy it again to another place"
+        ) from error
+
+
+_FRAGMENT = re.compile(r"#version=([0-9]+)")
+_NAME_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A version with a name, kept for as long as it has it."""
+
+    name: str
+    version: int
+    location: str
+    """Where its root node lies: a path in the lakehouse itself, or a URI elsewhere."""
+
+    def __post_init__(self) -> None:
+        check_export_name(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.name}: version {self.version} at {self.location}"
+
+
+def check_export_name(name: str) -> None:
+    """Refuse a name that time travel would take for a number or a time."""
+    check_text(name, "an export's name")
+    if not name or len(name) > _NAME_CHARACTERS_MAX or name != name.strip() or not name[0].isalpha():
+        raise InvalidInputError(
+            f"an export cannot be called {name!r}: a name starts with a letter, has no space at its ends "
+            f"and at most {_NAME_CHARACTERS_MAX} characters"
+        )
+
+
+def format_export_location(uri: str, version: int, path: str | None) -> str:
+    """Return what is recorded for a version whose file lies at a path below `uri`, or that has none."""
+    return f"{uri}#version={version}" if path is None else f"{uri}{path}"
+
+
+def list_exports(settings: LakehouseSettings) -> list[Export]:
+    """Return the exports that the lakehouse's definition records, in order of their names."""
+    return [_export(name, location) for name, location in settings.exported_snapshots.items()]
+
+
+def list_export_versions(settings: LakehouseSettings) -> list[int]:
+    """Return the versions that have names, without those whose names do not say of which version they are."""
+    found = (_version_of(location) for location in settings.exported_snapshots.values())
+    return sorted({version for version in found if version is not None})
+
+
+def find_export(settings: LakehouseSettings, name: str, otherwise: str = "") -> Export:
+    """Return the export with that name; `otherwise` is what else the caller could have meant, in words."""
+    recorded: Mapping[str, str] = settings.exported_snapshots
+    if not isinstance(name, str) or name not in recorded:
+        known = f"there are {', '.join(recorded)}" if recorded else "there are none"
+        raise NotFoundError(f"no export is called {name!r}: {known}{otherwise}")
+    return _export(name, recorded[name])
+
+
+def _export(name: str, location: str) -> Export:
+    version = _version_of(location)
+    if version is None:
+        raise FormatError(
+            f"the export {name!r} is recorded at {location!r}, which does not say of which version it is. "
+            "Drop its name if nobody needs it; until then no version is deleted"
+        )
+    return Export(name, version, location)
+
+
+def _version_of(location: str) -> int | None:
+    fragment = _FRAGMENT.search(location)
+    return parse_version_location(location) if fragment is None else int(fragment[1])
+
+
+class LayeredStore:
+    """Writes and lists above; what is not there is read from below.
+
+    Which versions there are is a matter of the upper store alone: root nodes and
+    hints are never looked for below, where versions of the same numbers hold
+    something else.
+    """
+
+    def __init__(self, above: Store, below: Store) -> None:
+        self._above = above
+        self._below = below
+        # A version of the copy is committed by the upper store itself: this one adds nothing to an exclusive create.
+        self.create = above.create
+
+    @property
+    def uri(self) -> str:
+        """The root, ending in exactly one `/`."""
+        return self._above.uri
+
+    @property
+    def layers(self) -> tuple[Store, Store]:
+        """The upper store and the lower one."""
+        return self._above, self._below
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The roots of all layers, the upper one first."""
+        return (self._above.uri, *(self._below.uris if isinstance(self._below, LayeredStore) else (self._below.uri,)))
+
+    def roots_of(self, paths: Sequence[str]) -> list[str]:
+        """Return the root of the layer from which each object is read, for readers that open files by themselves."""
+        here = {entry.path for entry in self._above.list(commonprefix(list(paths))) if isinstance(entry, ObjectInfo)}
+        lacking = [path for path in paths if path not in here]
+        deeper = self._below.roots_of(lacking) if isinstance(self._below, LayeredStore) else None
+        roots = dict(zip(lacking, deeper or [self._below.uri] * len(lacking), strict=True))
+        return [roots.get(path, self._above.uri) for path in paths]
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes, or a range of them."""
+        try:
+            return self._above.read(path, start, length)
+        except NotFoundError:
+            if is_version_file(path):
+                raise
+            return self._below.read(path, start, length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return each object's bytes, None where neither store has it."""
+        found = self._above.read_many(paths)
+        lacking = [number for number, data in enumerate(found) if data is None and not is_version_file(paths[number])]
+        if lacking:
+            below = self._below.read_many([paths[number] for number in lacking])
+            for number, data in zip(lacking, below, strict=True):
+                found[number] = data
+        return found
+
+    def size(self, path: str) -> int | None:
+        """Return the object's size in bytes, or None."""
+        size = self._above.size(path)
+        return self._below.size(path) if size is None and not is_version_file(path) else size
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object at `path`."""
+        return self._above.exists(path) or (not is_version_file(path) and self._below.exists(path))
+
+    def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
+        """Yield what lies above under `prefix`: what lies below belongs to somebody else."""
+        return self._above.list(prefix, start_after=start_after, delimiter=delimiter)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object above."""
+        self._above.put(path, data)
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write several objects above."""
+        self._above.put_many(objects)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the objects above."""
+        self._above.delete_many(paths)
+
+
+def bypass_cache(store: Store) -> Store:
+    """Return the store, with every layer of it asked itself; the same one where nothing is remembered."""
+    if isinstance(store, CachingStore):
+        return UncachedStore(store)
+    if isinstance(store, LayeredStore):
+        above, below = map(bypass_cache, store.layers)
+        return store if (above, below) == store.layers else LayeredStore(above, below)
+    return store
+
+
+_COMPLETE = "full"
+_LAYERS_MAX = 8
+
+
+def open_export(store: Store, open_store: Callable[[str], Store]) -> Store:
+    """Return the store to open a lakehouse through: itself, or on top of what it is an incomplete export of."""
+    layers = [store]
+    while len(layers) <= _LAYERS_MAX:
+        data = _read_record(layers[-1])
+        record = None if data is None else decode_export_record(data, f"{EXPORT_RECORD_PATH} in {layers[-1].uri}")
+        if record is None or record.mode == _COMPLETE:
+            return layers[0] if len(layers) == 1 else _stack_layers(layers)
+        layers.append(open_store(record.source))
+    raise FormatError(
+        f"{store.uri} is an export of an export, more than {_LAYERS_MAX} times over, or of itself: "
+        f"see {EXPORT_RECORD_PATH} in each of them"
+    )
+
+
+def _stack_layers(layers: list[Store]) -> Store:
+    # It knows the names of versions in both layouts, whose modules take long to import; most lakehouses are no export.
+
+    return reduce(lambda below, above: LayeredStore(above, below), reversed(layers))
+
+
+def _read_record(store: Store) -> bytes | None:
+    """Return what a place says of itself as an export; it is read first, so whatever is wrong with the place shows."""
+    try:
+        (data,) = store.read_many([EXPORT_RECORD_PATH])
+    except StorageError as error:
+        raise StorageError(str(error).removeprefix(f"{EXPORT_RECORD_PATH!r} in ")) from error
+    return data

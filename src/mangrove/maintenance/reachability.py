@@ -1,0 +1,85 @@
+"""The files that live versions reference.
+
+Versions share nearly everything. So the first is walked whole, and of each one
+after it only what differs from the one before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from urllib.parse import unquote
+
+from mangrove.maintenance.context import MaintenanceContext
+from mangrove.metastore import Snapshot
+from mangrove.model.locators import Kind
+from mangrove.model.objects import Delta, Object, Table
+
+__all__ = ["resolve_paths", "scan_changed_objects", "visit_reachable_files"]
+
+_SAME_STORE = {"s3a": "s3", "s3n": "s3"}
+"""Hadoop's names for what is the same bucket."""
+
+
+def visit_reachable_files(
+    lake: MaintenanceContext, snapshots: Iterable[Snapshot], visit: Callable[[str], object]
+) -> frozenset[str]:
+    """Call `visit` with the path of each file that the versions need, the layout's own and data, some more than once.
+
+    Return the folders of external tables that lie below the lakehouse's root:
+    what is in them is not ours. Each version is looked at once, one after the
+    other, and no list of files is made.
+    """
+    folders: set[str] = set()
+
+    def passing() -> Iterator[Snapshot]:
+        before: Snapshot | None = None
+        for snapshot in snapshots:
+            for value in scan_changed_objects(lake, before, snapshot, (Kind.TABLE, Kind.DELTA)):
+                if isinstance(value, Delta):
+                    for file in value.manifest.entries:
+                        for path in resolve_paths(file.location, lake.store.uri):
+                            visit(path)
+                elif isinstance(value, Table) and value.location is not None:
+                    folders.update(f"{path.rstrip('/')}/" for path in resolve_paths(value.location, lake.store.uri))
+            before = snapshot
+            yield snapshot
+
+    for path in lake.maintenance.files_of(passing()):
+        visit(path)
+    return frozenset(folders)
+
+
+def scan_changed_objects(
+    lake: MaintenanceContext, before: Snapshot | None, snapshot: Snapshot, kinds: Sequence[Kind]
+) -> Iterator[Object]:
+    """Yield the objects of some kinds that a version has and the one before it has not, or has differently."""
+    if before is None:
+        for kind in kinds:
+            for _, value in lake.maintenance.objects(snapshot, kind):
+                yield value
+        return
+    for difference in lake.maintenance.differences(before, snapshot):
+        if difference.after is not None and difference.locator.kind in kinds:
+            yield difference.after
+
+
+def resolve_paths(location: str, root_uri: str) -> list[str]:
+    """Return the paths below the root that a location can mean: none if it is elsewhere.
+
+    Whether somebody else's URI is escaped cannot be seen from it, so both
+    readings count.
+
+    >>> resolve_paths("data/a.parquet", "s3://bucket/lake/")
+    ['data/a.parquet']
+    >>> resolve_paths("s3a://bucket/lake/data/a%20b.parquet", "s3://bucket/lake/")
+    ['data/a%20b.parquet', 'data/a b.parquet']
+    >>> resolve_paths("s3://elsewhere/a.parquet", "s3://bucket/lake/")
+    []
+    """
+    scheme, separator, rest = location.partition("://")
+    if not separator:
+        return [location]
+    uri = f"{_SAME_STORE.get(scheme, scheme)}://{rest}"
+    for root in {root_uri: None, unquote(root_uri): None}:
+        if uri.startswith(root) and len(uri) > len(root):
+            below = uri[len(root) :]
+            return list(dict.fromkeys([below, unquote(below)]))
+    return []

@@ -1,0 +1,65 @@
+"""Casts of query columns to table columns by the SQL store assignment rules."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import Column, Float32, is_nested
+from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_type
+from mangrove.spark.write_checks import cast_without_overflow
+from mangrove.tables.conversion import can_assign_type
+
+__all__ = ["cast_for_assignment"]
+
+
+def cast_for_assignment(
+    rows: DataFrame, names: Sequence[str], schema: Schema, table: str, *, fields_by_name: bool = False
+) -> DataFrame:
+    """Return the rows with their columns, in order, under the names of a table's columns and in their types.
+
+    A value that its column cannot hold stops the write: Spark's own cast would let it
+    overflow where the session is not set to the rules of ANSI. The fields of structs go
+    by their places, as in Spark, or by their names where the columns do.
+    """
+    if len(rows.columns) != len(names):
+        raise InvalidInputError(
+            f"the query gives {len(rows.columns)} columns, and {table} takes {len(names)}: {', '.join(names)}"
+        )
+    # Columns of a query may share a name, so they are renamed by their places.
+    places = [f"mangrove {place}" for place in range(len(names))]
+    renamed = rows.toDF(*places)
+    if fields_by_name:
+        wanted = [to_spark_type(schema.column(name).type) for name in names]
+        given = [field.dataType for field in renamed.schema.fields]
+        ordered = map(reorder_struct_fields, map(f.col, map("`{}`".format, places)), given, wanted)
+        renamed = renamed.select(*(value.alias(place) for value, place in zip(ordered, places, strict=True)))
+    chosen = [
+        _cast(renamed, place, schema.column(name), table).alias(schema.column(name).name)
+        for place, name in zip(places, names, strict=True)
+    ]
+    return renamed.select(*chosen)
+
+
+def _cast(rows: DataFrame, place: str, column: Column, table: str) -> SparkColumn:
+    given = rows.schema[place].dataType
+    found = from_spark_type(given, column.name)
+    value = f.col(f"`{place}`")
+    wanted = to_spark_type(column.type)
+    if found is None:
+        return value.cast(wanted)
+    if not can_assign_type(column.type, found):
+        raise InvalidInputError(
+            f"column {column.name!r} of {table} is {format_type(column.type)}, and the query gives "
+            f"{given.simpleString()}: cast it"
+        )
+    message = f"column {column.name!r} of {table} is {format_type(column.type)}, which cannot hold "
+    if given == wanted or is_nested(column.type) or isinstance(column.type, Float32):
+        return cast_without_overflow(value, given, wanted, message)
+    kept = value.try_cast(wanted)
+    error = f.raise_error(f.concat(f.lit(message), value.cast("string")))
+    return f.when(value.isNotNull() & kept.isNull(), error.cast(wanted)).otherwise(kept)

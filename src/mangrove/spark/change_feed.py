@@ -1,0 +1,58 @@
+"""Row changes between two table states, computed with Spark."""
+
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark
+
+from mangrove.local.conform import detect_column_types, fill_null_types
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.scan import quote_name, run_scan
+from mangrove.spark.types import to_spark_type
+from mangrove.tables.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, plan_changed_files
+from mangrove.tables.table_state import TableState
+
+__all__ = ["compute_changed_rows", "create_frame_from_arrow"]
+
+
+def create_frame_from_arrow(session: SparkSession, rows: pa.Table, state: TableState | None) -> DataFrame:
+    """Return the rows with the types that they have; where only nulls were seen, with that of the table's column.
+
+    Left to itself, Spark takes a moment without a zone for one in the session's zone.
+    """
+    told = rows if state is None else fill_null_types(rows, state.schema)
+    fields = [
+        spark.StructField(name, spark.NullType() if given is None else to_spark_type(given))
+        for name, given in detect_column_types(told).items()
+    ]
+    return session.createDataFrame(told, spark.StructType(fields))
+
+
+def compute_changed_rows(lists: FileLists, root_uri: str, before: TableState, after: TableState) -> DataFrame:
+    """Return the rows that differ, as of the later state, with a word beside each; in no order."""
+    was, plan_before, plan_after = plan_changed_files(before, after)
+    old = run_scan(lists, root_uri, was, plan_before, after.schema.columns)
+    new = run_scan(lists, root_uri, after, plan_after, after.schema.columns)
+    gone, came = old.exceptAll(new), new.exceptAll(old)
+    names = [column.name for column in after.key_columns]
+    if not names:
+        return _with_change_type(gone, DELETE).unionByName(_with_change_type(came, INSERT))
+    gone_keys, came_keys = (some.select(*map(_column, names)).distinct() for some in (gone, came))
+    parts = [
+        _with_change_type(gone.join(came_keys, names, "left_anti"), DELETE),
+        _with_change_type(gone.join(came_keys, names, "left_semi"), UPDATE_BEFORE),
+        _with_change_type(came.join(gone_keys, names, "left_semi"), UPDATE_AFTER),
+        _with_change_type(came.join(gone_keys, names, "left_anti"), INSERT),
+    ]
+    found: DataFrame = reduce(lambda left, right: left.unionByName(right), parts)
+    return found.select(*map(_column, [*after.schema.names, CHANGE_TYPE]))
+
+
+def _with_change_type(rows: DataFrame, word: str) -> DataFrame:
+    return rows.withColumn(CHANGE_TYPE, f.lit(word))
+
+
+def _column(name: str) -> Column:
+    return f.col(quote_name(name))

@@ -1,0 +1,212 @@
+"""Batch and streaming writers of the Spark data source.
+
+A task that fails, or that another one overtakes, leaves files behind that nobody
+names; vacuum finds them. So there is nothing to do when Spark aborts a write,
+which it may also say after a commit that landed.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError
+from mangrove.lakehouse.table_staging import load_table_state, stage_write
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.local.engine import LocalEngine
+from mangrove.local.keys import check_keys_unique
+from mangrove.local.parquet import read_columns
+from mangrove.metastore import Snapshot
+from mangrove.model.locators import TableLocator
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Table
+from mangrove.model.values import Value
+from mangrove.spark.errors import suppress_worker_traceback
+from mangrove.spark.source_options import SourceOptions
+from mangrove.spark.task_files import create_file_id, group_batches
+from mangrove.spark.types import from_spark_type
+from mangrove.spark.worker_read import strip_logs
+from mangrove.storage.opening import open_store
+from mangrove.tables.change_feed import is_append_compatible
+from mangrove.tables.conversion import check_columns
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import (
+    FILE_SIZE_BYTES,
+    PlannedWrite,
+    build_append_delta,
+    build_upsert_delta,
+    plan_full_overwrite,
+    plan_write,
+)
+from mangrove.transaction.deltas import find_table_by_id, open_table, resolve_table
+from mangrove.transaction.idempotency import list_query_batches
+
+__all__ = ["StreamTableWriter", "TableWriter", "WrittenFiles", "read_checkpoint_query_id"]
+
+_METADATA: Final = "metadata"
+
+
+@dataclass
+class WrittenFiles(WriterCommitMessage):
+    """What one task wrote, and what it took the table to be."""
+
+    table: Table
+    state: TableState
+    files: tuple[tuple[tuple[Value | None, ...], DataFile], ...]
+
+
+class _TaskWriter:
+    """The half of a writer that runs in the tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
+        self._options = options
+        self._overwrite = overwrite
+        if overwrite and options.operation != "append":
+            raise InvalidInputError(f"{options.table} is to be overwritten and upserted at once: choose one of them")
+        snapshot = options.opened().metastore.latest()
+        self._name = self._found(snapshot)
+        self._table = open_table(snapshot, self._name).table
+        self._state = strip_logs(load_table_state(snapshot, self._name, with_logs=False))
+        given = {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
+        check_columns(self._state.name, self._state.schema, given)
+        if options.operation == "upsert":
+            self._state.checked_keys("an upsert")
+            self._check_complete(given)
+
+    def _found(self, snapshot: Snapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
+        """Return the name under which the table is."""
+        return self._options.table
+
+    def _check_complete(self, given: Iterable[str]) -> None:
+        """Refuse rows without some columns: whether those keep their values cannot be asked of rows not read."""
+        names = {name.casefold() for name in given}
+        missing = [column.name for column in self._state.schema.columns if column.name.casefold() not in names]
+        if missing:
+            raise InvalidInputError(
+                f"the rows to upsert into {self._state.name} lack {', '.join(missing)}: give every column here, or "
+                "upsert in foreachBatch with the table's own method"
+            )
+
+    @suppress_worker_traceback()
+    def write(self, iterator: Iterator[Any]) -> WrittenFiles:
+        """Write the rows of a task, and report the files."""
+        engine = LocalEngine(self._options.store(), create_file_id)
+        verb = engine.upsert if self._options.operation == "upsert" else engine.append
+        files = [
+            (delta.log_values, file)
+            for part in group_batches(iterator, FILE_SIZE_BYTES)
+            for delta in verb(self._state, part).deltas
+            for file in delta.delta.manifest.entries
+        ]
+        return WrittenFiles(self._table, self._state, tuple(files))
+
+    def _stage(self, transaction: LakeTransaction, messages: Sequence[WrittenFiles]) -> None:
+        """Add what the tasks wrote to a transaction; a table that was renamed meanwhile is the same table."""
+        workspace = transaction.reading()
+        locator = resolve_table(workspace, self._table, self._name)
+        state = load_table_state(workspace, locator, with_logs=self._overwrite)
+        for message in messages:
+            if not is_append_compatible(message.state, state):
+                raise ConflictError(
+                    f"{locator} got other keys, partitions or columns while rows for it were being written: "
+                    "nothing was committed; write them again"
+                )
+        files = [file for message in messages for file in message.files]
+        stage_write(workspace, locator, self._planned(state, files), transaction.id)
+
+    def _planned(self, state: TableState, files: Sequence[tuple[tuple[Value | None, ...], DataFile]]) -> PlannedWrite:
+        by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
+        for values, file in files:
+            by_log.setdefault(values, []).append(file)
+        if self._overwrite:
+            return plan_full_overwrite(state, by_log)
+        if self._options.operation == "upsert":
+            return plan_write(
+                {values: build_upsert_delta(there, state.version.keys) for values, there in by_log.items()}
+            )
+        return plan_write({values: build_append_delta(there) for values, there in by_log.items()})
+
+    def _check_distinct(self, messages: Sequence[WrittenFiles]) -> None:
+        """Refuse keys that several files of one upsert have; each task has looked at its own only."""
+        files = [file for message in messages for _, file in message.files]
+        if self._options.operation != "upsert" or len(files) < 2:
+            return
+        store, keys = self._options.store(), self._state.key_columns
+        rows = pa.concat_tables([read_columns(store, file, keys) for file in files])
+        check_keys_unique(self._state.name, rows, keys)
+
+
+class TableWriter(_TaskWriter, DataSourceArrowWriter):
+    """A batch write: one transaction."""
+
+    @suppress_worker_traceback()
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks wrote together."""
+        reported = [message for message in messages if isinstance(message, WrittenFiles)]
+        self._check_distinct(reported)
+        verb = "overwrite" if self._overwrite else f"{self._options.operation} to"
+        self._options.opened().run(
+            lambda transaction: self._stage(transaction, reported), message=f"{verb} {self._options.table}"
+        )
+
+
+class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
+    """A streaming write: one transaction for each batch, and each batch once."""
+
+    @suppress_worker_traceback()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit a batch with its number, unless the lakehouse says that it has it.
+
+        A batch without files is not worth a version: doing nothing twice is nothing.
+        """
+        reported = [message for message in messages if isinstance(message, WrittenFiles)]
+        if not self._overwrite and not any(message.files for message in reported):
+            return
+        self._check_distinct(reported)
+        query = f"{self._into()}{self._table.id}"
+        self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
+
+    def _found(self, snapshot: Snapshot) -> TableLocator:
+        """Return the name under which the table is; where it has another by now, the query's last batch says which.
+
+        Spark makes a new writer for every batch, and tells it the name that the query
+        began with.
+        """
+        if snapshot.get(self._options.table) is None:
+            into = self._into()
+            mine = [batch for batch in list_query_batches(snapshot) if batch.query.startswith(into)]
+            for batch in sorted(mine, key=lambda one: one.noted_at_millis, reverse=True):
+                found = find_table_by_id(snapshot, batch.query.removeprefix(into))
+                if found is not None:
+                    return found
+        return self._options.table
+
+    def _into(self) -> str:
+        """Return how the names of this query's records begin; the id of a table follows."""
+        return f"{self._options.query or read_checkpoint_query_id(self._options)} into table "
+
+
+def read_checkpoint_query_id(options: SourceOptions) -> str:
+    """Return the id that Spark gave a query when its checkpoint was made.
+
+    It stays when the query is started again, and a checkpoint that was deleted and
+    made anew has another one: its batches count from 0 again and are new.
+    """
+    remedy = f'name the query of {options.table} yourself with .option("query", "some-name")'
+    if options.checkpoint is None:
+        raise InvalidInputError(f'the query has no option "checkpointLocation": give it one, or {remedy}')
+    location = options.checkpoint.replace("s3a://", "s3://", 1)
+    if location.startswith("file:/"):
+        location = f"file:///{location.removeprefix('file:').lstrip('/')}"
+    try:
+        is_cloud = "://" in location and not location.startswith("file:")
+        store = open_store(location, options.storage if is_cloud and options.storage else None)
+        return str(json.loads(store.read(_METADATA))["id"])
+    except (MangroveError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"the checkpoint {options.checkpoint} does not say which query it is of ({error}): {remedy}"
+        ) from error

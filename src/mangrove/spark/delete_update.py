@@ -1,0 +1,246 @@
+"""Planning of deletes, updates and overwrites on Spark, with defaults and check constraints."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicate_parser import SparkCondition, parse_pruning_predicate
+from mangrove.expressions.predicates import AnyOf, ConstantPredicate, Predicate, render_predicate_sql
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
+from mangrove.spark.row_changes import (
+    FilesByLog,
+    RowLevelChange,
+    SparkFileContext,
+    build_key_range_predicate,
+    check_new_keys,
+    check_rows_match,
+    key_column_of,
+    materialize_frame,
+    plan_row_changes,
+    write_delete_keys,
+)
+from mangrove.spark.scan import to_listed_files
+from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_schema, to_spark_type
+from mangrove.spark.write_checks import cast_without_overflow, check_distinct_keys
+from mangrove.storage.opening import open_store
+from mangrove.tables.constraints import build_check_violation_error, check_constraints_of
+from mangrove.tables.conversion import can_assign_type, check_columns
+from mangrove.tables.merge import Assignable, parenthesize, resolve_assignments, to_spark_sql
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import (
+    PlannedWrite,
+    RowCounts,
+    build_delete_delta,
+    build_partition_predicate,
+    check_dynamic_overwrite,
+    plan_write,
+)
+
+__all__ = [
+    "apply_defaults_and_checks",
+    "build_assignments",
+    "plan_delete_keys",
+    "plan_delete_where",
+    "plan_dynamic_overwrite",
+    "plan_overwrite_where",
+    "plan_update",
+    "render_condition_sql",
+    "select_delete_keys",
+    "translate_check_violation",
+]
+
+
+def render_condition_sql(where: str | Predicate | SparkCondition | None, schema: Schema) -> str:
+    """Return the condition for Spark: our predicates in its words, and all other texts as they are."""
+    if isinstance(where, SparkCondition):
+        return f"{render_predicate_sql(where.predicate, schema)} and ({where.text})"
+    predicate = parse_pruning_predicate(where, schema)
+    if predicate is not None:
+        return render_predicate_sql(predicate, schema)
+    return "true" if where is None else parenthesize(str(where))
+
+
+def select_delete_keys(state: TableState) -> list[Column]:
+    """Return the keys of a row that is to be hidden, under the names that it has then."""
+    return [column_of(key.name).alias(key_column_of(place)) for place, key in enumerate(state.key_columns)]
+
+
+def plan_delete_where(
+    files: SparkFileContext, state: TableState, where: str | Predicate | SparkCondition
+) -> PlannedWrite:
+    """Return how to delete the rows that a condition means."""
+    rows = _read_targets(files, state, _at_most(where, state.schema))
+    meant = rows.where(render_condition_sql(where, state.schema))
+    deleted_rows = materialize_frame(meant.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
+    count = deleted_rows.count()
+    if not count:
+        return plan_write({}, state)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count))
+
+
+def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFrame) -> PlannedWrite:
+    """Return how to delete the rows with the keys of a frame, without looking at what is there."""
+    keys = state.checked_keys("a delete by keys")
+    given = {one.name: from_spark_type(one.dataType, one.name) for one in frame.schema.fields}
+    only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
+    check_columns(f"the keys of {state.name}", only_keys, given)
+    own = {name.casefold(): name for name in frame.columns}
+    cast = [column_of(own[key.name.casefold()]).cast(to_spark_type(key.type)).alias(key.name) for key in keys]
+    found = write_delete_keys(files, state, frame.select(*cast))
+    deltas = {
+        values: build_delete_delta([file for other, file in found if other == values], state.version.keys)
+        for values in dict.fromkeys(values for values, _ in found)
+    }
+    return plan_write(deltas, counts=RowCounts(deleted=None))
+
+
+def plan_overwrite_where(
+    files: SparkFileContext, state: TableState, rows: DataFrame, where: str | Predicate
+) -> PlannedWrite:
+    """Return how to put rows in the place of those that a condition means, and of those with the same keys."""
+    return _plan_overwrite(files, state, files.write(state, rows), where)
+
+
+def plan_dynamic_overwrite(files: SparkFileContext, state: TableState, rows: DataFrame) -> PlannedWrite:
+    """Return how to put rows in the place of those in the partitions that they lie in.
+
+    What was written says which these are, so the rows are computed once.
+    """
+    check_dynamic_overwrite(state)
+    added = files.write(state, rows)
+    touched = build_partition_predicate(state, (values for values, _ in added))
+    return plan_write({}) if touched is None else _plan_overwrite(files, state, added, touched)
+
+
+def _plan_overwrite(
+    files: SparkFileContext, state: TableState, added: FilesByLog, where: str | Predicate
+) -> PlannedWrite:
+    new = files.lists.read(to_listed_files([file for _, file in added], files.root_uri), to_spark_schema(state.schema))
+    condition = render_condition_sql(where, state.schema)
+    check_rows_match(state, new, condition)
+    pruning = parse_pruning_predicate(where, state.schema)
+    numbers = [column_of(FILE), column_of(ROW), *select_delete_keys(state)]
+    if state.version.keys:
+        state.checked_keys("an overwrite of some rows")
+        store = open_store(files.store_uri, files.storage_options)
+        check_distinct_keys(files.lists, store, files.root_uri, state, [file for _, file in added])
+        coming = new.select(*select_delete_keys(state))
+        near = build_key_range_predicate(state, coming)
+        looked = _read_targets(files, state, None if pruning is None else AnyOf((pruning, near)))
+        same = [column_of(key.name) == column_of(key_column_of(place)) for place, key in enumerate(state.key_columns)]
+        alike = looked.join(coming, same, "left_semi")
+        deleted_rows = (
+            looked.where(condition).select(*numbers).union(alike.select(*numbers)).dropDuplicates([FILE, ROW])
+        )
+    else:
+        deleted_rows = _read_targets(files, state, pruning).where(condition).select(*numbers)
+    deleted_rows = materialize_frame(deleted_rows)
+    counts = RowCounts(inserted=sum(file.row_count for _, file in added), deleted=deleted_rows.count())
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts)
+
+
+def plan_update(
+    files: SparkFileContext,
+    state: TableState,
+    values: Mapping[str, Assignable],
+    where: str | Predicate | SparkCondition | None,
+) -> PlannedWrite:
+    """Return how to set columns of the rows that a condition means."""
+    checked = resolve_assignments(values, state.schema)
+    rows = _read_targets(files, state, _at_most(where, state.schema))
+    meant = rows.where(render_condition_sql(where, state.schema))
+    new = build_assignments(state, meant, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
+    others = [column_of(one.name) for one in state.schema.columns if one.name not in checked]
+    made = materialize_frame(
+        meant.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
+    )
+    count = made.count()
+    if not count:
+        return plan_write({}, state)
+    deleted_rows = made.select(
+        column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in _places(state))
+    )
+    coming = made.select(*map(column_of, state.schema.names))
+    moves_keys = any(key.name in checked for key in state.key_columns)
+    if moves_keys:
+        check_new_keys(files, state, deleted_rows, coming.select(*select_delete_keys(state)))
+    change = RowLevelChange(
+        deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
+    )
+    return plan_row_changes(files, state, change, RowCounts(updated=count))
+
+
+def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
+    """Return values as the columns of the table take them; refuse those that only a cast would fit."""
+    typed = rows.select(*(value.alias(f"value {place}") for place, value in enumerate(values.values())))
+    found = {}
+    for (name, value), one in zip(values.items(), typed.schema.fields, strict=True):
+        wanted = state.schema.column(name)
+        given = from_spark_type(one.dataType, name)
+        if given is not None and not can_assign_type(wanted.type, given):
+            raise InvalidInputError(
+                f"column {name!r} is {format_type(wanted.type)} and is set to {format_type(given)}: "
+                "write cast(… as …) if that is meant"
+            )
+        message = f"column {name!r} is {format_type(wanted.type)}, which cannot hold "
+        ordered = reorder_struct_fields(value, one.dataType, to_spark_type(wanted.type))
+        if ordered is value:
+            ordered = cast_without_overflow(value, one.dataType, to_spark_type(wanted.type), message)
+        found[name] = ordered.cast(to_spark_type(wanted.type)).alias(name)
+    return found
+
+
+def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> Predicate | None:
+    """Return a predicate that all rows fulfil that are meant, None where any row may be."""
+    return where.predicate if isinstance(where, SparkCondition) else parse_pruning_predicate(where, schema)
+
+
+def _read_targets(files: SparkFileContext, state: TableState, pruning: Predicate | None) -> DataFrame:
+    plan = plan_scan(state, pruning or ConstantPredicate(holds=True))
+    return read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+
+
+def _places(state: TableState) -> range:
+    return range(len(state.key_columns))
+
+
+_BROKEN: Final = re.compile(r"mangrove check (\d+) is broken by (\{.*?\})(?: SQLSTATE|\n|$)", re.DOTALL)
+
+
+def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
+    """Return the rows with defaults for columns that they lack; one that breaks a condition stops their reader."""
+    given = {name.casefold() for name in rows.columns}
+    for one in state.schema.columns:
+        if one.default is not None and one.name.casefold() not in given:
+            rows = rows.withColumn(one.name, f.expr(one.default).cast(to_spark_type(one.type)))
+    checks = list(check_constraints_of(state.version).values())
+    if not checks:
+        return rows
+    given = {name.casefold() for name in rows.columns}
+    # Conditions name the table's columns; one that is not given is null.
+    for one in state.schema.columns:
+        if one.name.casefold() not in given and one.nullable:
+            rows = rows.withColumn(one.name, f.lit(None).cast(to_spark_type(one.type)))
+    for number, text in enumerate(checks):
+        words = f.concat(f.lit(f"mangrove check {number} is broken by "), f.to_json(f.struct("*")))
+        holds = f.expr(f"coalesce(({render_condition_sql(text, state.schema)}), true)")
+        guard: Any = f.when(holds, f.expr("true")).otherwise(f.raise_error(words).cast("boolean"))
+        rows = rows.where(guard)
+    return rows
+
+
+def translate_check_violation(error: PySparkException, state: TableState) -> InvalidInputError | None:
+    """Return our own error for a row that broke a condition, if that is what stopped Spark."""
+    found = _BROKEN.search(str(error))
+    if found is None:
+        return None
+    name, text = list(check_constraints_of(state.version).items())[int(found[1])]
+    return build_check_violation_error(state.name, name, text, found[2])

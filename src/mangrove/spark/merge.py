@@ -1,0 +1,264 @@
+"""Execution of MERGE on Spark.
+
+The source is settled before it is joined, and what the join says is settled
+before it is used: both may give other rows when they run again.
+
+A bare name means what the clause can see: both rows of a pair, the source's row
+alone where there is none of the table, and the other way round. So each kind of
+clause is written against a frame of its own over the join.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicates import ConstantPredicate
+from mangrove.local.python_rows import to_python_rows
+from mangrove.model.types import Column as TableColumn
+from mangrove.spark.delete_update import build_assignments
+from mangrove.spark.merge_pruning import build_source_range_predicate
+from mangrove.spark.row_changes import (
+    RowLevelChange,
+    SparkFileContext,
+    check_new_keys,
+    key_column_of,
+    materialize_frame,
+    plan_row_changes,
+)
+from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.types import to_spark_type
+from mangrove.tables.merge import (
+    Assignable,
+    MergeClause,
+    MergeKind,
+    MergePlan,
+    parenthesize,
+    resolve_clause_values,
+    to_spark_sql,
+)
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import PlannedWrite, RowCounts, plan_write
+
+__all__ = ["plan_merge"]
+
+_ACTION: Final = "mangrove action"
+_SOURCE: Final = "mangrove source"
+_TARGET: Final = "mangrove target"
+_EXAMPLES_MAX: Final = 3
+_PAIRED: Final = (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
+_ALONE: Final = (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
+_UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
+_GROUPS: Final[tuple[tuple[MergeKind, ...], ...]] = (_PAIRED, (MergeKind.INSERT,), _ALONE)
+"""The clauses that see the same: a pair, a row of the source alone, a row of the table alone."""
+
+
+def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, plan: MergePlan) -> PlannedWrite:
+    """Return how to do what the clauses say, or refuse it before anything is committed."""
+    plan.check()
+    theirs = materialize_frame(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
+    # Who asks for rows that match nothing needs all of them.
+    near = (
+        ConstantPredicate(holds=True) if plan.of_kinds(*_ALONE) else build_source_range_predicate(state, theirs, plan)
+    )
+    ours = read_target_rows(files.lists, files.root_uri, state, plan_scan(state, near), number_files(state))
+    pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(parenthesize(plan.on)), _how(plan))
+    values = [_values(state, clause, source, plan) for clause in plan.clauses]
+    made = materialize_frame(_apply_clauses(state, pairs, plan, values))
+    _check_once(state, made, plan)
+    numbers = {row[_ACTION]: row["count"] for row in made.groupBy(column_of(_ACTION)).count().collect()}
+    if not numbers:
+        return plan_write({}, state)
+    return _plan_changes(files, state, made, plan, values, numbers)
+
+
+def _plan_changes(
+    files: SparkFileContext,
+    state: TableState,
+    made: DataFrame,
+    plan: MergePlan,
+    values: list[dict[str, Assignable]],
+    numbers: dict[int, int],
+) -> PlannedWrite:
+    places = range(len(state.key_columns))
+    kinds = {number: clause.kind for number, clause in enumerate(plan.clauses)}
+    old = column_of(_ACTION).isin([number for number, kind in kinds.items() if kind is not MergeKind.INSERT])
+    deleted_rows = made.where(old).select(
+        column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in places)
+    )
+    comes = [number for number, kind in kinds.items() if kind in (*_UPDATES, MergeKind.INSERT)]
+    coming = made.where(column_of(_ACTION).isin(comes))
+    if state.version.keys:
+        _check_keys(files, state, deleted_rows, coming, kinds, values)
+    added = files.write(state, coming.select(*map(column_of, state.schema.names)))
+    deletes = any(kinds[number] in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE) for number in numbers)
+    moves = any(_moves_keys(state, values[number]) for number in numbers if kinds[number] in _UPDATES)
+    counts = RowCounts(
+        inserted=sum(count for number, count in numbers.items() if kinds[number] is MergeKind.INSERT),
+        updated=sum(count for number, count in numbers.items() if kinds[number] in _UPDATES),
+        deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
+    )
+    comes_back = bool(state.version.keys) and not deletes and not moves
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts)
+
+
+def _how(plan: MergePlan) -> str:
+    """Return the join that finds no more than the clauses ask for."""
+    keeps_target, keeps_source = bool(plan.of_kinds(*_ALONE)), bool(plan.of_kinds(MergeKind.INSERT))
+    return {(True, True): "full", (True, False): "left", (False, True): "right", (False, False): "inner"}[
+        keeps_target, keeps_source
+    ]
+
+
+def _values(state: TableState, clause: MergeClause, source: DataFrame, plan: MergePlan) -> dict[str, Assignable]:
+    if clause.kind in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE):
+        return {}
+    return resolve_clause_values(clause, state.schema, source.columns, plan)
+
+
+def _apply_clauses(
+    state: TableState, pairs: DataFrame, plan: MergePlan, values: list[dict[str, Assignable]]
+) -> DataFrame:
+    """Return for each row that a clause is for: which clause, where the old row stands, its keys and the new row."""
+    keys = [
+        column_of(key.name, plan.target_name).alias(key_column_of(place)) for place, key in enumerate(state.key_columns)
+    ]
+    whole = f.struct(*(column_of(name, plan.target_name) for name in state.schema.names)).alias(_TARGET)
+    carried = [FILE, ROW, _TARGET, *(key_column_of(place) for place in range(len(keys)))]
+    rows = pairs.select(f.col("*"), whole, *keys)
+    groups = [group for group in _GROUPS if plan.of_kinds(*group)]
+    for group in groups:
+        seen = _select_visible_columns(rows, group, plan, carried).withColumn(
+            _name(group, _ACTION), _choose_clause(plan, group)
+        )
+        new = [_new_column(state, seen, one, plan, values, group) for one in state.schema.columns]
+        carried += [_name(group, _ACTION), *(_name(group, name) for name in state.schema.names)]
+        rows = seen.select(f.col("*"), *new)
+    actions = [column_of(_name(group, _ACTION)) for group in groups]
+    names = [*(key_column_of(place) for place in range(len(keys))), FILE, ROW]
+    found = [_of_its_group(groups, name).alias(name) for name in state.schema.names]
+    acted = rows.select(*map(column_of, names), f.coalesce(*actions).alias(_ACTION), *found)
+    return acted.where(column_of(_ACTION).isNotNull())
+
+
+def _select_visible_columns(
+    rows: DataFrame, group: tuple[MergeKind, ...], plan: MergePlan, carried: list[str]
+) -> DataFrame:
+    """Return the rows with the columns alone that a bare name in such a clause can mean, and what others left."""
+    if group == _PAIRED:
+        return rows
+    if group == _ALONE:
+        return rows.select(f.col(f"`{_TARGET}`.*"), column_of(_SOURCE), *map(column_of, carried)).alias(
+            plan.target_name
+        )
+    return rows.select(f.col(f"`{plan.source_name}`.*"), *map(column_of, carried))
+
+
+def _name(group: tuple[MergeKind, ...], name: str) -> str:
+    """Return how the frames call what the clauses of a group say."""
+    return f"mangrove {group[0].value} {name}"
+
+
+def _of_its_group(groups: list[tuple[MergeKind, ...]], name: str) -> Column:
+    """Return what a column becomes by the clause that was chosen."""
+    *others, last = groups
+    found = column_of(_name(last, name))
+    for group in others:
+        found = f.when(column_of(_name(group, _ACTION)).isNotNull(), column_of(_name(group, name))).otherwise(found)
+    return found
+
+
+def _choose_clause(plan: MergePlan, group: tuple[MergeKind, ...]) -> Column:
+    """Return the number of the first clause of a group that applies to a row of the join, null where none does."""
+    has_target, has_source = column_of(ROW).isNotNull(), column_of(_SOURCE).isNotNull()
+    is_theirs = {
+        _PAIRED: has_target & has_source,
+        _ALONE: has_target & ~has_source,
+        (MergeKind.INSERT,): ~has_target & has_source,
+    }[group]
+    found: Column | None = None
+    for number, clause in enumerate(plan.clauses):
+        if clause.kind in group:
+            applies = is_theirs if clause.where is None else is_theirs & _holds(clause.where)
+            found = f.when(applies, number) if found is None else found.when(applies, number)
+    assert found is not None
+    return found
+
+
+def _holds(where: str) -> Column:
+    """Return whether a condition holds; in a WHEN, Spark refuses what is neither true nor false, such as a text."""
+    return f.when(f.expr(parenthesize(where)), f.lit(True)).otherwise(f.lit(False))  # noqa: FBT003 - Spark's own form
+
+
+def _new_column(
+    state: TableState,
+    rows: DataFrame,
+    one: TableColumn,
+    plan: MergePlan,
+    values: list[dict[str, Assignable]],
+    group: tuple[MergeKind, ...],
+) -> Column:
+    """Return what a column holds after each clause; a branch is evaluated for the rows that take it alone."""
+    found: Column | None = None
+    for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
+        if clause.kind not in group:
+            continue
+        is_here = column_of(_name(group, _ACTION)) == number
+        if one.name in given:
+            value = build_assignments(state, rows, {one.name: f.expr(to_spark_sql(given[one.name]))})[one.name]
+        elif clause.kind is MergeKind.INSERT:
+            value = f.lit(None) if one.default is None else f.expr(one.default).cast(to_spark_type(one.type))
+        else:
+            continue
+        found = f.when(is_here, value) if found is None else found.when(is_here, value)
+    old = f.lit(None) if group == (MergeKind.INSERT,) else column_of(one.name, plan.target_name)
+    return (old if found is None else found.otherwise(old)).alias(_name(group, one.name))
+
+
+def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
+    """Refuse a merge in which several rows of the source would change one row of the table."""
+    paired = [number for number, clause in enumerate(plan.clauses) if clause.kind in _PAIRED]
+    if not paired:
+        return
+    places = range(len(state.key_columns))
+    keys = [f.first(column_of(key_column_of(place))).alias(key_column_of(place)) for place in places]
+    counted = made.where(column_of(_ACTION).isin(paired)).groupBy(column_of(FILE), column_of(ROW))
+    found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX)
+    repeated = to_python_rows(found.toArrow())
+    if repeated:
+        examples = [
+            {key.name: row[key_column_of(place)] for place, key in enumerate(state.key_columns)} or {"row": row[ROW]}
+            for row in repeated
+        ]
+        raise InvalidInputError(
+            f"some rows of {state.name} are matched by several rows of the source, and nothing says which of them "
+            f"counts, for example {examples}: leave one row of the source for each of them"
+        )
+
+
+def _check_keys(
+    files: SparkFileContext,
+    state: TableState,
+    deleted_rows: DataFrame,
+    coming: DataFrame,
+    kinds: dict[int, MergeKind],
+    values: list[dict[str, Assignable]],
+) -> None:
+    """Refuse new rows with the keys of others; rows that keep their keys have them by right."""
+    keeps = [number for number, kind in kinds.items() if kind in _UPDATES and not _moves_keys(state, values[number])]
+    is_kept = column_of(_ACTION).isin(keeps)
+    # A row that keeps its keys stands for the hidden one, which then cannot free them for others.
+    names = [key_column_of(place) for place in range(len(state.key_columns))]
+    keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
+    new = coming.where(~is_kept).select(*keys)
+    if not new.limit(1).count():
+        return
+    kept = coming.where(is_kept).select(*keys)
+    freed = deleted_rows.join(kept, names, "left_anti")
+    check_new_keys(files, state, freed, new)
+
+
+def _moves_keys(state: TableState, given: dict[str, Assignable]) -> bool:
+    return any(key.name in given for key in state.key_columns)

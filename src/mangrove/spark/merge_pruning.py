@@ -1,0 +1,108 @@
+"""File pruning for MERGE by the key values of the source.
+
+Of few rows the values themselves are taken, of many the least and the greatest.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.predicates import AllOf, ColumnComparison, ConstantPredicate, IsIn, Operator, Predicate
+from mangrove.local.python_rows import to_python_rows
+from mangrove.model.types import Column
+from mangrove.model.values import Value, is_value_of_type, normalize_value
+from mangrove.spark.targets import column_of
+from mangrove.spark.types import to_spark_type
+from mangrove.tables.merge import MergePlan, find_equality_columns
+from mangrove.tables.table_state import TableState
+
+__all__ = ["build_source_range_predicate", "build_values_predicate"]
+
+_VALUES_MAX: Final = 100
+"""So many values are compared with the bounds of every file one by one."""
+_COUNT: Final = "mangrove count"
+
+
+def build_source_range_predicate(state: TableState, source: DataFrame, plan: MergePlan) -> Predicate:
+    """Return what every row of the table fulfils that a row of the source can match; all rows where that is unknown."""
+    try:
+        pairs = find_equality_columns(parse_expression(plan.on), plan)
+    except InvalidInputError:
+        # Only Spark understands the condition, so nothing is known about it.
+        return ConstantPredicate(holds=True)
+    ours = {one.name.casefold(): one for one in state.schema.columns}
+    theirs = {name.casefold(): name for name in source.columns}
+    equated = {
+        ours[one.casefold()].id: (ours[one.casefold()], theirs[other.casefold()])
+        for one, other in pairs
+        if one.casefold() in ours and other.casefold() in theirs
+    }
+    return build_values_predicate(source, equated.values())
+
+
+def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> Predicate:
+    """Return what every row fulfils whose columns are equal to those beside them, of one row of the frame."""
+    kinds = {one.name: one.dataType for one in frame.schema.fields}
+    exact = {one: name for one, name in equated if _is_exact(to_spark_type(one.type), kinds[name])}
+    if not exact:
+        return ConstantPredicate(holds=True)
+    values = frame.select(
+        *(column_of(name).try_cast(to_spark_type(one.type)).alias(one.name) for one, name in exact.items())
+    )
+    ends = [
+        f.struct(f.min(column_of(one.name)).alias("least"), f.max(column_of(one.name)).alias("greatest")).alias(
+            one.name
+        )
+        for one in exact
+    ]
+    (found,) = to_python_rows(values.agg(f.count(f.lit(1)).alias(_COUNT), *ends).toArrow())
+    if found[_COUNT] > _VALUES_MAX:
+        return AllOf(tuple(_between(one, **found[one.name]) for one in exact))
+    some = to_python_rows(values.toArrow())
+    return AllOf(tuple(_one_of(one, [row[one.name] for row in some]) for one in exact))
+
+
+def _is_exact(ours: DataType, theirs: DataType) -> bool:
+    """Return whether values that Spark finds equal are the same value in our column's type.
+
+    A text that is compared with a number is read as one, so that '01' is 1: then the
+    number says nothing about texts. Both zeros are equal, and bounds tell them apart.
+    """
+    exact = (IntegralType, DecimalType)
+    if isinstance(ours, FloatType | DoubleType):
+        return False
+    return ours == theirs or (isinstance(ours, exact) and isinstance(theirs, exact))
+
+
+def _one_of(one: Column, given: Sequence[Any]) -> Predicate:
+    values = dict.fromkeys(value for value in given if value is not None)
+    if not values:
+        return ConstantPredicate(holds=False)
+    known = [_comparable(one, value) for value in values]
+    if None in known:
+        return ConstantPredicate(holds=True)
+    return IsIn(one.id, tuple(value for value in known if value is not None))
+
+
+def _between(one: Column, least: Any, greatest: Any) -> Predicate:
+    if least is None:
+        return ConstantPredicate(holds=False)
+    low, high = _comparable(one, least), _comparable(one, greatest)
+    if low is None or high is None:
+        return ConstantPredicate(holds=True)
+    ends = ((Operator.GREATER_OR_EQUAL, low), (Operator.LESS_OR_EQUAL, high))
+    return AllOf(tuple(ColumnComparison(one.id, operator, end) for operator, end in ends))
+
+
+def _comparable(one: Column, value: Any) -> Value | None:
+    """Return a value that bounds of files can be compared with, or None for one that has no place in their order."""
+    try:
+        found = normalize_value(value)
+    except InvalidInputError:
+        return None
+    return found if is_value_of_type(found, one.type) else None

@@ -1,0 +1,324 @@
+"""Row-level changes on Spark by equality deletes, position deletes or copy-on-write.
+
+Which rows are hidden is settled once, in a checkpoint, because a condition may
+give other rows when it runs again.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+)
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicates import Predicate
+from mangrove.local.conform import conform_rows, match_by_name
+from mangrove.local.data_files import FileWriter
+from mangrove.local.python_rows import to_python_rows
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Delta
+from mangrove.model.schema import Schema
+from mangrove.model.values import Value
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.merge_pruning import build_values_predicate
+from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.task_files import (
+    REPORT_SCHEMA,
+    create_file_id,
+    decode_file_reports,
+    encode_file_reports,
+    write_in_tasks,
+)
+from mangrove.storage.opening import open_store
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import (
+    DeleteMode,
+    PlannedWrite,
+    RowCounts,
+    build_append_delta,
+    build_delete_delta,
+    build_position_delete_delta,
+    build_rewrite_delta,
+    build_upsert_delta,
+    delete_mode_of,
+    group_files_by_log,
+    plan_write,
+)
+
+__all__ = [
+    "FilesByLog",
+    "RowLevelChange",
+    "SparkFileContext",
+    "build_key_range_predicate",
+    "check_new_keys",
+    "check_rows_match",
+    "key_column_of",
+    "materialize_frame",
+    "plan_row_changes",
+    "translate_spark_errors",
+    "write_delete_keys",
+]
+
+FilesByLog: TypeAlias = list[tuple[tuple[Value | None, ...], DataFile]]
+"""New files, each with the values of the partition or the log that it belongs to."""
+_ByLog: TypeAlias = dict[tuple[Value | None, ...], list[DataFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFileContext:
+    """The files of one lakehouse as Spark reads and writes them."""
+
+    lists: FileLists
+    root_uri: str
+    store_uri: str
+    storage_options: Mapping[str, str] | None
+    file_size_bytes: int
+    write: Callable[[TableState, DataFrame], FilesByLog]
+    """Writes rows as new files, and returns each with its partition values."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLevelChange:
+    """Rows to hide, as `FILE`, `ROW` and their keys, and files of rows to add."""
+
+    deleted_rows: DataFrame
+    added: FilesByLog = field(default_factory=list)
+    keys_reinserted: bool = False
+    """Whether every hidden key is among those of the added rows, so that these hide the old rows by themselves."""
+
+
+def key_column_of(place: int) -> str:
+    """Return the column of a hidden row that holds one of its keys."""
+    return f"mangrove key {place}"
+
+
+def plan_row_changes(
+    files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts
+) -> PlannedWrite:
+    """Return how to hide rows and add others."""
+    added = group_files_by_log(state, change.added)
+    match delete_mode_of(state):
+        case DeleteMode.KEYS:
+            deltas = _by_keys(files, state, change, added)
+        case DeleteMode.POSITIONS:
+            deltas = _by_positions(files, state, change, added)
+        case DeleteMode.COPIES:
+            deltas = _by_copies(files, state, change, added)
+    return plan_write(deltas, state, counts)
+
+
+def _by_keys(
+    files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
+) -> dict[tuple[Value | None, ...], Delta]:
+    keys = state.checked_keys("a change of rows")
+    names = [key_column_of(place) for place in range(len(keys))]
+    wanted = change.deleted_rows.select(*map(column_of, names)).distinct()
+    kept = group_files_by_log(state, _rewrite_retained_rows(files, state, change.deleted_rows, wanted))
+    delete_files: _ByLog = {}
+    if not change.keys_reinserted:
+        renamed = wanted.select(*(column_of(name).alias(key.name) for name, key in zip(names, keys, strict=True)))
+        for values, file in write_delete_keys(files, state, renamed):
+            delete_files.setdefault(values, []).append(file)
+    found: dict[tuple[Value | None, ...], Delta] = {}
+    for values in dict.fromkeys([*delete_files, *kept, *added]):
+        rows = [*kept.get(values, ()), *added.get(values, ())]
+        if change.keys_reinserted:
+            found[values] = build_upsert_delta(rows, state.version.keys)
+        elif values in delete_files:
+            found[values] = build_delete_delta(delete_files[values], state.version.keys, rows)
+        else:
+            found[values] = build_append_delta(rows)
+    return found
+
+
+def _rewrite_retained_rows(
+    files: SparkFileContext, state: TableState, deleted_rows: DataFrame, wanted: DataFrame
+) -> FilesByLog:
+    """Write the rows again that share a key with a hidden one without being hidden; usually there are none."""
+    plan = plan_scan(state, build_key_range_predicate(state, wanted))
+    rows = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    alike = rows.join(wanted, _same_keys(state), "left_semi")
+    beside = alike.join(_numbers(deleted_rows), _same_row(), "left_anti")
+    if not beside.limit(1).count():
+        return []
+    return files.write(state, beside.drop(FILE, ROW))
+
+
+def _by_positions(
+    files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
+) -> dict[tuple[Value | None, ...], Delta]:
+    scans = plan_scan(state).scans
+    locations = [scan.file.location for scan in scans]
+    logs = {scan.file.location: scan.log_values for scan in scans}
+    bare = replace(state, logs=())
+    uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
+
+    def write(rows: pa.Table) -> pa.Table:
+        writer = FileWriter(open_store(uri, options), create_file_id, size)
+        location = locations[rows.column(FILE)[0].as_py()]
+        file = writer.write_positions(bare, location, rows.column(ROW).combine_chunks())
+        return pa.Table.from_batches([encode_file_reports([((), file)])])
+
+    grouped = change.deleted_rows.select(column_of(FILE), column_of(ROW)).groupBy(column_of(FILE))
+    found = grouped.applyInArrow(write, REPORT_SCHEMA).collect()
+    gone: _ByLog = {}
+    for _, file in decode_file_reports(found):
+        assert file.applies_to is not None
+        gone.setdefault(logs[file.applies_to], []).append(file)
+    return {
+        values: build_position_delete_delta(gone[values], added.get(values, ()))
+        if values in gone
+        else build_append_delta(added[values])
+        for values in dict.fromkeys([*gone, *added])
+    }
+
+
+def _by_copies(
+    files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
+) -> dict[tuple[Value | None, ...], Delta]:
+    plan = plan_scan(state)
+    touched = {row[0] for row in change.deleted_rows.select(column_of(FILE)).distinct().collect()}
+    scans = [scan for number, scan in enumerate(plan.scans) if number in touched]
+    gone: dict[tuple[Value | None, ...], list[str]] = {}
+    for scan in scans:
+        gone.setdefault(scan.log_values, []).append(scan.file.location)
+    kept: _ByLog = {}
+    if scans:
+        some = replace(plan, scans=tuple(scans))
+        rows = read_target_rows(files.lists, files.root_uri, state, some, number_files(state))
+        left = rows.join(_numbers(change.deleted_rows), _same_row(), "left_anti")
+        kept = group_files_by_log(state, files.write(state, left.drop(FILE, ROW)))
+    found: dict[tuple[Value | None, ...], Delta] = {}
+    for values in dict.fromkeys([*gone, *added]):
+        rows_of = [*kept.get(values, ()), *added.get(values, ())]
+        found[values] = build_rewrite_delta(gone[values], rows_of) if values in gone else build_append_delta(rows_of)
+    return found
+
+
+def build_key_range_predicate(state: TableState, wanted: DataFrame) -> Predicate:
+    """Return what every row with one of these keys fulfils, so that other files need not be opened."""
+    return build_values_predicate(wanted, [(key, key_column_of(place)) for place, key in enumerate(state.key_columns)])
+
+
+def write_delete_keys(files: SparkFileContext, state: TableState, keys: DataFrame) -> FilesByLog:
+    """Write keys that are to hide rows, each once; return each file with the values of the log that it belongs to."""
+    only_keys = Schema(state.key_columns, state.schema.schema_id, state.schema.last_column_id)
+    bare = replace(state, logs=())
+    uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(batches)
+        if found:
+            writer = FileWriter(open_store(uri, options), create_file_id, size)
+            rows = conform_rows(pa.Table.from_batches(found), only_keys, match_by_name, is_checked=True)
+            yield encode_file_reports(writer.write_keys(bare, rows))
+
+    return write_in_tasks(keys.distinct(), write)
+
+
+def _numbers(deleted_rows: DataFrame) -> DataFrame:
+    return deleted_rows.select(
+        column_of(FILE).alias("mangrove hidden file"), column_of(ROW).alias("mangrove hidden row")
+    )
+
+
+def _same_row() -> Any:
+    return (column_of(FILE) == column_of("mangrove hidden file")) & (column_of(ROW) == column_of("mangrove hidden row"))
+
+
+def _same_keys(state: TableState) -> Any:
+    pairs = [column_of(key.name) == column_of(key_column_of(place)) for place, key in enumerate(state.key_columns)]
+    found = pairs[0]
+    for pair in pairs[1:]:
+        found = found & pair
+    return found
+
+
+_EXAMPLES_MAX: Final = 3
+_OF_THE_CALLER: Final = (
+    AnalysisException,
+    ArithmeticException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+)
+_VALUES_AT_FAULT: Final = re.compile(
+    r"\[(CAST_|NUMERIC_|ARITHMETIC_|DIVIDE_BY_ZERO|USER_RAISED|INVALID_|CANNOT_PARSE|SCALAR_SUBQUERY)"
+)
+
+
+@contextmanager
+def translate_spark_errors() -> Iterator[None]:
+    """Turn what Spark says about bad input into one sentence; what it says about itself passes."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        # Some errors of Spark's reach Python as those of its bridge.
+        words = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if isinstance(error, _OF_THE_CALLER) or _VALUES_AT_FAULT.search(str(error)):
+            found = _VALUES_AT_FAULT.search(str(error))
+            line = str(error)[found.start() :].splitlines()[0] if found else words
+            raise InvalidInputError(f"Spark refuses what was asked: {line}") from error
+        raise
+
+
+def materialize_frame(frame: DataFrame) -> DataFrame:
+    """Return the rows as they are now: what is evaluated twice may be another thing the second time."""
+    return frame.localCheckpoint(eager=True)
+
+
+def check_rows_match(state: TableState, rows: DataFrame, condition: str) -> None:
+    """Refuse rows that an overwrite would add beside what `where` means."""
+    outside = rows.where(f"not coalesce(({condition}), false)").limit(_EXAMPLES_MAX)
+    examples = to_python_rows(outside.toArrow())
+    if examples:
+        raise InvalidInputError(
+            f"some rows for {state.name} are not what `where` means, and an overwrite would add them beside it, "
+            f"for example {examples}: leave them out or widen `where`"
+        )
+
+
+def check_new_keys(files: SparkFileContext, state: TableState, deleted_rows: DataFrame, new: DataFrame) -> None:
+    """Refuse rows whose keys another row has, among the new ones or among those that stay."""
+    state.checked_keys("a change of rows")
+    names = [key_column_of(place) for place in range(len(state.key_columns))]
+    for key, name in zip(state.key_columns, names, strict=True):
+        if not new.where(column_of(name).isNull()).isEmpty():
+            raise InvalidInputError(
+                f"column {key.name!r} of {state.name} is not null, since it is a key, and a change of rows would leave "
+                "it without a value: give each row keys of its own"
+            )
+    counted = new.groupBy(*map(column_of, names)).agg(f.count(f.lit(1)).alias("rows"))
+    _refuse(state, counted.where("rows > 1").limit(_EXAMPLES_MAX), "occur more than once among the new rows")
+    fresh = new.join(deleted_rows.select(*map(column_of, names)), names, "left_anti")
+    plan = plan_scan(state, build_key_range_predicate(state, fresh))
+    there = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    same = [column_of(key.name) == column_of(name) for key, name in zip(state.key_columns, names, strict=True)]
+    keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
+    taken = there.join(fresh, same, "left_semi").select(*keys).limit(_EXAMPLES_MAX)
+    _refuse(state, taken, "are those of rows that are there")
+
+
+def _refuse(state: TableState, found: DataFrame, words: str) -> None:
+    examples = to_python_rows(found.toArrow())
+    if examples:
+        keys = [
+            {key.name: row[key_column_of(place)] for place, key in enumerate(state.key_columns)} for row in examples
+        ]
+        raise InvalidInputError(
+            f"some keys that rows of {state.name} would get {words}, for example {keys}: give each row keys of its own"
+        )

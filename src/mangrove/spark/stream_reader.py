@@ -1,0 +1,361 @@
+"""Streaming reader of the Spark data source with offsets and rate limits."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table_staging import load_table_state
+from mangrove.local.change_feed import CHANGE_TYPE
+from mangrove.local.engine import LocalEngine
+from mangrove.local.scan import build_predicate_mask, select_columns
+from mangrove.model.locators import TableLocator
+from mangrove.model.objects import Table
+from mangrove.model.schema import Schema
+from mangrove.spark.errors import suppress_worker_traceback
+from mangrove.spark.pyspark_versions import (
+    HAS_READ_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from mangrove.spark.source_options import SourceOptions
+from mangrove.spark.types import to_spark_schema
+from mangrove.spark.worker_read import InputPartitionReader, plan_input_partitions, strip_logs, to_spark_batches
+from mangrove.tables.change_feed import (
+    BatchLimit,
+    StreamOffset,
+    StreamStep,
+    advance_offset,
+    compute_fingerprint,
+    find_changed_versions,
+    offset_from_json,
+    plan_initial_step,
+    plan_step_between,
+    select_batch_units,
+)
+from mangrove.tables.scan_plan import FileScan
+from mangrove.tables.table_state import TableState
+from mangrove.transaction.deltas import open_table, resolve_table
+
+__all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]
+
+_STATES_MAX: Final = 32
+"""How many versions of the table are kept in memory: bisecting comes back to some of them."""
+
+
+class TableHistory:
+    """The versions of one table; what a version holds never changes, so it is read once."""
+
+    def __init__(
+        self, lake: Lakehouse, name: TableLocator, *, table: Table | None = None, fails_on_data_loss: bool = True
+    ) -> None:
+        self._lake = lake
+        self._locator = name
+        self._table: Table = open_table(lake.metastore.latest(), name).table if table is None else table
+        self._fails_on_data_loss = fails_on_data_loss
+        self._states: OrderedDict[int, TableState] = OrderedDict()
+        self._first: StreamStep | None = None
+
+    @property
+    def table(self) -> Table:
+        """The table, whose id is followed when it is renamed."""
+        return self._table
+
+    @property
+    def table_id(self) -> str:
+        """The id."""
+        return self._table.id
+
+    def newest(self) -> tuple[int, TableState]:
+        """Return the newest version with the table in it; one that was dropped is an error here and only here."""
+        snapshot = self._lake.metastore.latest()
+        self._locator = resolve_table(snapshot, self._table, self._locator)
+        return snapshot.version, self.state(snapshot.version)
+
+    def state(self, version: int) -> TableState:
+        """Return the table as a version has it, without rows where the version does not have it yet."""
+        if version not in self._states:
+            self._states[version] = self._read(version)
+            if len(self._states) > _STATES_MAX:
+                self._states.popitem(last=False)
+        return self._states[version]
+
+    def steps(self, start: StreamOffset, upto: int) -> Iterator[StreamStep]:
+        """Yield what came after a place in the history, version by version up to one."""
+        base = self._base(start)
+        if start.is_first:
+            if self._first is None or self._first.version != base:
+                self._first = plan_initial_step(self.state(base), base)
+            yield self._first
+        for version in find_changed_versions(base, upto, lambda one: self.state(one).logs):
+            yield plan_step_between(self.state(version - 1), self.state(version), version)
+
+    def _read(self, version: int) -> TableState:
+        if version < 0:
+            return replace(self.newest()[1], logs=())
+        snapshot = self._lake.metastore.at_version(version)
+        try:
+            locator = resolve_table(snapshot, self._table, self._locator)
+        except NotFoundError:
+            return replace(self.newest()[1], logs=())
+        return load_table_state(snapshot, locator)
+
+    def _base(self, start: StreamOffset) -> int:
+        """Return the version from which to go on: that of the offset, or one that is kept and has the same rows."""
+        if start.version < 0 or self._goes_on_from(start.version):
+            return start.version
+        oldest = self._oldest()
+        if compute_fingerprint(self.state(oldest)) == start.state or not self._fails_on_data_loss:
+            return oldest
+        raise NotFoundError(
+            f"version {start.version}, up to which this stream has read {self._locator}, has expired, and the oldest "
+            f"that is kept is {oldest}: rows between them may be missing. Start with a new checkpoint, or go on from "
+            f'{oldest} with .option("failOnDataLoss", "false"); and keep versions for longer than a stream may rest'
+        )
+
+    def _goes_on_from(self, version: int) -> bool:
+        """Return whether a version and the one after it are there; an export may keep one whose followers are gone."""
+        newest = self._lake.metastore.latest().version
+        try:
+            for one in range(version, min(version + 1, newest) + 1):
+                self.state(one)
+        except NotFoundError:
+            return False
+        return True
+
+    def _oldest(self) -> int:
+        """Return the oldest version from which all are kept up to the newest."""
+        commits = self._lake.metastore.history()
+        oldest = next(commits).version
+        for commit in commits:
+            if commit.version < oldest - 1:
+                break
+            oldest = commit.version
+        return oldest
+
+
+COMMIT_VERSION: Final = "_commit_version"
+_INSERT: Final = "insert"
+_LIMITS: Final = {
+    "maxFilesPerTrigger": ReadMaxFiles,
+    "maxRowsPerTrigger": ReadMaxRows,
+    "maxBytesPerTrigger": ReadMaxBytes,
+}
+
+
+def build_read_schema(state: TableState, options: SourceOptions) -> spark.StructType:
+    """Return the columns that a reader gives, with what happened to each row where that is asked for."""
+    chosen = Schema(select_columns(state, options.columns), last_column_id=state.schema.last_column_id)
+    found = to_spark_schema(chosen, with_ids=False)
+    if options.reads_changes:
+        found = found.add(CHANGE_TYPE, spark.StringType()).add(COMMIT_VERSION, spark.LongType())
+    return found
+
+
+@dataclass
+class StreamInputPartition(InputPartition):
+    """What one task reads of a batch: files of new rows, or the changes of one version."""
+
+    reader: InputPartitionReader
+    scans: tuple[FileScan, ...]
+    version: int
+    changed: Table | None = None
+    """The table of which it is the changes, since a task finds no table by a name that it had."""
+
+
+class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A table's history from a place in it; a process of its own asks for offsets and plans batches."""
+
+    def __init__(self, options: SourceOptions, schema: spark.StructType) -> None:
+        if options.limit is not None and not HAS_READ_LIMITS:
+            raise InvalidInputError(
+                f"{options.limit[0]} needs PySpark 4.2 or newer, and this is {pyspark.__version__}: leave it out"
+            )
+        self._options = options
+        self._schema = schema
+        self._history: TableHistory | None = None
+        self._reached: dict[str, Any] | None = None
+        """The end of the last batch, which PySpark 4.1 does not pass to `latestOffset`."""
+        self._last_version: int | None = None
+        """Up to where a query reads that takes what is there now and then ends."""
+
+    @suppress_worker_traceback()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take note of what is available now."""
+        self._last_version = self._opened().newest()[0]
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much a batch may hold by the options."""
+        if self._options.limit is None:
+            return ReadAllAvailable()
+        name, count = self._options.limit
+        return _LIMITS[name](count)
+
+    @suppress_worker_traceback()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new query starts."""
+        history = self._opened()
+        newest = history.newest()[0] if self._last_version is None else self._last_version
+        self._reached = self._with_state(history, self._first_offset(history, newest)).to_json()
+        return self._reached
+
+    @suppress_worker_traceback()
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return up to where the next batch reads; `start` itself where there is nothing new.
+
+        PySpark 4.1 gives no `start`. In a query that goes on from a checkpoint the first
+        batch then reads up to the newest version, whatever that version changed.
+        """
+        history = self._opened()
+        newest = history.newest()[0] if self._last_version is None else self._last_version
+        self._check_columns(history)
+        start = self._reached if start is None else start
+        if start is None:
+            return self._with_state(history, StreamOffset(history.table_id, newest)).to_json()
+        begin = self._checked(start)
+        end = advance_offset(begin, self._steps(history, begin, newest), _batch_limit(limit))
+        return start if end == begin else self._with_state(history, end).to_json()
+
+    @suppress_worker_traceback()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return what the tasks of a batch read."""
+        history, begin, until = self._opened(), self._checked(start), self._checked(end)
+        self._reached = end
+        if begin == until:
+            return []
+        reader = self._piece_reader(self._check_columns(history))
+        upto = until.version + (1 if until.files and not until.is_first else 0)
+        pieces: list[StreamInputPartition] = []
+        for step, units in select_batch_units(
+            begin, until, self._steps(history, begin, upto, stops_before_change=False)
+        ):
+            if step.is_change:
+                pieces.append(StreamInputPartition(reader, (), step.version, history.table))
+                continue
+            scans = [unit.scan for unit in units if unit.scan is not None]
+            pieces += [
+                StreamInputPartition(reader, piece.scans, step.version)
+                for piece in plan_input_partitions(scans, step.version)
+            ]
+        return pieces
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a piece as Arrow batches; this runs in a task."""
+        assert isinstance(partition, StreamInputPartition)
+        with suppress_worker_traceback():
+            rows = (
+                self._new_rows(partition) if partition.changed is None else self._changes(partition, partition.changed)
+            )
+        versions = pa.repeat(pa.scalar(partition.version, pa.int64()), rows.num_rows)
+        yield from to_spark_batches(rows.append_column(COMMIT_VERSION, versions), self._schema)
+
+    def _new_rows(self, piece: StreamInputPartition) -> pa.Table:
+        rows = piece.reader.rows(self._options.store(), piece.scans)
+        return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(_INSERT), rows.num_rows))
+
+    def _changes(self, piece: StreamInputPartition, table: Table) -> pa.Table:
+        history, store = TableHistory(self._options.opened(), self._options.table, table=table), self._options.store()
+        version = piece.reader.state.version
+        before = replace(history.state(piece.version - 1), version=version)
+        after = replace(history.state(piece.version), version=version)
+        rows = LocalEngine(store, lambda: "unused").changes(before, after)
+        predicate = piece.reader.predicate
+        return rows if predicate is None else rows.filter(build_predicate_mask(rows, predicate, after.schema))
+
+    def _opened(self) -> TableHistory:
+        if self._history is None:
+            self._history = TableHistory(
+                self._options.opened(), self._options.table, fails_on_data_loss=self._options.fails_on_data_loss
+            )
+        return self._history
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave open files and threads behind: a task opens its own."""
+        return self.__dict__ | {"_history": None}
+
+    def _first_offset(self, history: TableHistory, newest: int) -> StreamOffset:
+        wanted, moment = self._options.starting_version, self._options.starting_timestamp
+        if moment is not None:
+            return StreamOffset(history.table_id, self._options.opened().snapshot_at(moment).version)
+        if wanted is None or wanted == "earliest":
+            return StreamOffset(history.table_id, newest, is_first=True)
+        if isinstance(wanted, str):
+            return StreamOffset(history.table_id, newest)
+        if wanted > newest + 1:
+            raise InvalidInputError(f"startingVersion is {wanted}, and the newest version is {newest}: wait for it")
+        return StreamOffset(history.table_id, wanted - 1)
+
+    def _with_state(self, history: TableHistory, offset: StreamOffset) -> StreamOffset:
+        return replace(offset, state=compute_fingerprint(history.state(offset.version)))
+
+    def _checked(self, given: dict[str, Any]) -> StreamOffset:
+        offset = offset_from_json(given)
+        if offset.table_id != self._opened().table_id:
+            raise InvalidInputError(
+                f"the checkpoint is of the table with the id {offset.table_id}, and {self._options.table} is another "
+                "one by now: use a new checkpoint"
+            )
+        return offset
+
+    def _check_columns(self, history: TableHistory) -> TableState:
+        """Return the table as it is now; a query whose columns are others than those it began with must begin again."""
+        newest = history.newest()[1]
+        found = [(field.name, field.dataType) for field in build_read_schema(newest, self._options).fields]
+        if found != [(field.name, field.dataType) for field in self._schema.fields]:
+            raise InvalidInputError(
+                f"the columns of {newest.name} changed while a stream was reading it: "
+                "start the query again, with the same checkpoint, to go on with the new ones"
+            )
+        return newest
+
+    def _piece_reader(self, newest: TableState) -> InputPartitionReader:
+        """Return how rows of any version are read: with the columns of today, which ids lead to."""
+        predicate = bind_predicate(self._options.where, newest.schema)
+        return InputPartitionReader(strip_logs(newest), select_columns(newest, self._options.columns), predicate)
+
+    def _steps(
+        self, history: TableHistory, start: StreamOffset, upto: int, *, stops_before_change: bool = True
+    ) -> Iterator[StreamStep]:
+        """Yield the steps that this stream gives; a version that changed rows is refused, left out or given.
+
+        With `stops_before_change` new rows that came before such a version are given first.
+        """
+        is_late = False
+        for step in history.steps(start, upto):
+            if not step.is_change or self._options.reads_changes:
+                is_late = is_late or bool(step.units)
+                yield step
+            elif not self._options.skips_changes:
+                if is_late and stops_before_change:
+                    return
+                raise InvalidInputError(
+                    f"version {step.version} changed or deleted rows of {self._options.table}, and this stream gives "
+                    'new rows only: read it with .option("readChangeFeed", "true"), or leave such versions out with '
+                    '.option("skipChangeCommits", "true")'
+                )
+
+
+def _batch_limit(limit: ReadLimit | None) -> BatchLimit:
+    match limit:
+        case ReadMaxFiles(max_files):
+            return BatchLimit(files=max_files)
+        case ReadMaxRows(max_rows):
+            return BatchLimit(rows=max_rows)
+        case ReadMaxBytes(max_bytes):
+            return BatchLimit(size_bytes=max_bytes)
+        case _:
+            return BatchLimit()

@@ -1,0 +1,125 @@
+"""Checks of written rows for duplicate keys and float overflow.
+
+What was written is looked at, not the DataFrame, which may give other rows when
+it runs again. Few keys are compared in this process, which takes less time than
+Spark needs to start a task; many by Spark.
+"""
+
+import functools
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark
+
+from mangrove.errors import InvalidInputError
+from mangrove.local.keys import check_keys_unique
+from mangrove.local.parquet import read_columns
+from mangrove.local.python_rows import to_python_rows
+from mangrove.model.manifests import DataFile
+from mangrove.model.schema import Schema
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.scan import to_listed_files
+from mangrove.spark.types import to_spark_schema
+from mangrove.storage.port import Store
+from mangrove.tables.table_state import TableState
+
+__all__ = ["LOCAL_ROWS_MAX", "can_overflow", "cast_without_overflow", "check_distinct_keys"]
+
+_FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
+_TOO_LARGE: Final = _FLOAT_MAX + 2.0**102
+"""From here on a number is nearer to what comes after the largest float than to that."""
+
+
+def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
+    """Return whether some value may be too large: a double stands where a float is wanted."""
+    match given, wanted:
+        case spark.DoubleType(), spark.FloatType():
+            return True
+        case spark.ArrayType(), spark.ArrayType():
+            return can_overflow(given.elementType, wanted.elementType)
+        case spark.MapType(), spark.MapType():
+            return can_overflow(given.keyType, wanted.keyType) or can_overflow(given.valueType, wanted.valueType)
+        case spark.StructType(), spark.StructType():
+            return any(can_overflow(one.dataType, to.dataType) for one, to in _pairs(given, wanted))
+        case _:
+            return False
+
+
+def cast_without_overflow(value: Column, given: spark.DataType, wanted: spark.DataType, message: str) -> Column:
+    """Return the value in another type; one that would become infinite stops the job with the message and the value."""
+    if not can_overflow(given, wanted):
+        return value.cast(wanted)
+    shown = value.cast("string") if isinstance(given, spark.DoubleType) else f.to_json(f.struct(value))
+    error = f.raise_error(f.concat(f.lit(message), shown)).cast(wanted)
+    return f.when(_too_large(value, given, wanted), error).otherwise(value.cast(wanted))
+
+
+def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+    """Return whether a number in the value is too large."""
+    match given, wanted:
+        case spark.DoubleType(), spark.FloatType():
+            size = f.abs(value)
+            # NaN is above every number in Spark, and is no number that is too large.
+            return (size >= f.lit(_TOO_LARGE)) & (size < f.lit(float("inf")))
+        case spark.ArrayType(), spark.ArrayType():
+            return _any_of(value, given.elementType, wanted.elementType)
+        case spark.MapType(), spark.MapType():
+            keys = _any_of(f.map_keys(value), given.keyType, wanted.keyType)
+            return _certain(keys) | _certain(_any_of(f.map_values(value), given.valueType, wanted.valueType))
+        case spark.StructType(), spark.StructType():
+            parts = [
+                _certain(_too_large(value.getField(one.name), one.dataType, to.dataType))
+                for one, to in _pairs(given, wanted)
+            ]
+            return functools.reduce(operator.or_, parts)
+        case _:
+            return f.expr("false")
+
+
+def _any_of(values: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+    return f.exists(values, lambda one: _certain(_too_large(one, given, wanted)))
+
+
+def _certain(condition: Any) -> Any:
+    """Return whether a condition is true; what is unknown is not."""
+    return f.coalesce(condition, f.expr("false"))
+
+
+def _pairs(given: spark.StructType, wanted: spark.StructType) -> Iterator[tuple[spark.StructField, spark.StructField]]:
+    """Yield the fields that Spark's cast puts into each other, which go by their places."""
+    return zip(given.fields, wanted.fields, strict=False)
+
+
+LOCAL_ROWS_MAX: Final = 2_000_000
+"""Up to so many keys are read into this process."""
+_ROWS: Final = "mangrove rows"
+
+
+def check_distinct_keys(
+    lists: FileLists,
+    store: Store,
+    root_uri: str,
+    state: TableState,
+    files: Sequence[DataFile],
+    *,
+    rows_here_max: int = LOCAL_ROWS_MAX,
+) -> None:
+    """Refuse keys that come twice in the files: nothing says which row is newer."""
+    if sum(file.row_count for file in files) <= rows_here_max:
+        if files:
+            keys = pa.concat_tables([read_columns(store, file, state.key_columns) for file in files])
+            check_keys_unique(state.name, keys, state.key_columns)
+        return
+    schema = to_spark_schema(Schema(state.key_columns, last_column_id=state.schema.last_column_id))
+    rows = lists.read(to_listed_files(files, root_uri), schema)
+    counted = rows.groupBy(*(f.col(f"`{name}`") for name in rows.columns)).agg(f.count(f.lit(1)).alias(_ROWS))
+    examples = to_python_rows(counted.where(f"`{_ROWS}` > 1").limit(3).toArrow())
+    if examples:
+        raise InvalidInputError(
+            f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
+            f"for example {examples}: keep one row for each key"
+        )

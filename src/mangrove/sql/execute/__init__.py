@@ -1,0 +1,1 @@
+"""Execution of parsed SQL statements."""

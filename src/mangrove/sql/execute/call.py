@@ -1,0 +1,112 @@
+"""Execution of CALL and the maintenance procedures."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.names import join_name, split_name
+from mangrove.sql.execute.show import InlineResult
+from mangrove.sql.parse.statements import CallStatement, SqlLiteral
+
+__all__ = ["PROCEDURES", "Procedure", "execute_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """The names of the arguments, in order, and what is done with them; those in front are required."""
+
+    arguments: tuple[str, ...]
+    required: int
+    run: Callable[[Lakehouse, str, Mapping[str, Any]], InlineResult]
+
+
+def execute_call(statement: CallStatement, lake: Lakehouse, namespace: str) -> InlineResult:
+    """Run the procedure, and return what it reports."""
+    name = statement.name.parts[-1].lower()
+    procedure = PROCEDURES.get(name)
+    if procedure is None or len(statement.name.parts) > 2:
+        raise NotFoundError(
+            f"there is no procedure {'.'.join(statement.name.parts)}; there are: {', '.join(sorted(PROCEDURES))}"
+        )
+    return procedure.run(lake, namespace, _bind_arguments(name, procedure, statement))
+
+
+def _bind_arguments(name: str, procedure: Procedure, statement: CallStatement) -> dict[str, SqlLiteral]:
+    wanted = ", ".join(procedure.arguments)
+    if len(statement.positional) > len(procedure.arguments):
+        raise InvalidInputError(f"{name} has {len(statement.positional)} arguments: it takes ({wanted})")
+    given: dict[str, SqlLiteral] = dict(zip(procedure.arguments, statement.positional, strict=False))
+    for key, value in statement.named.items():
+        if key not in procedure.arguments:
+            raise InvalidInputError(f"{name} has no argument {key}: it takes ({wanted})")
+        if key in given:
+            raise InvalidInputError(f"{name} is given {key} by its place and by its name: leave one out")
+        given[key] = value
+    missing = [key for key in procedure.arguments[: procedure.required] if given.get(key) is None]
+    if missing:
+        raise InvalidInputError(f"{name} needs {missing[0]}: it takes ({wanted})")
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _compact(lake: Lakehouse, namespace: str, given: Mapping[str, Any]) -> InlineResult:
+    table = lake.table(_full_name(given["table"], namespace))
+    before = len(table.scan().files())
+    bounds = {name: given[name] for name in ("engine", "bytes_max", "files_max", "full") if name in given}
+    table.compact(**bounds)
+    after = len(table.scan().files())
+    return InlineResult("table string, files_before bigint, files_after bigint", ((str(table), before, after),))
+
+
+def _expire(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    report = lake.expire(dry_run=bool(given.get("dry_run", False)))
+    return InlineResult("versions_expired bigint, versions_kept bigint", ((len(report.versions), report.kept),))
+
+
+def _vacuum(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    report = lake.vacuum(dry_run=bool(given.get("dry_run", False)), grace=given.get("grace"))
+    row = (len(report.paths), report.files_listed, report.size_bytes)
+    return InlineResult("files_deleted bigint, files_listed bigint, size_bytes bigint", (row,))
+
+
+def _export(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    tables = tuple(name.strip() for name in str(given.get("tables", "")).split(",") if name.strip())
+    report = lake.export(
+        given["destination"],
+        given["name"],
+        given.get("mode", "full"),
+        version=given.get("version"),
+        tables=tables,
+    )
+    made = report.export
+    row = (made.name, made.version, made.location, report.files_copied, report.bytes_copied)
+    return InlineResult(
+        "name string, version bigint, location string, files_copied bigint, bytes_copied bigint", (row,)
+    )
+
+
+def _rollback(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    before = lake.version
+    version = lake.rollback(given["to"], message=str(given.get("message", "")))
+    return InlineResult("version_before bigint, version bigint", ((before, version),))
+
+
+def _check(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    report = lake.check(sample=given.get("sample"), repair=bool(given.get("repair", False)))
+    return InlineResult("path string, rule string", tuple((problem.path, problem.rule) for problem in report))
+
+
+def _full_name(name: object, namespace: str) -> str:
+    parts = split_name(str(name))
+    return join_name(*(parts if len(parts) > 1 else (namespace, *parts)))
+
+
+PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "compact": Procedure(("table", "engine", "bytes_max", "files_max", "full"), 1, _compact),
+    "expire": Procedure(("dry_run",), 0, _expire),
+    "vacuum": Procedure(("dry_run", "grace"), 0, _vacuum),
+    "export": Procedure(("destination", "name", "mode", "version", "tables"), 2, _export),
+    "rollback": Procedure(("to", "message"), 1, _rollback),
+    "check": Procedure(("sample", "repair"), 0, _check),
+}

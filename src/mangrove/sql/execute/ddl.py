@@ -1,0 +1,341 @@
+"""Execution of CREATE, ALTER and DROP."""
+
+from itertools import count
+from typing import Any, Protocol, assert_never
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.model.names import join_name, split_path
+from mangrove.model.objects import Table
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import parse_schema
+from mangrove.spark.statements import Frame
+from mangrove.sql.execute.query import BoundQuery
+from mangrove.sql.parse.statements import (
+    AddCheck,
+    AddColumns,
+    AlterColumn,
+    AlterNamespace,
+    AlterTable,
+    AlterView,
+    CheckConstraint,
+    CreateNamespace,
+    CreateTable,
+    CreateView,
+    DropCheck,
+    DropColumns,
+    DropObject,
+    Query,
+    RenameColumn,
+    RenameTo,
+    SetClusterBy,
+    SetComment,
+    SetProperties,
+    UnsetProperties,
+)
+from mangrove.sql.parse.tokens import SqlName, locate_errors_at
+from mangrove.sql.resolver import NameResolver
+from mangrove.tables.compaction import CLUSTER_BY
+from mangrove.transaction.catalog import VIEW_NAMESPACE
+
+__all__ = ["DdlStatement", "execute_ddl"]
+
+DdlStatement = CreateNamespace | AlterNamespace | CreateTable | AlterTable | CreateView | AlterView | DropObject
+
+
+class _Bound(Protocol):
+    """Gives the rows of a query; `above` names the view of which it is the query, so that it cannot read itself."""
+
+    def __call__(self, query: Query, above: tuple[str, ...] = ()) -> BoundQuery: ...
+
+
+def execute_ddl(statement: DdlStatement, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+    """Change the catalog as the statement asks, and return what was done; `bound` gives the rows of a query."""
+    match statement:
+        case CreateNamespace():
+            namespace = resolver.namespace_of(statement.name)
+            catalog.create_namespace(
+                namespace,
+                properties=statement.properties,
+                description=statement.comment,
+                if_not_exists=statement.if_not_exists,
+            )
+            return f"namespace {namespace} is there"
+        case AlterNamespace():
+            return _alter_namespace(statement, catalog, resolver)
+        case CreateTable():
+            return _create_table(statement, catalog, resolver, bound)
+        case AlterTable():
+            return _alter_table(statement, catalog, resolver)
+        case CreateView():
+            return _create_view(statement, catalog, resolver, bound)
+        case AlterView():
+            return _alter_view(statement, catalog, resolver, bound)
+        case DropObject():
+            return _drop(statement, catalog, resolver)
+        case _:
+            assert_never(statement)
+
+
+def _alter_namespace(statement: AlterNamespace, catalog: LakeTransaction, resolver: NameResolver) -> str:
+    namespace = resolver.namespace_of(statement.name)
+    match statement.action:
+        case RenameTo(name):
+            catalog.rename_namespace(namespace, resolver.namespace_of(name))
+            return f"namespace {namespace} is now {resolver.namespace_of(name)}"
+        case SetProperties(properties):
+            catalog.alter_namespace(namespace, properties)
+        case UnsetProperties(names, if_exists):
+            there = catalog.namespace(namespace).properties
+            catalog.alter_namespace(namespace, remove=_to_remove(names, there, if_exists=if_exists))
+        case SetComment(comment):
+            catalog.alter_namespace(namespace, description=comment)
+        case _:
+            assert_never(statement.action)
+    return f"namespace {namespace} is altered"
+
+
+def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+    locator = resolver.table(statement.name)
+    there = catalog.reading().get(locator)
+    if isinstance(there, Table) and statement.if_not_exists:
+        return f"table {locator} was there already"
+    if statement.must_exist and not isinstance(there, Table):
+        raise NotFoundError(f"there is no table {locator} to replace: write CREATE OR REPLACE TABLE")
+    said = _build_create_arguments(statement, catalog, resolver)
+    rows: Frame | None = None
+    if statement.query is not None:
+        if statement.columns is not None:
+            raise InvalidInputError(f"{locator} is made of a query, which says its columns: leave them out")
+        rows = bound(statement.query).frame
+    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **said)
+    return f"table {locator} is there"
+
+
+def _build_create_arguments(statement: CreateTable, catalog: LakeTransaction, resolver: NameResolver) -> dict[str, Any]:
+    """Return what `create_table` is told."""
+    said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
+    if statement.like is not None:
+        with locate_errors_at(resolver.text, statement.like.start):
+            said |= _like(catalog.table(resolver.table(statement.like)))
+    if statement.columns is not None:
+        said["schema"] = statement.columns
+    for name, value in {
+        "keys": statement.keys,
+        "partition_by": statement.partition_by,
+    }.items():
+        if value:
+            said[name] = list(value)
+    if statement.cluster_by:
+        schema = None if statement.columns is None else parse_schema(statement.columns)
+        said["properties"] = {**statement.properties, CLUSTER_BY: _resolve_cluster_by(statement.cluster_by, schema)}
+    if statement.checks:
+        said["checks"] = _name_checks(statement.checks)
+    if statement.is_external or statement.location is not None:
+        said |= {
+            "table_type": "external",
+            "location": statement.location,
+            "table_format": statement.table_format or "parquet",
+            "format_properties": statement.options,
+        }
+    return said
+
+
+def _like(table: LakeTable) -> dict[str, Any]:
+    said: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
+    if table.table_type.value == "managed":
+        said |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
+    return said
+
+
+def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    numbers = count(1)
+    for check in checks:
+        name = check.name or next(
+            free for number in numbers if (free := f"check_{number}") not in {one.name for one in checks} | named.keys()
+        )
+        if name in named:
+            raise InvalidInputError(f"two constraints are called {name!r}: give each a name of its own")
+        named[name] = check.condition
+    return named
+
+
+def _alter_table(statement: AlterTable, catalog: LakeTransaction, resolver: NameResolver) -> str:
+    table = catalog.table(resolver.table(statement.name))
+    match statement.action:
+        case RenameTo(name):
+            with locate_errors_at(resolver.text, name.start):
+                new = resolver.table(_beside(name, table))
+                catalog.rename_table(table.locator, new)
+            return f"table {table} is now {new}"
+        case SetProperties(properties):
+            table.alter(properties)
+        case UnsetProperties(names, if_exists):
+            table.alter(remove=_to_remove(names, table.properties, if_exists=if_exists))
+        case SetComment(comment):
+            table.alter(description=comment)
+        case AddColumns(columns):
+            for column in columns:
+                table.add_column(join_name(*column.path), column.type_words)
+                if column.is_first or column.after is not None:
+                    table.move_column(join_name(*column.path), after=column.after)
+        case RenameColumn(path, to):
+            table.rename_column(join_name(*path), to)
+        case DropColumns(paths, if_exists):
+            for path in paths:
+                if not if_exists or _has_column(table.schema, path):
+                    table.drop_column(join_name(*path))
+        case AlterColumn():
+            _alter_column(table, statement.action)
+        case AddCheck(check):
+            table.add_check(check.name or _free_check(table), check.condition)
+        case DropCheck(name, if_exists):
+            if not if_exists or name in table.checks:
+                table.drop_check(name)
+        case SetClusterBy(columns):
+            if columns:
+                table.alter({CLUSTER_BY: _resolve_cluster_by(columns, table.schema)})
+            elif CLUSTER_BY in table.properties:
+                table.alter(remove=(CLUSTER_BY,))
+        case _:
+            assert_never(statement.action)
+    return f"table {table} is altered"
+
+
+def _alter_column(table: LakeTable, action: AlterColumn) -> None:
+    name = join_name(*action.path)
+    match action.what:
+        case "type":
+            table.widen(name, action.value)
+        case "comment":
+            table.set_comment(name, action.value)
+        case "first":
+            table.move_column(name)
+        case "after":
+            table.move_column(name, after=action.value)
+        case "default":
+            table.set_default(name, action.value)
+        case "drop default":
+            table.set_default(name, None)
+        case "not null":
+            table.set_not_null(name)
+        case "null":
+            table.drop_not_null(name)
+        case other:
+            raise AssertionError(other)
+
+
+def _free_check(table: LakeTable) -> str:
+    return next(name for number in count(1) if (name := f"check_{number}") not in table.checks)
+
+
+def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
+    """Return the columns of CLUSTER BY as the table's property names them; refuse those that are not there."""
+    for name in columns:
+        if schema is not None:
+            schema.column(*split_path(name))
+    return ", ".join(columns)
+
+
+def _create_view(statement: CreateView, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+    locator = resolver.view(statement.name)
+    if statement.if_not_exists and catalog.reading().get(locator) is not None:
+        return f"view {locator} was there already"
+    query = bound(statement.query, (str(locator),))
+    text = _check_view_query(statement.query)
+    if statement.columns:
+        found = len(query.frame.columns)
+        if found != len(statement.columns):
+            raise InvalidInputError(
+                f"view {locator} names {len(statement.columns)} columns, and its query has {found}: name each"
+            )
+        names = ", ".join(f"`{name.replace('`', '``')}`" for name, _ in statement.columns)
+        text = f"SELECT * FROM (\n{text}\n) AS view_query({names})"  # noqa: S608 - the user's own query
+    catalog.create_view(
+        locator,
+        text,
+        reads=query.names,
+        properties={**statement.properties, VIEW_NAMESPACE: resolver.namespace},
+        description=statement.comment,
+        or_replace=statement.or_replace,
+    )
+    return f"view {locator} is there"
+
+
+def _check_view_query(query: Query) -> str:
+    """Return the text of a view's query; a view follows its tables, so it cannot stand at one moment of the whole."""
+    if query.at is not None:
+        raise InvalidInputError(
+            "a view cannot stand AT LAKE VERSION: say VERSION AS OF behind each table, or read the view AT LAKE VERSION"
+        )
+    return query.piece.text
+
+
+def _alter_view(statement: AlterView, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+    locator = resolver.view(statement.name)
+    view = catalog.view(locator)
+    match statement.action:
+        case RenameTo(name):
+            parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
+            with locate_errors_at(resolver.text, name.start):
+                catalog.rename_view(locator, resolver.view(SqlName(parts, 0, 0)))
+            return f"view {locator} is now {join_name(*parts)}"
+        case SetProperties(properties):
+            catalog.alter_view(locator, properties)
+        case UnsetProperties(names, if_exists):
+            catalog.alter_view(locator, remove=_to_remove(names, view.properties, if_exists=if_exists))
+        case SetComment(comment):
+            catalog.alter_view(locator, description=comment)
+        case Query():
+            reads = bound(statement.action, (str(locator),)).names
+            catalog.create_view(
+                locator,
+                _check_view_query(statement.action),
+                reads=reads,
+                properties={**view.properties, VIEW_NAMESPACE: resolver.namespace},
+                description=view.description,
+                or_replace=True,
+            )
+        case _:
+            assert_never(statement.action)
+    return f"view {locator} is altered"
+
+
+def _drop(statement: DropObject, catalog: LakeTransaction, resolver: NameResolver) -> str:
+    if statement.kind == "namespace":
+        namespace = resolver.namespace_of(statement.name)
+        catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
+        return f"namespace {namespace} is dropped"
+    table, view = resolver.table(statement.name), resolver.view(statement.name)
+    is_table = catalog.reading().get(table) is not None
+    is_view = catalog.reading().get(view) is not None
+    if statement.kind == "table":
+        if is_view and not is_table:
+            raise InvalidInputError(f"{view} is a view: write DROP VIEW")
+        catalog.drop_table(table, if_exists=statement.if_exists)
+    else:
+        if is_table and not is_view:
+            raise InvalidInputError(f"{table} is a table: write DROP TABLE")
+        catalog.drop_view(view, if_exists=statement.if_exists)
+    return f"{statement.kind} {table} is dropped"
+
+
+def _beside(name: SqlName, table: LakeTable) -> SqlName:
+    """Return a new name; without a namespace, it is in that of the table."""
+    return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
+
+
+def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
+    missing = [name for name in names if name not in there]
+    if missing and not if_exists:
+        raise NotFoundError(f"there is no property {missing[0]!r}: write IF EXISTS to pass over that")
+    return tuple(name for name in names if name in there)
+
+
+def _has_column(schema: Schema | None, path: tuple[str, ...]) -> bool:
+    folded = tuple(part.casefold() for part in path)
+    return schema is not None and any(
+        tuple(part.casefold() for part in found) == folded for found, _ in schema.all_columns()
+    )

@@ -1,0 +1,390 @@
+"""Execution of UPDATE, DELETE and MERGE."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, assert_never
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicate_parser import SparkCondition
+from mangrove.expressions.predicates import Predicate
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.model.names import join_name, quote_name
+from mangrove.model.schema import Schema
+from mangrove.model.types import Struct
+from mangrove.spark.statements import create_one_row, rename_columns
+from mangrove.sql.execute.expressions import StatementExpressions, has_subquery, rewrite_qualifiers
+from mangrove.sql.execute.insert import (
+    execute_insert,
+    execute_truncate,
+    load_managed_table,
+    prepare_insert,
+    require_schema,
+)
+from mangrove.sql.execute.query import BoundQuery, QueryBinder
+from mangrove.sql.parse.statements import (
+    Assignment,
+    Delete,
+    Insert,
+    Merge,
+    MergeWhenClause,
+    MultiInsert,
+    Query,
+    TruncateTable,
+    Update,
+)
+from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, parse_name_chain, tokenize
+from mangrove.sql.pushdown.file_pruning import build_condition_predicate
+from mangrove.sql.resolver import StatementSource
+from mangrove.tables.write_plan import NO_ROWS, RowCounts
+
+__all__ = ["DmlStatement", "execute_dml", "execute_update_delete_merge", "format_row_counts", "qualify_columns"]
+
+_HEAD: Final = "SELECT "
+
+
+def qualify_columns(text: str, columns: Collection[str], name: str) -> str:
+    """Return the text with a table's name before the bare names of some columns, which are given in small letters.
+
+    Names inside subqueries and lambdas are left alone. What sqlglot does not
+    understand stays as it is: Spark says then that a name is ambiguous.
+
+    >>> qualify_columns("id + f(t.id, x -> x + n)", {"id", "n"}, "s")
+    '`s`.id + f(t.id, x -> x + n)'
+    """
+    try:
+        tree: Any = sqlglot.parse_one(_HEAD + text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return text
+    places = []
+    for column in tree.find_all(exp.Column):
+        start = column.parts[0].meta.get("start")
+        is_own = column.find_ancestor(exp.Select) is tree and column.find_ancestor(exp.Lambda) is None
+        if len(column.parts) == 1 and is_own and column.name.casefold() in columns and isinstance(start, int):
+            places.append(start - len(_HEAD))
+    quoted = "`{}`".format(name.replace("`", "``"))
+    for place in sorted(places, reverse=True):
+        text = f"{text[:place]}{quoted}.{text[place:]}"
+    return text
+
+
+def execute_update_delete_merge(
+    statement: Update | Delete | Merge, transaction: LakeTransaction, expressions: StatementExpressions
+) -> RowCounts:
+    """Change the rows of the table as the statement says."""
+    table = load_managed_table(transaction, expressions.binder.resolver, statement.table)
+    try:
+        return _execute_change(statement, table, expressions)
+    except InvalidInputError as error:
+        # Spark saw pieces of the statement only. A look at each finds the place that it means.
+        _find_refusal(statement, table, expressions)
+        raise error from error.__cause__
+
+
+def _execute_change(
+    statement: Update | Delete | Merge, table: LakeTable, expressions: StatementExpressions
+) -> RowCounts:
+    match statement:
+        case Delete():
+            return _delete(statement, table, expressions)
+        case Update():
+            return _update(statement, table, expressions)
+        case Merge():
+            return _merge(statement, table, expressions)
+        case _:
+            assert_never(statement)
+
+
+def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressions: StatementExpressions) -> None:
+    """Raise what Spark refuses about a condition or a value, at its place in the statement."""
+    quoted = quote_name(statement.alias or statement.table.parts[-1])
+    tables = f"{quote_name(table.locator.namespace)}.{quote_name(table.name)} AS {quoted}"
+    requested = [(statement.condition, tables)] if statement.condition is not None else []
+    looked_at: list[tuple[SqlFragment, str]] = []
+    if isinstance(statement, Update):
+        looked_at += [(assignment.value, tables) for assignment in statement.assignments]
+    elif isinstance(statement, Merge):
+        alias = "" if statement.source_alias is None else f" AS {quote_name(statement.source_alias)}"
+        names = f"({', '.join(map(quote_name, statement.source_columns))})" if statement.source_columns else ""
+        source = f"{statement.source.text}{alias}{names}"
+        both = f"{tables}, {source}"
+        requested = [(piece, both) for piece, _ in requested]
+        seen = {"matched": both, "not matched": source, "not matched by source": tables}
+        for clause in statement.clauses:
+            requested += [(clause.condition, seen[clause.group])] if clause.condition is not None else []
+            looked_at += [(assignment.value, seen[clause.group]) for assignment in clause.assignments]
+    for piece, over in requested:
+        expressions.try_out(piece, over, is_condition=True)
+    for piece, over in looked_at:
+        if piece.text.strip().upper() != "DEFAULT":
+            expressions.try_out(piece, over)
+
+
+def _delete(statement: Delete, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+    if statement.condition is None:
+        return table.overwrite([])
+    condition = expressions.text(statement.condition)
+    if has_subquery(condition):
+        merge = _merge_single_row(table, statement.table, statement.alias, expressions)
+        where = rewrite_qualifiers(condition, _full_name(statement.table, table, statement.alias))
+        return merge.when_matched_delete(where).execute()
+    return table.delete(_where(condition, statement, table, expressions), engine="spark")
+
+
+def _update(statement: Update, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+    schema = require_schema(table)
+    names = _names(statement.table, statement.alias)
+    values = _build_assignments(statement.assignments, schema, names, expressions, table)
+    condition = None if statement.condition is None else expressions.text(statement.condition)
+    if any(map(has_subquery, [*values.values(), condition or ""])):
+        full = _full_name(statement.table, table, statement.alias)
+        merge = _merge_single_row(table, statement.table, statement.alias, expressions)
+        spoken = {name: rewrite_qualifiers(value, full) for name, value in values.items()}
+        return merge.when_matched_update(
+            spoken, None if condition is None else rewrite_qualifiers(condition, full)
+        ).execute()
+    bare = {name: rewrite_qualifiers(value, dict.fromkeys(names)) for name, value in values.items()}
+    where = None if condition is None else _where(condition, statement, table, expressions)
+    return table.update(bare, where, engine="spark")
+
+
+def _where(
+    condition: str, statement: Update | Delete, table: LakeTable, expressions: StatementExpressions
+) -> str | Predicate | SparkCondition:
+    """Return the condition: a predicate, by which files are skipped, where that is certainly the same, or follows."""
+    binder = expressions.binder
+    names = [statement.alias] if statement.alias else [table.name]
+    schema = require_schema(table)
+    predicate = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
+    if predicate is not None:
+        return predicate
+    bare = rewrite_qualifiers(condition, dict.fromkeys(_names(statement.table, statement.alias)))
+    # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's,
+    # and Spark refuses what is neither true nor false, where IS TRUE would take the text 'yes'.
+    text = f"CASE WHEN ({bare}) THEN TRUE ELSE FALSE END"
+    certain = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
+    return text if certain is None else SparkCondition(text, certain)
+
+
+def _merge_single_row(
+    table: LakeTable, name: SqlName, alias: str | None, expressions: StatementExpressions
+) -> TableMerge:
+    """Return a merge with one row that matches all: so subqueries can name the table's row by its alias."""
+    one = create_one_row(expressions.binder.engine.session, "mangrove one")
+    return table.merge(one, "true", target_name=alias or name.parts[-1], source_name="mangrove one", engine="spark")
+
+
+def _merge(statement: Merge, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+    source = expressions.rows(statement.source)
+    if statement.source_columns:
+        source = rename_columns(source, statement.source_columns)
+    if statement.with_schema_evolution:
+        table.evolve(source.select(*map(quote_name, _find_used_columns(statement, source.columns))))
+    target = statement.alias or statement.table.parts[-1]
+    parts = _source_parts(statement.source)
+    other = statement.source_alias or (parts[-1] if parts else "source")
+    names: dict[tuple[str, ...], str | None] = dict(_full_name(statement.table, table, statement.alias))
+    if other.casefold() == target.casefold():
+        if statement.source_alias is not None or not parts:
+            raise InvalidInputError(f"the table and the source of the merge are both called {target!r}: rename one")
+        other = join_name(*parts)
+    if parts and not statement.source_alias:
+        names[tuple(part.casefold() for part in parts)] = other
+    merge = table.merge(
+        source,
+        rewrite_qualifiers(expressions.text(statement.condition), names),
+        target_name=target,
+        source_name=other,
+        engine="spark",
+    )
+    schema = require_schema(table)
+    for clause in statement.clauses:
+        merge = _with_clause(merge, clause, schema, source.columns, (table, statement, expressions, names))
+    return merge.execute()
+
+
+def _find_used_columns(statement: Merge, source_columns: list[str]) -> list[str]:
+    """Return the columns of the source that the merge may bring into the table: all, or those that are set by name."""
+    if any(clause.action in ("update all", "insert all") for clause in statement.clauses):
+        return source_columns
+    named = {assignment.column[-1].casefold() for clause in statement.clauses for assignment in clause.assignments}
+    return [name for name in source_columns if name.casefold() in named]
+
+
+def _with_clause(
+    merge: TableMerge,
+    clause: MergeWhenClause,
+    schema: Schema,
+    source_columns: list[str],
+    about: tuple[LakeTable, Merge, StatementExpressions, dict[tuple[str, ...], str | None]],
+) -> TableMerge:
+    table, statement, expressions, names = about
+    shared = {column.name.casefold() for column in schema.columns} & {name.casefold() for name in source_columns}
+    side = {"not matched": merge.plan.source_name, "not matched by source": merge.plan.target_name}.get(clause.group)
+
+    def spoken(text: str) -> str:
+        # Where a row has no match, a bare name can mean a column of the one side alone.
+        return rewrite_qualifiers(text if side is None else qualify_columns(text, shared, side), names)
+
+    where = None if clause.condition is None else spoken(expressions.text(clause.condition))
+    assignments = _resolve_positional_columns(clause.assignments, schema, table)
+    assigned = _build_assignments(assignments, schema, _names(statement.table, statement.alias), expressions, table)
+    values = {name: spoken(value) for name, value in assigned.items()}
+    if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
+        there = {name.casefold() for name in source_columns}
+        missing = [column.name for column in schema.columns if column.name.casefold() not in there]
+        if missing:
+            raise InvalidInputError(f"the source of the merge has no column {missing[0]!r}: name the columns to set")
+    match clause.group, clause.action:
+        case "matched", "delete":
+            return merge.when_matched_delete(where)
+        case "matched", _:
+            return merge.when_matched_update(None if clause.action == "update all" else values, where)
+        case "not matched", _:
+            return merge.when_not_matched_insert(None if clause.action == "insert all" else values, where)
+        case _, "delete":
+            return merge.when_not_matched_by_source_delete(where)
+        case _:
+            return merge.when_not_matched_by_source_update(values, where)
+
+
+def _resolve_positional_columns(
+    assignments: tuple[Assignment, ...], schema: Schema, table: LakeTable
+) -> tuple[Assignment, ...]:
+    """Return the assignments with the columns to which their places give them, where they name none."""
+    if not assignments or assignments[0].column:
+        return assignments
+    if len(assignments) != len(schema.columns):
+        raise InvalidInputError(
+            f"an INSERT of the merge has {len(assignments)} values, and {table} has {len(schema.columns)} columns: "
+            "name the columns to set"
+        )
+    return tuple(replace(one, column=(to.name,)) for one, to in zip(assignments, schema.columns, strict=True))
+
+
+def _build_assignments(
+    assignments: tuple[Assignment, ...],
+    schema: Schema,
+    names: list[tuple[str, ...]],
+    expressions: StatementExpressions,
+    table: LakeTable,
+) -> dict[str, str]:
+    """Return what each column becomes; a field of a struct becomes its struct, made anew."""
+    found: dict[str, str] = {}
+    fields: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for assignment in assignments:
+        path = assignment.column
+        for name in names:
+            if tuple(part.casefold() for part in path[: len(name)]) == name and len(path) > len(name):
+                path = path[len(name) :]
+                break
+        with locate_errors_at(expressions.source.text, assignment.start):
+            column = schema.column(path[0])
+            if column.name in found or (column.name in fields and len(path) == 1):
+                raise InvalidInputError(f"column {column.name!r} of {table} is set twice")
+        text = expressions.text(assignment.value)
+        if text.strip().upper() == "DEFAULT":
+            text = schema.column(*path).default or "NULL"
+        if len(path) == 1:
+            found[column.name] = text
+        else:
+            fields.setdefault(column.name, []).append((path[1:], text))
+    for whole, changed in fields.items():
+        found[whole] = _struct_text(schema.column(whole).type, quote_name(whole), changed)
+    return found
+
+
+def _struct_text(data_type: object, here: str, changed: list[tuple[tuple[str, ...], str]]) -> str:
+    """Return an expression for a struct with some fields changed."""
+    if not isinstance(data_type, Struct):
+        raise InvalidInputError(f"{here} is no struct: set it as a whole")
+    by_field: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for path, text in changed:
+        by_field.setdefault(path[0].casefold(), []).append((path[1:], text))
+    known = {column.name.casefold() for column in data_type.columns}
+    for name in by_field.keys() - known:
+        raise InvalidInputError(f"{here} has no field {name!r}")
+    parts = []
+    for column in data_type.columns:
+        inner = f"{here}.{quote_name(column.name)}"
+        given = by_field.get(column.name.casefold(), [])
+        if any(not path for path, _ in given):
+            if len(given) > 1:
+                raise InvalidInputError(f"{inner} is set twice")
+            value = f"({given[0][1]})"
+        else:
+            value = _struct_text(column.type, inner, given) if given else inner
+        name = column.name.replace("'", "\\'")
+        parts.append(f"'{name}', {value}")
+    return f"named_struct({', '.join(parts)})"
+
+
+def _names(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
+    """Return by what the columns of the table may be qualified; an alias hides the table's own name."""
+    if alias is not None:
+        return [(alias.casefold(),)]
+    folded = tuple(part.casefold() for part in name.parts)
+    return [folded, folded[-1:]]
+
+
+def _full_name(name: SqlName, table: LakeTable, alias: str | None) -> dict[tuple[str, ...], str | None]:
+    """Return how a name with its namespace is said where the table goes by one name."""
+    if alias is not None:
+        return {}
+    full = (table.locator.namespace.casefold(), table.name.casefold())
+    return {full: name.parts[-1]}
+
+
+def _source_parts(source: SqlFragment) -> tuple[str, ...]:
+    tokens = tokenize(source.text)
+    return parse_name_chain(tokens, 0)[0] if tokens[0].is_name else ()
+
+
+DmlStatement: TypeAlias = Insert | MultiInsert | Update | Delete | Merge | TruncateTable
+
+
+def execute_dml(
+    statement: DmlStatement,
+    transaction: LakeTransaction,
+    binder: QueryBinder,
+    source: StatementSource,
+    bound: Callable[[Query], BoundQuery],
+) -> RowCounts:
+    """Do what the statement says, and return how many rows came, changed and went."""
+    if isinstance(statement, TruncateTable):
+        return execute_truncate(statement, transaction, binder.resolver)
+    common = None if isinstance(statement, Insert | MultiInsert) else statement.common
+    expressions = StatementExpressions(binder, source, common)
+    try:
+        match statement:
+            case Insert():
+                return execute_insert(
+                    prepare_insert(statement, transaction, binder.resolver, bound, expressions), expressions
+                )
+            case MultiInsert(inserts):
+                # All rows are bound first: no insert sees what another one adds.
+                work = []
+                for one in inserts:
+                    with locate_errors_at(source.text, one.table.start):
+                        work.append(prepare_insert(one, transaction, binder.resolver, bound, expressions))
+                counts = NO_ROWS
+                for ready in work:
+                    with locate_errors_at(source.text, ready.statement.table.start):
+                        counts += execute_insert(ready, expressions)
+                return counts
+            case _:
+                return execute_update_delete_merge(statement, transaction, expressions)
+    finally:
+        expressions.close()
+
+
+def format_row_counts(counts: RowCounts) -> str:
+    """Return for people what was changed."""
+    words = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    found = [f"{number:,} {word}" for word, number in words.items() if number]
+    return f"rows: {', '.join(found)}" if found else "no row was changed"

@@ -1,0 +1,205 @@
+"""Parameters, qualified names and CTEs in the expressions of DML statements.
+
+Such texts reach Spark as parts of a plan and not as statements, so tables in their
+subqueries get temporary names, and parameters are written out.
+"""
+
+import datetime
+import decimal
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.names import quote_name
+from mangrove.model.schema_text import quote_text
+from mangrove.spark.statements import Frame, create_temporary_view, drop_temporary_view
+from mangrove.sql.execute.query import QueryBinder
+from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
+from mangrove.sql.parse.tokens import SqlFragment, SqlToken, SqlTokenKind, build_error_at, parse_name_chain, tokenize
+from mangrove.sql.resolver import StatementSource
+from mangrove.tables.merge import to_spark_sql
+
+__all__ = ["StatementExpressions", "has_subquery", "rewrite_qualifiers"]
+
+_HEAD: Final = "SELECT "
+_QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+
+
+def has_subquery(text: str) -> bool:
+    """Return whether a query stands between brackets somewhere in a text."""
+    tokens = tokenize(text)
+    return any(token.text == "(" and following.word in _QUERY_STARTS for token, following in itertools.pairwise(tokens))
+
+
+def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -> str:
+    """Return the text with other names before its columns; None stands for no name at all.
+
+    >>> rewrite_qualifiers("o.id = sales.orders.x + f(o.y)", {("o",): None, ("sales", "orders"): "t"})
+    'id = `t`.x + f(y)'
+    """
+    tokens = tokenize(text)
+    made, done, place = "", 0, 0
+    while tokens[place].kind is not SqlTokenKind.END:
+        follows_dot = place > 0 and tokens[place - 1].text == "."
+        if not tokens[place].is_name or follows_dot:
+            place += 1
+            continue
+        parts, after = parse_name_chain(tokens, place)
+        folded = tuple(part.casefold() for part in parts)
+        known = next((name for name in names if folded[: len(name)] == name and len(parts) > len(name)), None)
+        if known is not None:
+            rest = tokens[place + 2 * len(known)].start
+            new = names[known]
+            made += text[done : tokens[place].start] + ("" if new is None else f"`{new.replace('`', '``')}`.")
+            done = rest
+        place = after
+    return made + text[done:]
+
+
+@dataclass
+class StatementExpressions:
+    """The texts of one statement; the temporary views that they need are there until it is closed."""
+
+    binder: QueryBinder
+    source: StatementSource
+    common: SqlFragment | None = None
+    _views: list[str] = field(default_factory=list)
+
+    def text(self, piece: SqlFragment) -> str:
+        """Return a condition or a value as Spark takes it."""
+        written = self._written_out(piece)
+        if not has_subquery(written):
+            return written
+        if self.common is not None:
+            written = _with_common(written, self._written_out(self.common))
+        return self._with_views(written, piece)
+
+    def rows(self, piece: SqlFragment) -> Frame:
+        """Return the rows of a table or of a query between brackets."""
+        # The place of the text stays what it is, whatever we write before it.
+        head = f"{self._common()}SELECT * FROM "  # noqa: S608 - the user's own query
+        return self.binder.query(
+            SqlFragment(head + self._to_spark_text(piece), piece.start - len(head)), self.source.text
+        ).frame
+
+    def try_out(self, piece: SqlFragment, tables: str, *, is_condition: bool = False) -> None:
+        """Have Spark look at a condition or a value over some tables, without running it."""
+        start, end = (f"1 FROM {tables} WHERE (", ")") if is_condition else ("(", f") FROM {tables}")
+        head = f"{self._common()}SELECT {start}"
+        looked_at = f"{head}{self._to_spark_text(piece)}{end}"
+        self.binder.query(SqlFragment(looked_at, piece.start - len(head)), self.source.text)
+
+    def _common(self) -> str:
+        return "" if self.common is None else f"{self._to_spark_text(self.common)} "
+
+    def _to_spark_text(self, piece: SqlFragment) -> str:
+        """Return a text in which no parameter is left that goes by its place: others may come to stand before it."""
+        return piece.text if isinstance(self.source.arguments, Mapping) else self._written_out(piece)
+
+    def close(self) -> None:
+        """Drop the temporary views."""
+        for name in self._views:
+            drop_temporary_view(self.binder.engine.session, name)
+        self._views.clear()
+
+    def _with_views(self, text: str, piece: SqlFragment) -> str:
+        tokens = tokenize(_HEAD + text)
+        parsed = parse_query_tables(_HEAD + text, tokens)
+        if not parsed.is_known:
+            raise build_error_at(
+                self.source.text, piece.start, "the subquery cannot be taken apart: put it into a temporary view first"
+            )
+        made, done = "", 0
+        for table_ref in find_table_refs(parsed, tokens):
+            frame = self.binder.frame_at(table_ref, self.source.text, piece.start)
+            if frame is None:
+                continue
+            made += (_HEAD + text)[done : table_ref.start] + quote_name(self._view(frame))
+            done = table_ref.end
+            if table_ref.alias_place is not None:
+                made += (_HEAD + text)[done : table_ref.alias_place] + f" AS {quote_name(table_ref.parts[-1])}"
+                done = table_ref.alias_place
+        return (made + (_HEAD + text)[done:])[len(_HEAD) :]
+
+    def _view(self, frame: Frame) -> str:
+        name = f"mangrove_{self.binder.resolver.catalog.new_id().replace('-', '_')}"
+        create_temporary_view(frame, name, or_replace=False, is_global=False)
+        self._views.append(name)
+        return name
+
+    def _written_out(self, piece: SqlFragment) -> str:
+        """Return the text with values in the place of its parameters."""
+        arguments = self.source.arguments
+        if not arguments:
+            return piece.text
+        tokens = tokenize(piece.text)
+        made, done = "", 0
+        for place, token in enumerate(tokens):
+            if token.text == "?" and isinstance(arguments, Sequence):
+                value = self._numbered(arguments, piece.start + token.start)
+                end = token.end
+            elif _is_parameter(tokens, place) and isinstance(arguments, Mapping):
+                value, end = (
+                    _find_named_argument(arguments, tokens[place + 1], piece, self.source.text),
+                    tokens[place + 1].end,
+                )
+            else:
+                continue
+            made += piece.text[done : token.start] + _literal(value)
+            done = end
+        return made + piece.text[done:]
+
+    def _numbered(self, arguments: Sequence[Any], position: int) -> object:
+        before = tokenize(self.source.text, self.source.start)
+        number = sum(1 for token in before if token.text == "?" and token.start < position)
+        if number >= len(arguments):
+            raise build_error_at(
+                self.source.text, position, f"only {len(arguments)} arguments were given, and this is more"
+            )
+        return arguments[number]
+
+
+def _with_common(text: str, common: str) -> str:
+    """Return the text with a WITH clause in each of its outermost subqueries."""
+    tokens = tokenize(text)
+    made, done, depth, inside = "", 0, 0, 0
+    for place, token in enumerate(tokens[:-1]):
+        if token.text == "(":
+            depth += 1
+            if not inside and tokens[place + 1].word in _QUERY_STARTS:
+                inside = depth
+                made += text[done : token.end] + f"{common} "
+                done = token.end
+        elif token.text == ")":
+            inside = 0 if inside == depth else inside
+            depth -= 1
+    return made + text[done:]
+
+
+def _is_parameter(tokens: Sequence[SqlToken], place: int) -> bool:
+    """Return whether a colon begins a parameter, and not the path into a variant value."""
+    if tokens[place].text != ":" or not tokens[place + 1].is_name:
+        return False
+    before = tokens[place - 1] if place else None
+    return before is None or not (before.is_name and before.end == tokens[place].start)
+
+
+def _find_named_argument(arguments: Mapping[str, Any], token: SqlToken, piece: SqlFragment, whole: str) -> object:
+    if token.name not in arguments:
+        known = ", ".join(arguments)
+        raise build_error_at(
+            whole, piece.start + token.start, f"no argument {token.name!r} was given; there are: {known}"
+        )
+    return arguments[token.name]
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return quote_text(value)
+    if value is None or isinstance(value, bool | int | float | decimal.Decimal | bytes | datetime.date):
+        return f"({to_spark_sql(value)})"
+    raise InvalidInputError(
+        f"an argument is a {type(value).__name__}: give a number, a text, a date, a time, bytes, true, false or None"
+    )

@@ -1,0 +1,206 @@
+"""Execution of INSERT and TRUNCATE."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.model.names import join_name, quote_name
+from mangrove.model.objects import TableType
+from mangrove.model.schema import Schema
+from mangrove.spark.assignment import cast_for_assignment
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.statements import Frame, add_literal_columns
+from mangrove.sql.execute.expressions import StatementExpressions
+from mangrove.sql.execute.query import BoundQuery
+from mangrove.sql.parse.statements import Insert, Query, TruncateTable
+from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
+from mangrove.sql.resolver import NameResolver, suggest_table_name
+from mangrove.tables.write_plan import NO_ROWS, RowCounts
+
+__all__ = [
+    "PreparedInsert",
+    "execute_insert",
+    "execute_truncate",
+    "load_managed_table",
+    "prepare_insert",
+    "require_schema",
+]
+
+_DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInsert:
+    """An insert whose rows are bound to the tables as they are now, before anything is written."""
+
+    statement: Insert
+    table: LakeTable
+    rows: Frame
+    fixed: dict[str, str]
+    """The values of partition columns that the statement says, as SQL."""
+
+
+def prepare_insert(
+    statement: Insert,
+    transaction: LakeTransaction,
+    resolver: NameResolver,
+    bound: Callable[[Query], BoundQuery],
+    expressions: StatementExpressions,
+) -> PreparedInsert:
+    """Return the rows of the query as the table takes them."""
+    table = load_managed_table(transaction, resolver, statement.table)
+    schema = require_schema(table)
+    _check_named(statement, schema, expressions.source.text)
+    fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
+    rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
+    return PreparedInsert(statement, table, _fit_rows(statement, table, schema, rows, fixed), fixed)
+
+
+def _check_named(statement: Insert, schema: Schema, text: str) -> None:
+    """Refuse a column that is not there or is named twice, where it stands."""
+    seen: set[str] = set()
+    for name, place in zip(statement.columns, statement.column_places, strict=True):
+        with locate_errors_at(text, place):
+            schema.column(name)
+            if name.casefold() in seen:
+                raise InvalidInputError(f"column {name!r} is filled twice")
+        seen.add(name.casefold())
+
+
+def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> RowCounts:
+    """Add the rows to the table, or put them in the place of others."""
+    statement, table = work.statement, work.table
+    if statement.replace_where is not None:
+        return table.overwrite(work.rows, where=expressions.text(statement.replace_where))
+    if not statement.overwrite:
+        return table.append(work.rows)
+    return _overwrite_rows(statement, table, require_schema(table), work.rows, work.fixed, expressions.binder.engine)
+
+
+def execute_truncate(statement: TruncateTable, transaction: LakeTransaction, resolver: NameResolver) -> RowCounts:
+    """Take all rows away."""
+    return load_managed_table(transaction, resolver, statement.table).overwrite([])
+
+
+def load_managed_table(transaction: LakeTransaction, resolver: NameResolver, name: SqlName) -> LakeTable:
+    """Return the table that rows are written to; refuse one whose data others keep."""
+    locator = resolver.table(name)
+    if transaction.reading().get(resolver.view_at(locator)) is not None:
+        raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
+    try:
+        table = transaction.table(locator)
+    except NotFoundError:
+        hint = suggest_table_name(transaction, resolver.namespace, (locator.namespace, locator.name))
+        raise NotFoundError(f"there is no table {locator}{hint}") from None
+    if table.table_type is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
+    return table
+
+
+def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
+    """Return the query with the defaults of columns in the place of DEFAULT in a list of values."""
+    tokens = tokenize(query.piece.text)
+    if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
+        return query
+    text, done, depth, place = "", 0, 0, 0
+    used: list[str] = []
+    for number, token in enumerate(tokens):
+        if token.text == "(":
+            place = 0 if depth == 0 else place
+            depth += 1
+        elif token.text == ")":
+            depth -= 1
+        elif token.text == "," and depth == 1:
+            place += 1
+        elif token.word == "DEFAULT" and tokens[number - 1].text in ("(", ",") and place < len(targets):
+            if tokens[number + 1].text not in (",", ")"):
+                raise InvalidInputError("DEFAULT is a whole value, and no part of one: write it alone")
+            value = schema.column(targets[place]).default or "NULL"
+            used.append(value)
+            text += f"{query.piece.text[done : token.start]}({value})"
+            done = token.end
+    text += query.piece.text[done:]
+    # Spark computes a list of values when it plans, and refuses there what is new in each row, such as uuid().
+    return Query(
+        SqlFragment(_as_rows(text) if any("(" in value for value in used) else text, query.piece.start), query.at
+    )
+
+
+def _as_rows(values: str) -> str:
+    """Return a list of values as one SELECT a row.
+
+    >>> _as_rows("values (1, uuid()), (2, 'x')")
+    "SELECT 1, uuid() UNION ALL SELECT 2, 'x'"
+    """
+    tokens, depth, start = tokenize(values)[1:-1], 0, 0
+    rows: list[str] = []
+    for place, token in enumerate(tokens):
+        start = token.end if token.text == "(" and depth == 0 else start
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.text == ")":
+            rows.append(values[start : token.start])
+        elif depth == 0 and (token.text != "," or place == 0):
+            return values
+    return " UNION ALL ".join(f"SELECT {row}" for row in rows)
+
+
+def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
+    """Return the columns that the query fills, in its order."""
+    if statement.columns:
+        return list(statement.columns)
+    said = {name.casefold() for name in fixed}
+    return [column.name for column in schema.columns if column.name.casefold() not in said]
+
+
+def _fit_rows(
+    statement: Insert,
+    table: LakeTable,
+    schema: Schema,
+    rows: Frame,
+    fixed: dict[str, str],
+) -> Frame:
+    names = list(rows.columns) if statement.by_name else _targets(statement, schema, fixed)
+    folded = [name.casefold() for name in names]
+    for name in names:
+        schema.column(name)
+        if folded.count(name.casefold()) > 1:
+            raise InvalidInputError(f"column {name!r} is filled twice")
+    constants = [(schema.column(name), value) for name, value in fixed.items()]
+    for column, _ in constants:
+        if column.name.casefold() in folded:
+            raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
+    fitted = cast_for_assignment(rows, names, schema, str(table), fields_by_name=statement.by_name)
+    return add_literal_columns(fitted, {column.name: text for column, text in constants}, schema)
+
+
+def _overwrite_rows(
+    statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
+) -> RowCounts:
+    where = " and ".join(
+        _build_partition_condition(quote_name(schema.column(name).name), value) for name, value in fixed.items()
+    )
+    if statement.if_not_exists and where and table.scan(where).scans:
+        return NO_ROWS
+    is_dynamic = len(fixed) < len(statement.partition) or (
+        not statement.partition and str(engine.session.conf.get(_DYNAMIC, "static")).lower() == "dynamic"
+    )
+    return table.overwrite_partitions(rows) if is_dynamic else table.overwrite(rows, where=where or None)
+
+
+def _build_partition_condition(column: str, value: str) -> str:
+    """Return the condition that a column has the value that PARTITION says, which may be none."""
+    words = [token.word or token.text for token in tokenize(value)[:-1]]
+    if "NULL" not in words:
+        return f"{column} = {value}"
+    return f"{column} is null" if {*words} <= {"NULL", "(", ")"} else f"{column} <=> {value}"
+
+
+def require_schema(table: LakeTable) -> Schema:
+    """Return the columns of a table; refuse one that has none yet."""
+    schema = table.schema
+    if schema is None:
+        raise InvalidInputError(f"{join_name(table.locator.namespace, table.name)} has no columns yet: alter it first")
+    return schema

@@ -1,0 +1,570 @@
+"""Binding of tables and views in a query, and its execution on Spark."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Final
+
+from sqlglot import exp
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.predicates import Predicate, render_predicate_sql
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.names import check_name, join_name, quote_name
+from mangrove.model.objects import Table, TableType, View
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.statements import (
+    Arguments,
+    Frame,
+    PositionedText,
+    SessionNames,
+    SparkErrorInfo,
+    read_external_files,
+    rename_columns,
+    run_sql_text,
+)
+from mangrove.sql.errors import build_statement_error
+from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS, parse_table_function, run_table_function
+from mangrove.sql.parse.as_of import AsOfExpression, evaluate_as_of
+from mangrove.sql.parse.statements import ExecuteImmediate
+from mangrove.sql.parse.table_refs import AnalyzedQuery, InvalidAsOfError, TableRef, analyze_query, parse_table_ref
+from mangrove.sql.parse.text_rewrite import (
+    TextReplacement,
+    apply_replacements,
+    assign_aliases,
+    find_unresolved_name,
+    replace_table_name,
+)
+from mangrove.sql.parse.tokens import (
+    SqlFragment,
+    SqlToken,
+    build_error_at,
+    format_with_caret,
+    locate_errors_at,
+    tokenize,
+)
+from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
+from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.file_pruning import build_table_predicate
+from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
+from mangrove.sql.pushdown.scopes import TypedColumns
+from mangrove.sql.resolver import NameResolver, suggest_table_name
+from mangrove.sql.statement_cache import (
+    StatementCache,
+    frame_cache_key_of,
+    has_foreign_files,
+    is_cached,
+    plan_pruned_scan,
+    statement_cache_of,
+)
+from mangrove.sql.views import annotate_view_errors, enter_view
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.transaction.catalog import VIEW_NAMESPACE
+
+__all__ = [
+    "BoundQuery",
+    "QueryBinder",
+    "ResolvedName",
+    "ResolvedQuery",
+    "ScanRequirements",
+    "TableScan",
+    "evaluate_constant",
+    "evaluate_immediate_arguments",
+    "evaluate_text",
+    "set_variables",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """A table that a query reads, and what is certain about the rows that it needs."""
+
+    name: str
+    state: TableState
+    predicate: Predicate | None
+    columns: tuple[str, ...] | None = None
+    """The columns that our own readers read; None for all, or where Spark reads, which leaves out others itself."""
+
+    def plan(self) -> ScanPlan:
+        """Return which files are read, and why others are skipped."""
+        return plan_scan(self.state, self.predicate)
+
+    def explained(self) -> str:
+        """Return for people how many files are read, how many skipped, and which condition says so."""
+        plan = self.plan()
+        why = "" if self.predicate is None else f", by {render_predicate_sql(self.predicate, self.state.schema)}"
+        which = "" if self.columns is None else f"; columns {', '.join(self.columns)}"
+        return f"{self.name}: {len(plan.files())} read, {len(plan.skipped)} skipped{why}{which}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequirements:
+    """What a query needs of one table or view: which rows, and which columns. Without words, all of them."""
+
+    rows: PushedPredicate = ()
+    columns: NamesOf = require_all_columns
+    """Found out only where it is asked for: Spark's own reader needs no such list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """What a name stands for, in the catalog of the moment that is asked for."""
+
+    catalog: Catalog
+    locator: TableLocator | ViewLocator
+    value: Table | View
+    moment: int | str | None = None
+    state: TableState | None = None
+    """That of a table whose files are in the lakehouse."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedQuery:
+    """A text, and what its names stand for, by their places; names of others are not among them."""
+
+    read: AnalyzedQuery
+    found: Mapping[int, ResolvedName]
+    inside: Callable[[ResolvedName], "ResolvedQuery"]
+    """Looks into a view."""
+
+    @cached_property
+    def columns(self) -> TypedColumns | None:
+        """The columns that the text gives, where they are certain."""
+        is_prunable = self.read.parsed.is_prunable
+        return PredicatePushdown(self._columns_of).scopes.columns(self.read.parsed.tree) if is_prunable else None
+
+    def wanted(self, above: ScanRequirements) -> Callable[[TableRef], ScanRequirements]:
+        """Return what tells of each mention what is needed there, if `above` is what is needed of the text."""
+        parsed = self.read.parsed
+        # Behind a pipe, other rows may come than those of which something is asked here.
+        pushed_predicates = PredicatePushdown(self._columns_of, above.rows if parsed.is_prunable else ())
+        needed = ColumnPruning(self.read, above.columns)
+
+        def of(table_ref: TableRef) -> ScanRequirements:
+            table = parsed.requested.get(table_ref.start)
+            return (
+                ScanRequirements()
+                if table is None
+                else ScanRequirements(pushed_predicates.on_table(table), lambda: needed.of_table(table))
+            )
+
+        return of
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {id(table): place for place, table in self.read.parsed.requested.items()}
+
+    def _columns_of(self, table: exp.Table) -> TypedColumns | None:
+        found = self.found.get(self._places.get(id(table), -1))
+        if found is None:
+            return None
+        if isinstance(found.value, View):
+            return self.inside(found).columns
+        return None if found.state is None else [(one.name, one.type) for one in found.state.schema.columns]
+
+
+_CACHED_TEXT_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """The rows of a query, the tables that it reads, and the dotted names that stand in it."""
+
+    frame: Frame
+    scans: tuple[TableScan, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class QueryBinder:
+    """Where names are looked up for one statement.
+
+    All tables are read from one catalog, so that a query sees one version of the
+    lakehouse, unless it says another moment for a table.
+    """
+
+    engine: SparkEngine
+    resolver: NameResolver
+    arguments: Arguments = None
+    prunes: bool = True
+    start: int = 0
+    """Where the statement begins in its script: parameters without names are counted from there."""
+    includes_session_views: bool = True
+    """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
+    above: tuple[str, ...] = ()
+    """The views inside which this query stands."""
+    scans: list[TableScan] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
+    _views: dict[tuple[object, ...], ResolvedQuery] = field(default_factory=dict)
+    _made_of: list[list[TextReplacement]] = field(default_factory=list)
+    """Kept, so that no other frame has the id of one that a view was made of."""
+    _as_of_cache: dict[tuple[object, ...], int | str] = field(default_factory=dict)
+    _of_session: dict[str, bool] = field(default_factory=dict)
+    """Which names are those of temporary views, as far as they were looked up."""
+
+    @cached_property
+    def kept(self) -> StatementCache:
+        """What earlier statements on the lakehouse made."""
+        return statement_cache_of(self.engine)
+
+    def query(self, piece: SqlFragment, whole: str, head: str = "") -> BoundQuery:
+        """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
+        looked_up = self._resolve_query(piece, whole)
+        constants = ConstantResolver(cache(self.time_zone), self._used_arguments(looked_up.read.tokens, piece, whole))
+        replacements = list(self._build_replacements(looked_up, piece, whole, ScanRequirements(), constants))
+        frame = self._run(looked_up.read.tokens, piece, whole, replacements, head)
+        return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+
+    def _run(
+        self,
+        tokens: list[SqlToken],
+        piece: SqlFragment,
+        whole: str,
+        replacements: list[TextReplacement],
+        head: str = "",
+    ) -> Frame:
+        """Return the rows of a query, with the splices in it and those for names that only Spark recognises."""
+        for _ in range(len(tokens) + 1):
+            pieces = [PositionedText(head, None), *apply_replacements(piece, replacements)]
+            outcome = run_sql_text(self.kept.names, pieces, self._used_arguments(tokens, piece, whole, replacements))
+            if not isinstance(outcome, SparkErrorInfo):
+                return outcome
+            replacements.append(self._resolve_missing(outcome, tokens, piece, whole, replacements))
+        raise AssertionError("each round finds a name at another place")
+
+    def frame_at(self, table_ref: TableRef, whole: str, start: int) -> Frame | None:
+        """Return the rows of what is named in a part of the statement that begins at `start`."""
+        piece = SqlFragment("", start - table_ref.start)
+        found = self._resolve_table_ref(table_ref, piece, whole)
+        return None if found is None else self._rows_at(found, table_ref, piece, whole)
+
+    def frame_of(self, name: tuple[str, ...]) -> Frame | None:
+        """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
+        found = self._found(TableRef(name, 0, 0, None, None))
+        return None if found is None else self._rows(found, ScanRequirements())
+
+    def _used_arguments(
+        self, tokens: list[SqlToken], piece: SqlFragment, whole: str, replacements: Sequence[TextReplacement] = ()
+    ) -> Arguments:
+        """Return the arguments, but none to a text without parameters, such as that of a view.
+
+        Those that go by their places are only those of this piece of the statement.
+        """
+        if self.above or not any(token.text in (":", "?") for token in tokens):
+            return None
+        if self.arguments is None or isinstance(self.arguments, Mapping):
+            return self.arguments
+        gone = [(splice.start, splice.end) for splice in replacements]
+        requested = [
+            token.start
+            for token in tokens
+            if token.text == "?" and not any(start <= token.start < end for start, end in gone)
+        ]
+        everywhere = [token.start for token in tokenize(whole, self.start) if token.text == "?"]
+        places = [piece.start + start for start in requested]
+        numbers = [everywhere.index(place) for place in places if place in everywhere]
+        if len(numbers) < len(requested):
+            # Defaults were written into a list of values; the order is still that of the statement.
+            before = sum(place < piece.start for place in everywhere)
+            numbers = list(range(before, before + len(requested)))
+        return [self.arguments[number] for number in numbers if number < len(self.arguments)]
+
+    def _read(self, text: str) -> AnalyzedQuery:
+        """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
+        return self.kept.texts.got(text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text))
+
+    def _resolve_query(self, piece: SqlFragment, whole: str) -> ResolvedQuery:
+        """Return what the names of a query stand for."""
+        try:
+            read = self._read(piece.text)
+        except InvalidAsOfError as error:
+            raise build_error_at(whole, piece.start + error.start, str(error)) from error
+        bare = {table_ref.parts[0] for table_ref in read.table_refs if len(table_ref.parts) == 1}
+        if bare and self.includes_session_views:
+            self._look_into_session(bare)
+        found = {table_ref.start: self._resolve_table_ref(table_ref, piece, whole) for table_ref in read.table_refs}
+        return ResolvedQuery(read, {place: one for place, one in found.items() if one is not None}, self._inside)
+
+    def _build_replacements(
+        self,
+        looked_up: ResolvedQuery,
+        piece: SqlFragment,
+        whole: str,
+        above: ScanRequirements,
+        constants: ConstantResolver,
+    ) -> Iterator[TextReplacement]:
+        """Yield what stands in the place of each name; `above` is what is needed of the query itself."""
+        parsed, tokens, found = looked_up.read.parsed, looked_up.read.tokens, looked_up.read.table_refs
+        called = assign_aliases(found)
+        ours: set[tuple[str, ...]] = set()
+        wanted_at = looked_up.wanted(above)
+        for table_ref in found:
+            thing = looked_up.found.get(table_ref.start)
+            if thing is not None:
+                wanted = wanted_at(table_ref) if self.prunes else ScanRequirements()
+                ours.add(table_ref.parts)
+                yield replace_table_name(
+                    table_ref, self._rows_at(thing, table_ref, piece, whole, wanted, constants), called[table_ref.parts]
+                )
+        for place, token in enumerate(tokens[:-1]):
+            if token.word.lower() in TABLE_FUNCTIONS and tokens[place - 1].word in ("FROM", "JOIN") and place:
+                yield self._function(tokens, place, piece, whole)
+        for parts, start, end in parsed.qualified:
+            if parts[:2] in ours and called[parts[:2]] != quote_name(parts[1]):
+                yield TextReplacement(start, end, called[parts[:2]])
+            elif parts[:2] in ours:
+                yield TextReplacement(start, end, quote_name(parts[1]))
+
+    def _resolve_missing(
+        self,
+        refusal: SparkErrorInfo,
+        tokens: list[SqlToken],
+        piece: SqlFragment,
+        whole: str,
+        replacements: list[TextReplacement],
+    ) -> TextReplacement:
+        """Return the splice for a name that only Spark recognised as a table's; raise any other refusal."""
+        start = None if refusal.start is None else refusal.start - piece.start
+        place = next((number for number, token in enumerate(tokens) if token.start == start), None)
+        if place is None or any(splice.start == start for splice in replacements):
+            raise build_statement_error(refusal, whole)
+        if refusal.condition == "TABLE_OR_VIEW_NOT_FOUND":
+            parts, after = find_unresolved_name(refusal, tokens, place)
+            table_ref = parse_table_ref(tokens, parts, place, after)
+            found = self._resolve_table_ref(table_ref, piece, whole)
+            if found is None:
+                hint = suggest_table_name(self.resolver.catalog, self.resolver.namespace, parts)
+                message = f"there is no table or view {join_name(*parts)}{hint}"
+                raise NotFoundError(format_with_caret(whole, refusal.start or 0, message))
+            return replace_table_name(table_ref, self._rows_at(found, table_ref, piece, whole), quote_name(parts[-1]))
+        if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
+            return self._function(tokens, place, piece, whole)
+        raise build_statement_error(refusal, whole)
+
+    def _function(self, tokens: list[SqlToken], place: int, piece: SqlFragment, whole: str) -> TextReplacement:
+        with locate_errors_at(whole, piece.start + tokens[place].start):
+            call = parse_table_function(piece.text, tokens, place)
+            rows = run_table_function(
+                call,
+                self.resolver,
+                self.engine,
+                lambda number: locate_errors_at(whole, piece.start + call.places[number]),
+            )
+            return TextReplacement(call.start, call.end, rows)
+
+    def _resolve_table_ref(self, table_ref: TableRef, piece: SqlFragment, whole: str) -> ResolvedName | None:
+        with locate_errors_at(whole, piece.start + table_ref.start):
+            if table_ref.computed is not None:
+                table_ref = replace(table_ref, moment=self._computed(table_ref.computed, piece, whole))
+            return self._found(table_ref)
+
+    def _rows_at(
+        self,
+        found: ResolvedName,
+        table_ref: TableRef,
+        piece: SqlFragment,
+        whole: str,
+        wanted: ScanRequirements | None = None,
+        constants: ConstantResolver | None = None,
+    ) -> Frame:
+        with locate_errors_at(whole, piece.start + table_ref.start):
+            return self._rows(found, wanted or ScanRequirements(), constants)
+
+    def resolve_as_of(self, moment: AsOfExpression, whole: str) -> int | str:
+        """Return what a moment is whose place is one in the whole statement."""
+        return self._computed(moment, SqlFragment("", 0), whole)
+
+    def _computed(self, moment: AsOfExpression, piece: SqlFragment, whole: str) -> int | str:
+        """Return the moment; the same words mean the same moment in all of the statement."""
+        key = (moment.kind, moment.text) if "?" not in moment.text else (moment, piece.start)
+        if key not in self._as_of_cache:
+            tokens = tokenize(whole[: piece.start + moment.end], piece.start + moment.start)
+            is_given = any(mark in moment.text for mark in ":?")
+            arguments = self._used_arguments(tokens, SqlFragment("", 0), whole) if is_given else None
+            self._as_of_cache[key] = evaluate_as_of(
+                moment, lambda text: run_sql_text(self.kept.names, [PositionedText(text, None)], arguments)
+            )
+        return self._as_of_cache[key]
+
+    def _found(self, table_ref: TableRef) -> ResolvedName | None:
+        """Return what a name stands for, None where it is none of the lakehouse's."""
+        namespace, name = self._resolved(table_ref.parts)
+        if namespace is None or (len(table_ref.parts) == 1 and self._is_of_session(name)):
+            return None
+        catalog = self.resolver.catalog if table_ref.moment is None else self.resolver.at(table_ref.moment)
+        try:
+            check_name(namespace)
+            check_name(name)
+        except InvalidInputError:
+            # A path, as in parquet.`/some/folder`, which is Spark's business.
+            return None
+        table, view = catalog.reading().get_many([TableLocator(namespace, name), ViewLocator(namespace, name)])
+        found = join_name(namespace, name)
+        if isinstance(table, Table):
+            self.names.append(found)
+            locator = TableLocator(namespace, name)
+            return ResolvedName(catalog, locator, table, table_ref.moment, self._state(catalog, locator, table))
+        if isinstance(view, View):
+            self.names.append(found)
+            return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
+        if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
+            raise NotFoundError(f"there is no table or view {found} at {table_ref.moment!r}")
+        return None
+
+    def _state(self, catalog: Catalog, locator: TableLocator, value: Table) -> TableState | None:
+        """Return the state of a table whose files are ours, as it was for an earlier statement."""
+        if value.table_type is not TableType.MANAGED:
+            if value.table_type is not TableType.EXTERNAL:
+                raise InvalidInputError(f"{locator} lies in another catalog: read it there")
+            return None
+        version = _version_of(catalog)
+        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+
+    def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
+        """Return the rows of a table or view, or at least what is wanted of them."""
+        value = found.value
+        if is_cached(self.engine, join_name(found.locator.namespace, found.locator.name)):
+            # Spark finds what it keeps only where the same columns are read.
+            wanted = replace(wanted, columns=require_all_columns)
+        if isinstance(value, View):
+            return self._view_rows(found, wanted, constants or ConstantResolver(self.time_zone))
+        if found.state is None:
+            return read_external_files(
+                self.engine.session, value.table_format, str(value.location), value.format_properties
+            )
+        requested = build_table_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
+        # Spark's own reader finds out by itself which columns it needs.
+        is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
+        columns = None if is_seen else select_read_columns(found.state.schema, wanted.columns())
+        return self._table_rows(found, TableScan(str(found.locator), found.state, requested, columns))
+
+    def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
+        """Return whether workers read files of a table because other programs wrote them."""
+        version = _version_of(found.catalog)
+        return self.kept.foreign.got(
+            None if version is None else (version, found.locator), lambda: has_foreign_files(state)
+        )
+
+    def _table_rows(self, found: ResolvedName, scan: TableScan) -> Frame:
+        key = (found.locator, found.moment, scan.predicate, scan.columns)
+        if key not in self._frames:
+            frames, version = self.kept.frames, _version_of(found.catalog)
+
+            def made() -> Frame:
+                files = plan_pruned_scan(scan.state, scan.predicate)
+                return frames.got(
+                    (frame_cache_key_of(scan.state, files), scan.columns),
+                    lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
+                )
+
+            known = None if version is None else (version, found.locator, scan.predicate, scan.columns)
+            self._frames[key] = frames.got(known, made)
+            self.scans.append(scan)
+        return self._frames[key]
+
+    def _inside(self, found: ResolvedName) -> ResolvedQuery:
+        """Return what the names in a view's query stand for; each view is looked into once."""
+        key = (found.locator, found.moment)
+        inner = self._within(found)
+        if key not in self._views:
+            with annotate_view_errors(str(found.locator)):
+                self._views[key] = inner._resolve_query(_whole(found), _whole(found).text)
+        return self._views[key]
+
+    def _within(self, found: ResolvedName) -> "QueryBinder":
+        """Return what looks up the names in a view's query."""
+        namespace = found.value.properties.get(VIEW_NAMESPACE, found.locator.namespace)
+        is_now = found.moment is None
+        return replace(
+            self,
+            resolver=replace(self.resolver, catalog=found.catalog, namespace=namespace),
+            includes_session_views=False,
+            above=enter_view(self.above, str(found.locator)),
+            names=[],
+            _frames=self._frames if is_now else {},
+            _views=self._views if is_now else {},
+        )
+
+    def _view_rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver) -> Frame:
+        """Return the rows of a view, made once of the same rows of its tables."""
+        inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
+        with annotate_view_errors(str(found.locator)):
+            replacements = list(inner._build_replacements(looked_up, piece, piece.text, wanted, constants))
+            key = (found.locator, found.moment, *(_identity(splice.instead) for splice in replacements))
+            if key not in self._frames:
+                self._frames[key] = inner._run(looked_up.read.tokens, piece, piece.text, replacements)
+                self._made_of.append(replacements)
+        return self._frames[key]
+
+    def _resolved(self, parts: tuple[str, ...]) -> tuple[str | None, str]:
+        if len(parts) == 1:
+            return self.resolver.namespace, parts[0]
+        return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[-1])
+
+    def _is_of_session(self, name: str) -> bool:
+        if self.includes_session_views and name not in self._of_session:
+            self._look_into_session([name])
+        return self.includes_session_views and self._of_session[name]
+
+    def _look_into_session(self, names: Collection[str]) -> None:
+        """Ask which names are those of temporary views, which come first."""
+        found = self.kept.names.temporary_views(names)
+        self._of_session.update((name, name in found) for name in names)
+
+    def time_zone(self) -> str:
+        """Return where the session is, which says what a time without a zone means."""
+        return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
+
+
+def _whole(view: ResolvedName) -> SqlFragment:
+    """Return the text of a view."""
+    assert isinstance(view.value, View)
+    return SqlFragment(view.value.sql, 0)
+
+
+def _identity(instead: Frame | str) -> object:
+    return instead if isinstance(instead, str) else id(instead)
+
+
+def _version_of(catalog: Catalog) -> int | None:
+    """Return the version that a catalog is for good, None for one that may still change."""
+    return catalog.version if isinstance(catalog, LakeSnapshot) else None
+
+
+def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:
+    """Return what Spark finds an expression without columns to be."""
+    return binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame.collect()[0][0]
+
+
+def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
+    """Return the text that an expression is."""
+    value = evaluate_constant(piece, binder, whole)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"{piece.text} is {value!r}: it must be a text")
+    return value
+
+
+def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinder, whole: str) -> Arguments:
+    """Return the values that EXECUTE IMMEDIATE gives to the parameters of its text."""
+    values = [(name, evaluate_constant(piece, binder, whole)) for name, piece in statement.arguments]
+    if values and values[0][0] is not None:
+        return {str(name): value for name, value in values}
+    return [value for _, value in values] or None
+
+
+def set_variables(into: SqlFragment, frame: Frame, names: SessionNames, whole: str) -> None:
+    """Set variables of the session to the columns of the only row; without a row, to null."""
+    # Two columns of one name would have no place in a frame that has one.
+    numbered = rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
+    pieces = [
+        PositionedText("SET VAR (", None),
+        PositionedText(into.text, into.start),
+        PositionedText(") = (SELECT * FROM ", None),
+    ]
+    outcome = run_sql_text(names, [*pieces, numbered, PositionedText(")", None)])
+    if isinstance(outcome, SparkErrorInfo):
+        raise build_statement_error(outcome, whole)

@@ -1,0 +1,315 @@
+"""Execution of SHOW and DESCRIBE."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.handles import LakeTable, LakeView
+from mangrove.model.locators import TableLocator
+from mangrove.model.manifests import FileKind
+from mangrove.model.names import join_name, quote_name
+from mangrove.model.objects import TableType, View
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_schema, format_type, quote_text
+from mangrove.model.values import Value
+from mangrove.sql.parse.statements import Describe, ShowStatement
+from mangrove.sql.resolver import NameResolver, suggest_table_name
+from mangrove.tables.compaction import CLUSTER_BY
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.write_plan import RowCounts
+from mangrove.transaction.history import HistoryEntry
+
+__all__ = [
+    "InlineResult",
+    "ResultRow",
+    "build_count_result",
+    "build_delta_result",
+    "build_file_result",
+    "build_history_result",
+    "build_partition_result",
+    "execute_describe",
+    "execute_show",
+    "render_create_statement",
+]
+
+ResultRow: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InlineResult:
+    """Rows with named columns of known types, as in "version bigint, message string"."""
+
+    schema: str
+    rows: tuple[ResultRow, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.split()[0] for column in self.schema.split(", "))
+
+
+def build_count_result(counts: RowCounts) -> InlineResult:
+    """Return the one row about what a statement did to rows."""
+    row = (counts.inserted, counts.updated, counts.deleted)
+    return InlineResult("rows_inserted bigint, rows_updated bigint, rows_deleted bigint", (row,))
+
+
+def build_history_result(lines: Iterable[HistoryEntry]) -> InlineResult:
+    """Return a row for each version."""
+    return InlineResult(
+        "version bigint, committed_at timestamp, message string, author string, transactions array<string>",
+        tuple(
+            (line.version, line.created_at, line.message, line.author, [record.id for record in line.transactions])
+            for line in lines
+        ),
+    )
+
+
+def build_delta_result(table: LakeTable) -> InlineResult:
+    """Return a row for each delta of a table."""
+    rows = []
+    for locator, delta in table.deltas():
+        files = delta.manifest.entries
+        data = sum(file.row_count for file in files if file.kind is FileKind.DATA)
+        rows.append(
+            (locator.partition_id, locator.position, delta.type.value, len(files), data, delta.manifest.size_bytes)
+        )
+    return InlineResult(
+        "partition_id string, position bigint, type string, files bigint, rows bigint, size_bytes bigint", tuple(rows)
+    )
+
+
+def build_file_result(table: LakeTable) -> InlineResult:
+    """Return a row for each file that a read of the whole table opens."""
+    state = table.state()
+    plan = plan_scan(state)
+    scheme = state.version.partition_scheme.fields
+    rows = [
+        (
+            scan.file.location,
+            scan.file.kind.value,
+            scan.position,
+            _partition(scan.log_values or scan.file.partition_values or (), [field.name for field in scheme]),
+            scan.file.row_count,
+            scan.file.size_bytes,
+            len(scan.equality_deletes),
+        )
+        for scan in plan.scans
+    ]
+    rows += [
+        (one.file.location, one.file.kind.value, one.position, None, one.file.row_count, one.file.size_bytes, 0)
+        for one in plan.key_files
+        if one.file.kind is not FileKind.DATA
+    ]
+    return InlineResult(
+        "location string, kind string, position bigint, partition string, rows bigint, size_bytes bigint, "
+        "hidden_by bigint",
+        tuple(rows),
+    )
+
+
+def build_partition_result(table: LakeTable) -> InlineResult:
+    """Return a row for each partition that rows lie in."""
+    state = table.state()
+    names = [field.name for field in state.version.partition_scheme.fields]
+    found: dict[str, list[int]] = {}
+    for scan in plan_scan(state).scans:
+        values = scan.log_values or scan.file.partition_values or ()
+        entry = found.setdefault(_partition(values, names) or "", [0, 0, 0])
+        entry[0] += 1
+        entry[1] += scan.file.row_count
+        entry[2] += scan.file.size_bytes
+    rows = tuple((partition, *numbers) for partition, numbers in sorted(found.items()))
+    return InlineResult("partition string, files bigint, rows bigint, size_bytes bigint", rows)
+
+
+def _partition(values: tuple[Value | None, ...], names: list[str]) -> str | None:
+    if not values:
+        return None
+    return "/".join(
+        f"{name}={'null' if value is None else str(value)}" for name, value in zip(names, values, strict=False)
+    )
+
+
+_ViewColumns: TypeAlias = Callable[[LakeView], Schema]
+_HISTORY_LINES: Final = 100
+
+
+def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
+    """Return what is asked for; `view_columns` tells the columns of a view."""
+    catalog = resolver.catalog
+    match statement.kind:
+        case "namespaces":
+            names = [namespace.name for namespace in catalog.namespaces()]
+            return InlineResult(
+                "namespace string", tuple((name,) for name in names if _is_like(name, statement.pattern))
+            )
+        case "tables":
+            found = (
+                []
+                if _is_nowhere(statement, resolver)
+                else _names(catalog.tables(resolver.namespace_of(statement.name)))
+            )
+            return _list_names(found, resolver.namespace_of(statement.name).name, "tableName", statement.pattern)
+        case "views":
+            found = (
+                [] if _is_nowhere(statement, resolver) else _names(catalog.views(resolver.namespace_of(statement.name)))
+            )
+            return _list_names(found, resolver.namespace_of(statement.name).name, "viewName", statement.pattern)
+        case "history":
+            limit = _HISTORY_LINES if statement.limit is None else statement.limit
+            lines = (
+                resolver.history() if statement.name is None else resolver.table_history(resolver.table(statement.name))
+            )
+            return build_history_result(islice(lines, limit))
+        case "current namespace":
+            return InlineResult("namespace string", ((resolver.namespace,),))
+        case _:
+            assert statement.name is not None
+            return _about(statement, resolver, view_columns)
+
+
+def _is_nowhere(statement: ShowStatement, resolver: NameResolver) -> bool:
+    """Return whether the namespace that nobody named is not there: where one begins, nothing is there to be shown."""
+    return statement.name is None and resolver.catalog.reading().get(resolver.namespace_of(None)) is None
+
+
+def _names(found: Iterable[LakeTable | LakeView]) -> list[str]:
+    return [str(one.name) for one in found]
+
+
+def _about(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
+    assert statement.name is not None
+    found = _table_or_view(resolver, resolver.table(statement.name))
+    match statement.kind:
+        case "columns":
+            return InlineResult(
+                "col_name string", tuple((column.name,) for column in _schema(found, view_columns).columns)
+            )
+        case "properties":
+            rows = [(key, value) for key, value in sorted(found.properties.items())]
+            if statement.pattern is not None:
+                value = found.properties.get(statement.pattern)
+                rows = [(statement.pattern, value or f"{found} has no property {statement.pattern!r}")]
+            return InlineResult("key string, value string", tuple(rows))
+        case "create":
+            return InlineResult("createtab_stmt string", ((render_create_statement(found),),))
+        case "partitions":
+            if isinstance(found, LakeView):
+                raise InvalidInputError(f"{found} is a view, which has no partitions")
+            return build_partition_result(found)
+        case other:
+            raise AssertionError(other)
+
+
+def execute_describe(statement: Describe, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
+    """Return the rows about a namespace or table: name, what it is, and what people say about it."""
+    if statement.kind == "history":
+        return build_history_result(islice(resolver.table_history(resolver.table(statement.name)), _HISTORY_LINES))
+    if statement.kind == "namespace":
+        namespace = resolver.catalog.namespace(resolver.namespace_of(statement.name))
+        rows: list[ResultRow] = [("Namespace Name", namespace.name), ("Comment", namespace.description or "")]
+        if statement.is_extended:
+            rows += [("Id", namespace.id), *((f"Property {key}", value) for key, value in namespace.properties.items())]
+        return InlineResult("info_name string, info_value string", tuple(rows))
+    found = _table_or_view(resolver, resolver.table(statement.name))
+    schema = _schema(found, view_columns)
+    if statement.column:
+        column = schema.column(*statement.column)
+        facts = [
+            ("col_name", column.name),
+            ("data_type", format_type(column.type)),
+            ("comment", column.comment or "NULL"),
+            ("nullable", str(column.nullable).lower()),
+            ("default", column.default or "NULL"),
+        ]
+        return InlineResult("info_name string, info_value string", tuple(facts))
+    columns: list[ResultRow] = [(column.name, format_type(column.type), column.comment) for column in schema.columns]
+    if isinstance(found, LakeTable) and found.table_type is TableType.MANAGED and found.partition_by:
+        columns += [("# Partitioning", "", None)]
+        columns += [(f"Part {place}", text, None) for place, text in enumerate(found.partition_by)]
+    if statement.is_extended:
+        columns += [("# Detailed Information", "", None), *_details(found)]
+    return InlineResult("col_name string, data_type string, comment string", tuple(columns))
+
+
+def render_create_statement(found: LakeTable | LakeView) -> str:
+    """Return the statement that makes such a table or view."""
+    name = f"{quote_name(found.locator.namespace)}.{quote_name(found.name)}"
+    if isinstance(found, LakeView):
+        comment = "" if found.description is None else f"\nCOMMENT {quote_text(found.description)}"
+        return f"CREATE VIEW {name}{comment}\nAS {found.sql}"
+    schema = found.schema
+    columns = [] if schema is None else [f"  {format_schema(Schema((column,)))}" for column in schema.columns]
+    if found.keys:
+        columns.append(f"  PRIMARY KEY ({', '.join(map(quote_name, found.keys))})")
+    is_managed = found.table_type is TableType.MANAGED
+    if is_managed:
+        columns += [f"  CONSTRAINT {quote_name(name)} CHECK ({text})" for name, text in found.checks.items()]
+    lines = [f"CREATE {'' if is_managed else 'EXTERNAL '}TABLE {name} (", ",\n".join(columns), ")"]
+    if is_managed and found.partition_by:
+        lines.append(f"PARTITIONED BY ({', '.join(found.partition_by)})")
+    if CLUSTER_BY in found.properties:
+        lines.append(f"CLUSTER BY ({found.properties[CLUSTER_BY]})")
+    if not is_managed:
+        lines += [f"USING {found.value.table_format}", f"LOCATION {quote_text(found.location or '')}"]
+    if found.description is not None:
+        lines.append(f"COMMENT {quote_text(found.description)}")
+    shown = {key: value for key, value in sorted(found.properties.items()) if key != CLUSTER_BY}
+    if shown:
+        pairs = (f"{quote_text(key)} = {quote_text(value)}" for key, value in shown.items())
+        lines.append(f"TBLPROPERTIES ({', '.join(pairs)})")
+    return "\n".join(lines)
+
+
+def _details(found: LakeTable | LakeView) -> list[ResultRow]:
+    rows: list[ResultRow] = [
+        ("Name", str(found), None),
+        ("Id", found.id, None),
+        ("Comment", found.description or "", None),
+    ]
+    if isinstance(found, LakeView):
+        rows += [("Type", "view", None), ("View Text", found.sql, None), ("Reads", ", ".join(found.reads), None)]
+    else:
+        rows += [("Type", found.table_type.value, None), ("Primary Key", ", ".join(found.keys), None)]
+        if found.table_type is TableType.MANAGED:
+            rows += [("Sorted By", ", ".join(found.sort_by), None)]
+            rows += [(f"Constraint {name}", f"CHECK ({text})", None) for name, text in found.checks.items()]
+        else:
+            rows += [("Location", found.location or "", None), ("Provider", found.value.table_format, None)]
+    rows += [(f"Property {key}", value, None) for key, value in sorted(found.properties.items())]
+    return rows
+
+
+def _table_or_view(resolver: NameResolver, locator: TableLocator) -> LakeTable | LakeView:
+    view = resolver.catalog.reading().get(resolver.view_at(locator))
+    if isinstance(view, View):
+        return resolver.catalog.view(resolver.view_at(locator))
+    try:
+        return resolver.catalog.table(locator)
+    except NotFoundError:
+        hint = suggest_table_name(resolver.catalog, resolver.namespace, (locator.namespace, locator.name))
+        raise NotFoundError(f"there is no table or view {join_name(locator.namespace, locator.name)}{hint}") from None
+
+
+def _schema(found: LakeTable | LakeView, view_columns: _ViewColumns) -> Schema:
+    schema = view_columns(found) if isinstance(found, LakeView) else found.schema
+    if schema is None:
+        raise InvalidInputError(f"{found} does not say its columns: its files do, so read some of its rows")
+    return schema
+
+
+def _list_names(names: list[str], namespace: str, column: str, pattern: str | None) -> InlineResult:
+    rows = tuple((namespace, name) for name in names if _is_like(name, pattern))
+    return InlineResult(f"namespace string, {column} string", rows)
+
+
+def _is_like(name: str, pattern: str | None) -> bool:
+    """Return whether a name fits Spark's patterns: `*` is any text, `|` is or; `%` is taken as well."""
+    if pattern is None:
+        return True
+    choices = [re.escape(one.strip()).replace(r"\*", ".*").replace("%", ".*") for one in pattern.split("|")]
+    return any(re.fullmatch(choice, name, re.IGNORECASE) for choice in choices)

@@ -1,0 +1,106 @@
+"""Table functions for changes, deltas, files, history and partitions."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.handles import LakeTable
+from mangrove.model.names import join_name, split_name
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.statements import Frame, create_frame
+from mangrove.sql.execute.show import (
+    InlineResult,
+    build_delta_result,
+    build_file_result,
+    build_history_result,
+    build_partition_result,
+)
+from mangrove.sql.parse.tokens import SqlToken, SqlTokenKind, TokenCursor, parse_text_literal
+from mangrove.sql.resolver import NameResolver
+
+__all__ = ["TABLE_FUNCTIONS", "TableFunctionCall", "parse_table_function", "run_table_function"]
+
+TABLE_FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 1), "partitions": (1, 1)}
+"""How many arguments each takes at least and at most."""
+_HISTORY_MAX: Final = 10_000
+_AtArgument: TypeAlias = Callable[[int], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunctionCall:
+    """A function with its arguments, and where it stands."""
+
+    name: str
+    arguments: tuple[int | str, ...]
+    places: tuple[int, ...]
+    """Where each argument stands."""
+    start: int
+    end: int
+
+
+def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> TableFunctionCall:
+    """Return the call that begins at a place in the tokens."""
+    cursor = TokenCursor(text)
+    cursor.tokens, cursor.place = tokens, place
+    start, name = cursor.next.start, cursor.single_name().lower()
+    arguments: list[int | str] = []
+    places: list[int] = []
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        if arguments:
+            cursor.expect(",")
+        if cursor.next.is_name and cursor.peek().text == "=>":
+            cursor.place += 2
+        places.append(cursor.next.start)
+        arguments.append(_argument(cursor))
+    least, most = TABLE_FUNCTIONS[name]
+    if not least <= len(arguments) <= most:
+        wanted = str(least) if least == most else f"{least} or {most}"
+        raise InvalidInputError(f"{name} has {len(arguments)} arguments: it takes {wanted}")
+    return TableFunctionCall(name, tuple(arguments), tuple(places), start, cursor.peek(-1).end)
+
+
+def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: SparkEngine, at: _AtArgument) -> Frame:
+    """Return what the function tells, as Spark's rows; errors about an argument arise in the block that `at` gives."""
+    if call.name == "history" and not call.arguments:
+        return _to_frame(engine, build_history_result(islice(resolver.history(), _HISTORY_MAX)))
+    with at(0):
+        table = _table(resolver, str(call.arguments[0]))
+    if call.name == "history":
+        return _to_frame(engine, build_history_result(islice(resolver.table_history(table.locator), _HISTORY_MAX)))
+    if call.name == "changes":
+        with at(1):
+            before = resolver.at(call.arguments[1]).table(table.locator)
+        if len(call.arguments) < 3:
+            return engine.changes(before.state(), table.state())
+        with at(2):
+            after = resolver.at(call.arguments[2]).table(table.locator)
+        return engine.changes(before.state(), after.state())
+    return _to_frame(engine, _ABOUT_TABLES[call.name](table))
+
+
+def _to_frame(engine: SparkEngine, answer: InlineResult) -> Frame:
+    return create_frame(engine.session, answer.schema, answer.rows)
+
+
+def _argument(cursor: TokenCursor) -> int | str:
+    token = cursor.next
+    if token.kind is SqlTokenKind.TEXT:
+        cursor.place += 1
+        return parse_text_literal(token)
+    return cursor.whole_number()
+
+
+def _table(resolver: NameResolver, name: str) -> LakeTable:
+    parts = split_name(name)
+    return resolver.catalog.table(join_name(*(parts if len(parts) > 1 else (resolver.namespace, *parts))))
+
+
+_ABOUT_TABLES: Final[dict[str, Callable[[LakeTable], InlineResult]]] = {
+    "deltas": build_delta_result,
+    "files": build_file_result,
+    "partitions": build_partition_result,
+}

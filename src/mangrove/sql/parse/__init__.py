@@ -1,0 +1,1 @@
+"""Parsing of SQL statements."""

@@ -1,0 +1,133 @@
+"""Parsing and evaluation of AS OF expressions."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.spark.statements import Frame, SparkErrorInfo, read_as_of_value
+from mangrove.sql.errors import format_spark_error
+from mangrove.sql.parse.tokens import SqlToken, SqlTokenKind, parse_name_chain
+
+__all__ = ["AsOfExpression", "evaluate_as_of", "find_expression_end", "parse_as_of_expression"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+_OPERATORS: Final = frozenset({"+", "-", "*", "/", "%", "||", "::", "&", "|", "^"})
+_UNITS: Final = frozenset(
+    unit + ending
+    for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+    for ending in ("", "S")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AsOfExpression:
+    """An expression for a version or a time, and where it stands in its query."""
+
+    kind: str
+    """One of version, time."""
+    text: str
+    start: int
+    end: int
+
+    @property
+    def clause(self) -> str:
+        """What stands before it."""
+        return "VERSION AS OF" if self.kind == "version" else "TIMESTAMP AS OF"
+
+
+def evaluate_as_of(moment: AsOfExpression, run: Callable[[str], Frame | SparkErrorInfo]) -> int | str:
+    """Return the version, the export's name or the time that Spark finds the expression to be.
+
+    A date is its midnight and a time without a zone is one where the session is, as
+    in Spark; a text means what it means when it is written out.
+    """
+    outcome = run(f"SELECT ({moment.text}) AS moment")
+    if isinstance(outcome, SparkErrorInfo):
+        if outcome.condition.startswith("UNRESOLVED_COLUMN"):
+            raise InvalidInputError(
+                f"{moment.clause} is computed before any row is read, so it has no columns such as "
+                f"{outcome.parameters.get('objectName')}: write a value, a function or a parameter"
+            )
+        raise InvalidInputError(f"{moment.clause} cannot be computed: {format_spark_error(outcome)}")
+    value = read_as_of_value(outcome)
+    if isinstance(value, timedelta) and moment.kind == "time":
+        return (_EPOCH + value).isoformat()
+    is_version = isinstance(value, int | str) and not isinstance(value, bool) and moment.kind == "version"
+    if is_version or (isinstance(value, str) and moment.kind == "time"):
+        return value  # type: ignore[return-value]
+    wanted = "a version's number or an export's name" if moment.kind == "version" else "a time, a date or a text"
+    raise InvalidInputError(f"{moment.clause} {moment.text} is {value!r}: it takes {wanted}")
+
+
+def find_expression_end(tokens: Sequence[SqlToken], place: int) -> int:
+    """Return the place behind the expression that begins at a place, as far as one can stand before an alias."""
+    while True:
+        while tokens[place].text in ("+", "-", "~"):
+            place += 1
+        place = _operand_end(tokens, place)
+        if tokens[place].text not in _OPERATORS and tokens[place].word != "DIV":
+            return place
+        place += 1
+
+
+def parse_as_of_expression(kind: str, tokens: Sequence[SqlToken]) -> AsOfExpression:
+    """Return the moment that these tokens compute; refuse a query, which would have to read tables first."""
+    # Between two tokens is a blank, so that nothing but the places inside is lost.
+    moment = AsOfExpression(kind, " ".join(token.text for token in tokens), tokens[0].start, tokens[-1].end)
+    if any(one.text == "(" and other.word in _QUERY_STARTS for one, other in itertools.pairwise(tokens)):
+        raise InvalidInputError(f"{moment.clause} takes no query: run it first, and give its value as a parameter")
+    return moment
+
+
+def _operand_end(tokens: Sequence[SqlToken], place: int) -> int:
+    token = tokens[place]
+    if token.word == "INTERVAL":
+        return _interval_end(tokens, place + 1)
+    if token.word == "CASE":
+        return _find_closing(tokens, place, "CASE", "END")
+    if token.text == ":" and tokens[place + 1].is_name:
+        place += 2
+    elif token.text == "(":
+        place = _find_closing(tokens, place, "(", ")")
+    elif token.is_name:
+        _, place = parse_name_chain(tokens, place)
+        if tokens[place].kind is SqlTokenKind.TEXT:
+            place += 1
+        elif tokens[place].text == "(":
+            place = _find_closing(tokens, place, "(", ")")
+    elif token.kind is not SqlTokenKind.END:
+        place += 1
+    while tokens[place].text == "[":
+        place = _find_closing(tokens, place, "[", "]")
+    return place
+
+
+def _interval_end(tokens: Sequence[SqlToken], place: int) -> int:
+    """Return the place behind `1 DAY 2 HOURS`, `'1-2' YEAR TO MONTH` or `'1 day'`."""
+    while tokens[place].kind is not SqlTokenKind.END:
+        place += tokens[place].text in ("+", "-")
+        place = _operand_end(tokens, place)
+        if tokens[place].word not in _UNITS:
+            break
+        place += 1
+        if tokens[place].word == "TO" and tokens[place + 1].word in _UNITS:
+            return place + 2
+        if tokens[place].kind is not SqlTokenKind.NUMBER:
+            break
+    return place
+
+
+def _find_closing(tokens: Sequence[SqlToken], place: int, opening: str, closing: str) -> int:
+    """Return the place behind what closes the bracket at a place, or the end."""
+    depth = 0
+    while tokens[place].kind is not SqlTokenKind.END:
+        seen = (tokens[place].text, tokens[place].word)
+        depth += (opening in seen) - (closing in seen)
+        place += 1
+        if depth == 0:
+            break
+    return place

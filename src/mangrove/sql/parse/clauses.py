@@ -1,0 +1,124 @@
+"""Parsing of lakehouse-wide AS OF clauses, and errors for unsupported dialects."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mangrove.sql.parse.as_of import AsOfExpression, find_expression_end, parse_as_of_expression
+from mangrove.sql.parse.statements import Query
+from mangrove.sql.parse.tokens import (
+    SqlFragment,
+    SqlToken,
+    SqlTokenKind,
+    TokenCursor,
+    build_error_at,
+    parse_text_literal,
+)
+
+__all__ = ["UNSUPPORTED_CONSTRAINTS", "parse_query", "refuse_unsupported_constraints", "refuse_unsupported_syntax"]
+
+_MERGE: Final = (
+    "write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET … WHEN NOT MATCHED THEN INSERT …, or use upsert"
+)
+_COMPUTED: Final = "computed columns are not known: compute the values where rows are written, or in a view"
+_REFERENCES: Final = "foreign keys are not known: a query finds the rows whose partners are missing"
+UNSUPPORTED_CONSTRAINTS: Final = {
+    "UNIQUE": "UNIQUE is not known: the one key of a table is its PRIMARY KEY",
+    "REFERENCES": _REFERENCES,
+    "FOREIGN": _REFERENCES,
+    "GENERATED": _COMPUTED,
+    "AUTO_INCREMENT": _COMPUTED,
+    "IDENTITY": _COMPUTED,
+}
+"""Words that may stand behind the type of a column, or in the place of a column."""
+_BEFORE_NAMES: Final = frozenset(
+    {"ALL", "AND", "AS", "BY", "DISTINCT", "FROM", "INTO", "JOIN", "NOT", "ON", "OR", "SELECT", "SET", "TABLE", "WHERE"}
+)
+"""Behind these, RETURNING would be the name of a column or a table."""
+_BEHIND_NAMES: Final = frozenset(
+    {"AND", "AS", "BETWEEN", "FROM", "GROUP", "IN", "IS", "JOIN", "LIKE", "LIMIT", "NOT", "ON", "OR", "ORDER", "SET"}
+    | {"UNION", "USING", "VALUES", "WHEN", "WHERE"}
+)
+"""Before these likewise."""
+
+
+def refuse_unsupported_syntax(cursor: TokenCursor) -> None:
+    """Refuse a statement that Spark would not understand either, at the word that it would not understand."""
+    tokens, depth = cursor.tokens[cursor.place :], 0
+    first = [token.word for token in tokens[:2]]
+    if first in (["UPSERT", "INTO"], ["REPLACE", "INTO"], ["INSERT", "OR"]):
+        raise build_error_at(cursor.text, tokens[0].start, f"{' '.join(first)} is not known: {_MERGE}")
+    for place, token in enumerate(tokens[:-1]):
+        depth += (token.text == "(") - (token.text == ")")
+        message = None if depth else _refusal(tokens, place)
+        if message is not None:
+            raise build_error_at(cursor.text, token.start, message)
+
+
+def refuse_unsupported_constraints(cursor: TokenCursor) -> None:
+    """Refuse a constraint that other engines keep, where it begins."""
+    message = UNSUPPORTED_CONSTRAINTS.get(cursor.next.word)
+    if message is not None:
+        raise build_error_at(cursor.text, cursor.next.start, message)
+
+
+def _refusal(tokens: Sequence[SqlToken], place: int) -> str | None:
+    """Return what is wrong with the word that stands outside of brackets at a place."""
+    words = [token.word for token in tokens[place : place + 3]]
+    if words == ["ON", "DUPLICATE", "KEY"]:
+        return f"ON DUPLICATE KEY is not known: {_MERGE}"
+    if words[:2] == ["ON", "CONFLICT"] and any(token.word == "DO" for token in tokens[place:]):
+        return f"ON CONFLICT is not known: {_MERGE}"
+    if words == ["THEN", "DO", "NOTHING"]:
+        return "a merge has no DO NOTHING: add the contrary condition to the clauses behind this one, and leave it out"
+    if words[:2] == ["DEFAULT", "VALUES"] and tokens[place + 2].text != "(":
+        return "DEFAULT VALUES is not known: write VALUES (DEFAULT, …) with a word for each column"
+    if words[0] == "RETURNING" and _ends(tokens[place - 1]) and _begins(tokens[place + 1]):
+        return (
+            "a change returns how many rows it touched, and not the rows: leave RETURNING out, and SELECT them in the "
+            "same transaction"
+        )
+    return None
+
+
+def _ends(token: SqlToken) -> bool:
+    return token.text == ")" or (token.kind is not SqlTokenKind.MARK and token.word not in _BEFORE_NAMES)
+
+
+def _begins(token: SqlToken) -> bool:
+    return token.text == "*" or (
+        token.kind not in (SqlTokenKind.MARK, SqlTokenKind.END) and token.word not in _BEHIND_NAMES
+    )
+
+
+_KINDS = {"VERSION": "version", "TIMESTAMP": "time"}
+
+
+def parse_query(cursor: TokenCursor) -> Query:
+    """Take all that comes as a query, without `AT LAKE VERSION 41` or `AT LAKE TIMESTAMP '…'` at its end."""
+    first = cursor.place
+    piece = cursor.rest()
+    tokens = cursor.tokens
+    for place in range(first + 1, len(tokens) - 3):
+        words = [token.word for token in tokens[place : place + 3]]
+        if (
+            words[:2] == ["AT", "LAKE"]
+            and words[2] in _KINDS
+            and find_expression_end(tokens, place + 3) == len(tokens) - 1
+        ):
+            cursor.place = place + 3
+            query = SqlFragment(cursor.text[piece.start : tokens[place - 1].end], piece.start)
+            at = _parse_as_of(cursor, _KINDS[words[2]])
+            cursor.place = len(tokens) - 1
+            return Query(query, at)
+    return Query(piece)
+
+
+def _parse_as_of(cursor: TokenCursor, kind: str) -> int | str | AsOfExpression:
+    behind = cursor.tokens[cursor.place : -1]
+    if len(behind) == 1 and kind == "version" and behind[0].kind is SqlTokenKind.NUMBER:
+        return cursor.whole_number()
+    if len(behind) == 1 and behind[0].kind is SqlTokenKind.TEXT:
+        return parse_text_literal(behind[0])
+    if not behind or (len(behind) == 1 and behind[0].kind is SqlTokenKind.NUMBER):
+        raise cursor.refusal("AT LAKE VERSION with a number or an export's name, or AT LAKE TIMESTAMP with a time")
+    return parse_as_of_expression(kind, behind)

@@ -1,0 +1,219 @@
+"""Parser for INSERT, UPDATE, DELETE, MERGE and TRUNCATE."""
+
+from dataclasses import replace
+from typing import Final
+
+from mangrove.sql.parse.as_of import find_expression_end
+from mangrove.sql.parse.clauses import parse_query
+from mangrove.sql.parse.statements import (
+    Assignment,
+    Delete,
+    Insert,
+    Merge,
+    MergeWhenClause,
+    MultiInsert,
+    TruncateTable,
+    Update,
+)
+from mangrove.sql.parse.tokens import SqlFragment, TokenCursor, build_error_at, tokenize
+
+__all__ = ["parse_delete", "parse_insert", "parse_merge", "parse_multi_insert", "parse_truncate", "parse_update"]
+
+_QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+_AFTER_TABLE: Final = frozenset({"SET", "WHERE", "USING", "ON", "WHEN"})
+
+
+def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
+    """Take INSERT INTO or INSERT OVERWRITE."""
+    cursor.expect("INSERT")
+    overwrite = cursor.accept("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    cursor.accept("TABLE")
+    table = cursor.name()
+    partition = cursor.listed(lambda: _partition_value(cursor)) if cursor.accept("PARTITION") else ()
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    by_name = cursor.accept("BY", "NAME")
+    columns: tuple[tuple[str, int], ...] = ()
+    if cursor.is_next("(") and cursor.peek().is_name and cursor.peek().word not in _QUERY_STARTS:
+        columns = cursor.listed(lambda: (cursor.single_name(), cursor.peek(-1).start))
+    by_name = by_name or cursor.accept("BY", "NAME")
+    where = None
+    if cursor.accept("REPLACE", "WHERE"):
+        where = cursor.piece_until(*_QUERY_STARTS)
+    query = parse_query(cursor)
+    if common is not None:
+        # Blanks take the place of what stands between, so that every place stays what it is.
+        between = " " * (query.piece.start - common.start - len(common.text))
+        query = replace(query, piece=SqlFragment(common.text + between + query.piece.text, common.start))
+    names, places = tuple(name for name, _ in columns), tuple(place for _, place in columns)
+    return Insert(table, query, names, by_name, overwrite, partition, if_not_exists, where, places)
+
+
+def parse_multi_insert(cursor: TokenCursor) -> MultiInsert | None:
+    """Take `FROM … INSERT … SELECT … INSERT … SELECT …`, also behind a WITH clause; None where it is a query."""
+    tokens, depth, begins, inserts = cursor.tokens, 0, None, []
+    for place in range(cursor.place, len(tokens) - 1):
+        token = tokens[place]
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and begins is None and token.word in ("SELECT", "INSERT"):
+            return None
+        if depth == 0 and token.word == "FROM" and begins is None:
+            begins = place
+        if depth == 0 and token.word == "INSERT" and tokens[place + 1].word in ("INTO", "OVERWRITE"):
+            inserts.append(place)
+    if begins is None or not inserts or inserts[0] == begins + 1:
+        return None
+    start, source_end = tokens[cursor.place].start, tokens[inserts[0] - 1].end
+    shared = SqlFragment(cursor.text[start:source_end], start)
+    ends = [*(tokens[place - 1].end for place in inserts[1:]), len(cursor.text)]
+    bodies = zip(inserts, ends, strict=True)
+    return MultiInsert(
+        tuple(parse_insert(TokenCursor(cursor.text[:end], tokens[place].start), shared) for place, end in bodies)
+    )
+
+
+def parse_update(cursor: TokenCursor, common: SqlFragment | None) -> Update:
+    """Take UPDATE."""
+    cursor.expect("UPDATE")
+    table, alias = cursor.name(), _alias(cursor)
+    cursor.expect("SET")
+    assignments = _assignments(cursor, "WHERE")
+    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    cursor.expect_end()
+    return Update(table, alias, assignments, condition, common)
+
+
+def parse_delete(cursor: TokenCursor, common: SqlFragment | None) -> Delete:
+    """Take DELETE."""
+    cursor.expect("DELETE", "FROM")
+    table, alias = cursor.name(), _alias(cursor)
+    if cursor.is_next("USING"):
+        message = "DELETE takes no USING: write MERGE INTO … USING … ON … WHEN MATCHED THEN DELETE"
+        raise build_error_at(cursor.text, cursor.next.start, message)
+    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    cursor.expect_end()
+    return Delete(table, alias, condition, common)
+
+
+def parse_merge(cursor: TokenCursor, common: SqlFragment | None) -> Merge:
+    """Take MERGE INTO with all its clauses."""
+    cursor.expect("MERGE")
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
+    cursor.expect("INTO")
+    table, alias = cursor.name(), _alias(cursor)
+    cursor.expect("USING")
+    source = _source(cursor)
+    source_alias = _alias(cursor)
+    source_columns = cursor.listed(cursor.single_name) if source_alias is not None and cursor.is_next("(") else ()
+    cursor.expect("ON")
+    condition = cursor.piece_until("WHEN")
+    clauses = []
+    while cursor.accept("WHEN"):
+        clauses.append(_merge_clause(cursor))
+    cursor.expect_end()
+    if not clauses:
+        raise cursor.refusal("WHEN MATCHED or WHEN NOT MATCHED")
+    return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves, source_columns)
+
+
+def parse_truncate(cursor: TokenCursor) -> TruncateTable:
+    """Take TRUNCATE TABLE."""
+    cursor.expect("TRUNCATE", "TABLE")
+    statement = TruncateTable(cursor.name())
+    cursor.expect_end()
+    return statement
+
+
+def _source(cursor: TokenCursor) -> SqlFragment:
+    """Take the source of a merge: a table's name with its time, or a query between brackets."""
+    if cursor.is_next("("):
+        first = cursor.next.start
+        cursor.bracketed()
+        return SqlFragment(cursor.text[first : cursor.peek(-1).end], first)
+    name = cursor.name()
+    cursor.accept("FOR")
+    if cursor.accept_one_of("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME"):
+        cursor.expect("AS", "OF")
+        cursor.place = find_expression_end(cursor.tokens, cursor.place)
+    return SqlFragment(cursor.text[name.start : cursor.peek(-1).end], name.start)
+
+
+def _merge_clause(cursor: TokenCursor) -> MergeWhenClause:
+    if cursor.accept("MATCHED"):
+        group = "matched"
+    else:
+        cursor.expect("NOT", "MATCHED")
+        group = "not matched"
+        if cursor.accept("BY", "SOURCE"):
+            group = "not matched by source"
+        else:
+            cursor.accept("BY", "TARGET")
+    condition = cursor.piece_until("THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if group == "not matched":
+        return _insert_clause(cursor, condition)
+    if cursor.accept("DELETE"):
+        return MergeWhenClause(group, "delete", condition)
+    cursor.expect("UPDATE", "SET")
+    if group == "matched" and cursor.accept("*"):
+        return MergeWhenClause(group, "update all", condition)
+    return MergeWhenClause(group, "update", condition, _assignments(cursor, "WHEN"))
+
+
+def _insert_clause(cursor: TokenCursor, condition: SqlFragment | None) -> MergeWhenClause:
+    cursor.expect("INSERT")
+    if cursor.accept("*"):
+        return MergeWhenClause("not matched", "insert all", condition)
+    at = cursor.next.start
+    columns = () if cursor.is_next("VALUES") else cursor.listed(cursor.name)
+    cursor.expect("VALUES")
+    values = cursor.listed(lambda: cursor.piece_until(",", ")"))
+    if not columns:
+        return MergeWhenClause(
+            "not matched", "insert", condition, tuple(Assignment((), value, value.start) for value in values)
+        )
+    if len(columns) != len(values):
+        cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
+        raise cursor.refusal(f"as many columns as values, and there are {len(columns)} and {len(values)}")
+    assigned = tuple(Assignment(name.parts, value, name.start) for name, value in zip(columns, values, strict=True))
+    return MergeWhenClause("not matched", "insert", condition, assigned)
+
+
+def _assignments(cursor: TokenCursor, *stops: str) -> tuple[Assignment, ...]:
+    found = []
+    while True:
+        if cursor.is_next("("):
+            raise build_error_at(cursor.text, cursor.next.start, "each column is set by itself: write a = …, b = …")
+        column = cursor.name()
+        if cursor.accept_one_of("=", "==") is None:
+            raise cursor.refusal("=")
+        value = cursor.piece_until(",", *stops)
+        _refuse_from(cursor, value)
+        found.append(Assignment(column.parts, value, column.start))
+        if not cursor.accept(","):
+            return tuple(found)
+
+
+def _refuse_from(cursor: TokenCursor, value: SqlFragment) -> None:
+    """Refuse a FROM behind a value, which other systems know; one inside of brackets is part of the value."""
+    depth, before = 0, ""
+    for token in tokenize(value.text):
+        depth += (token.text == "(") - (token.text == ")")
+        if token.word == "FROM" and depth == 0 and before not in ("DISTINCT", "."):
+            message = "UPDATE takes no FROM: write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET …"
+            raise build_error_at(cursor.text, value.start + token.start, message)
+        before = token.word or token.text
+
+
+def _partition_value(cursor: TokenCursor) -> tuple[str, SqlFragment | None]:
+    name = cursor.single_name()
+    return name, cursor.piece_until(",", ")") if cursor.accept("=") else None
+
+
+def _alias(cursor: TokenCursor) -> str | None:
+    if cursor.accept("AS"):
+        return cursor.single_name()
+    if cursor.next.is_name and cursor.next.word not in _AFTER_TABLE:
+        return cursor.single_name()
+    return None

@@ -1,0 +1,333 @@
+"""Statement parser that dispatches by the first keyword."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.sql.parse.clauses import parse_query, refuse_unsupported_syntax
+from mangrove.sql.parse.ddl import parse_alter, parse_comment_on, parse_create, parse_describe, parse_drop, parse_show
+from mangrove.sql.parse.dml import (
+    parse_delete,
+    parse_insert,
+    parse_merge,
+    parse_multi_insert,
+    parse_truncate,
+    parse_update,
+)
+from mangrove.sql.parse.statements import (
+    Analyze,
+    BeginStatement,
+    CacheTable,
+    CallStatement,
+    CommitStatement,
+    ExecuteImmediate,
+    Explain,
+    RollbackStatement,
+    SavepointStatement,
+    SqlLiteral,
+    Statement,
+    Use,
+)
+from mangrove.sql.parse.tokens import (
+    SqlFragment,
+    SqlToken,
+    SqlTokenKind,
+    TokenCursor,
+    begins_transaction,
+    build_error_at,
+)
+
+__all__ = [
+    "parse_analyze",
+    "parse_cache",
+    "parse_execute",
+    "parse_refresh",
+    "parse_statement",
+    "parse_uncache",
+    "refuse_changes_in_block",
+    "refuse_load",
+]
+
+_CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE")
+_DEFINED: Final = frozenset({"TABLE", "VIEW", "NAMESPACE", "SCHEMA", "DATABASE"})
+_DEFINITION_TOKENS_MAX: Final = 5
+_STATEMENT_STARTS: Final = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "ATOMIC")
+
+
+def parse_cache(cursor: TokenCursor) -> CacheTable | None:
+    """Take CACHE TABLE; None where it names a query, which Spark keeps as a temporary view."""
+    cursor.expect("CACHE")
+    is_lazy = cursor.accept("LAZY")
+    cursor.expect("TABLE")
+    name = cursor.name()
+    if cursor.accept("OPTIONS"):
+        cursor.bracketed()
+    return CacheTable(name, "cache", is_lazy) if cursor.is_at_end else None
+
+
+def parse_uncache(cursor: TokenCursor) -> CacheTable:
+    """Take UNCACHE TABLE."""
+    cursor.expect("UNCACHE", "TABLE")
+    if_exists = cursor.accept("IF", "EXISTS")
+    statement = CacheTable(cursor.name(), "uncache", if_exists=if_exists)
+    cursor.expect_end()
+    return statement
+
+
+def parse_refresh(cursor: TokenCursor) -> CacheTable | None:
+    """Take REFRESH TABLE; None for functions and paths."""
+    cursor.expect("REFRESH")
+    if not cursor.accept("TABLE"):
+        return None
+    statement = CacheTable(cursor.name(), "refresh")
+    cursor.expect_end()
+    return statement
+
+
+def parse_analyze(cursor: TokenCursor) -> Analyze | None:
+    """Take ANALYZE TABLE, whatever it asks to be computed."""
+    cursor.expect("ANALYZE")
+    if not cursor.accept("TABLE"):
+        return None
+    statement = Analyze(cursor.name())
+    cursor.rest()
+    return statement
+
+
+def parse_execute(cursor: TokenCursor) -> ExecuteImmediate | None:
+    """Take EXECUTE IMMEDIATE; None for any other EXECUTE."""
+    if not cursor.accept("EXECUTE", "IMMEDIATE"):
+        return None
+    text = cursor.piece_until("INTO", "USING")
+    into = cursor.piece_until("USING") if cursor.accept("INTO") else None
+    arguments: list[tuple[str | None, SqlFragment]] = []
+    if cursor.accept("USING"):
+        is_bracketed = cursor.accept("(")
+        while not arguments or cursor.accept(","):
+            value = cursor.piece_until(",", "AS")
+            arguments.append((cursor.single_name() if cursor.accept("AS") else None, value))
+        if is_bracketed:
+            cursor.expect(")")
+    cursor.expect_end()
+    if len({name is None for name, _ in arguments}) > 1:
+        raise InvalidInputError("some arguments of EXECUTE IMMEDIATE have names and some have none: name all or none")
+    return ExecuteImmediate(text, tuple(arguments), into)
+
+
+def refuse_load(cursor: TokenCursor) -> None:
+    """Refuse LOAD DATA, which moves files of Hive's into a folder."""
+    raise build_error_at(
+        cursor.text,
+        cursor.next.start,
+        "LOAD DATA moves files into a folder of Hive's, which tables of a lakehouse are not: write "
+        "INSERT INTO … SELECT * FROM parquet.`path`, or use `mangrove ingest`",
+    )
+
+
+def refuse_changes_in_block(cursor: TokenCursor) -> None:
+    """Refuse a block of Spark's, BEGIN … END, that changes rows or tables: Spark runs it, and would not find ours."""
+    for place, token in enumerate(cursor.tokens[1:], 1):
+        before = cursor.tokens[place - 1]
+        begins = before.text in (";", ":") or before.word in _STATEMENT_STARTS
+        if begins and (token.word in _CHANGES or _defines(cursor.tokens[place : place + _DEFINITION_TOKENS_MAX])):
+            raise build_error_at(
+                cursor.text,
+                token.start,
+                f"a block BEGIN … END is run by Spark, which cannot {token.word} in the lakehouse: write the "
+                "statements one by one between BEGIN TRANSACTION; and COMMIT;, or in Python, where loops and conditions"
+                " are: with lake.transaction() as txn: txn.sql(…)",
+            )
+
+
+def _defines(tokens: Sequence[SqlToken]) -> bool:
+    """Return whether words begin the definition of a table or the like; temporary views are Spark's own."""
+    first, *others = (token.word for token in tokens)
+    things = _DEFINED if first == "CREATE" else _DEFINED - {"VIEW"}
+    behind = next((word for word in others if word not in ("OR", "REPLACE", "EXTERNAL")), "")
+    return first in ("CREATE", "ALTER", "DROP") and behind in things
+
+
+_WITH_CHANGES: Final = ("WITH", "FROM", "REPLACE", "UPSERT")
+"""What else a change of rows may begin with, here or in other engines."""
+_EXPLAIN_MODES: Final = ("EXTENDED", "FORMATTED", "COST", "CODEGEN", "LOGICAL")
+
+
+def parse_statement(text: str, start: int = 0, computed: Callable[[SqlFragment], str] | None = None) -> Statement:
+    """Return what the statement asks for that begins at `start` and ends with the text.
+
+    What is not recognised is returned as a query: Spark knows far more than we do,
+    and it says better what is wrong with a text that nobody knows. `computed` tells
+    the name that the expression in `IDENTIFIER(…)` is.
+    """
+    cursor = TokenCursor(text, start, computed)
+    if begins_transaction(cursor.tokens):
+        return _begin(cursor)
+    word = cursor.next.word
+    if word in _GRAMMAR_CHANGES or word in _WITH_CHANGES:
+        refuse_unsupported_syntax(cursor)
+    parse = _BY_FIRST_WORD.get(word)
+    statement = None if parse is None else parse(cursor)
+    return parse_query(TokenCursor(text, start)) if statement is None else statement
+
+
+def _begin(cursor: TokenCursor) -> BeginStatement:
+    cursor.expect("BEGIN")
+    return _parse_begin_options(cursor)
+
+
+def _start(cursor: TokenCursor) -> BeginStatement | None:
+    return _parse_begin_options(cursor) if cursor.accept("START") and cursor.is_next("TRANSACTION") else None
+
+
+def _parse_begin_options(cursor: TokenCursor) -> BeginStatement:
+    cursor.accept_one_of("TRANSACTION", "WORK")
+    isolation = None
+    if cursor.accept("ISOLATION", "LEVEL"):
+        isolation = cursor.accept_one_of("SNAPSHOT", "SERIALIZABLE")
+        if isolation is None:
+            raise cursor.refusal("SNAPSHOT or SERIALIZABLE")
+    message = cursor.expect_text() if cursor.accept("MESSAGE") else ""
+    cursor.expect_end()
+    return BeginStatement(None if isolation is None else isolation.lower(), message)
+
+
+def _commit(cursor: TokenCursor) -> CommitStatement:
+    cursor.expect("COMMIT")
+    cursor.accept_one_of("TRANSACTION", "WORK")
+    message = cursor.expect_text() if cursor.accept("MESSAGE") else None
+    cursor.expect_end()
+    return CommitStatement(message)
+
+
+def _rollback(cursor: TokenCursor) -> RollbackStatement:
+    cursor.expect("ROLLBACK")
+    cursor.accept_one_of("TRANSACTION", "WORK")
+    name = None
+    if cursor.accept("TO"):
+        cursor.accept("SAVEPOINT")
+        name = cursor.single_name()
+    cursor.expect_end()
+    return RollbackStatement(name)
+
+
+def _savepoint(cursor: TokenCursor) -> SavepointStatement:
+    is_release = cursor.accept("RELEASE")
+    cursor.accept("SAVEPOINT")
+    statement = SavepointStatement(cursor.single_name(), is_release)
+    cursor.expect_end()
+    return statement
+
+
+def _use(cursor: TokenCursor) -> Use | None:
+    cursor.expect("USE")
+    if cursor.is_next("CATALOG"):
+        return None
+    cursor.accept_one_of("NAMESPACE", "SCHEMA", "DATABASE")
+    statement = Use(cursor.name())
+    cursor.expect_end()
+    return statement
+
+
+def _explain(cursor: TokenCursor) -> Explain:
+    cursor.expect("EXPLAIN")
+    cursor.accept_one_of(*_EXPLAIN_MODES)
+    return Explain(cursor.text[cursor.tokens[0].start : cursor.next.start], parse_query(cursor))
+
+
+def _call(cursor: TokenCursor) -> CallStatement:
+    cursor.expect("CALL")
+    name = cursor.name()
+    positional: list[SqlLiteral] = []
+    named: dict[str, SqlLiteral] = {}
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        if positional or named:
+            cursor.expect(",")
+        if cursor.next.is_name and cursor.peek().text == "=>":
+            key = cursor.single_name()
+            cursor.expect("=>")
+            named[key.lower()] = _literal(cursor)
+        else:
+            if named:
+                raise cursor.refusal("a named argument, because one was named before")
+            positional.append(_literal(cursor))
+    cursor.expect_end()
+    return CallStatement(name, tuple(positional), named)
+
+
+def _literal(cursor: TokenCursor) -> SqlLiteral:
+    token = cursor.next
+    if token.kind is SqlTokenKind.TEXT:
+        return cursor.expect_text()
+    sign = -1 if cursor.accept("-") else 1
+    if cursor.next.kind is SqlTokenKind.NUMBER:
+        number = cursor.next.text
+        cursor.place += 1
+        return sign * (int(number) if number.isdecimal() else float(number.rstrip("lLdD")))
+    word = cursor.accept_one_of("TRUE", "FALSE", "NULL")
+    if word is None:
+        raise cursor.refusal("a number, a text between quotes, true, false or null")
+    return {"TRUE": True, "FALSE": False, "NULL": None}[word]
+
+
+def _after_common(cursor: TokenCursor) -> Statement | None:
+    """Take a change behind a WITH clause, which its queries may use; None where it is a query."""
+    several = parse_multi_insert(cursor)
+    if several is not None:
+        return several
+    start, depth = cursor.next.start, 0
+    while not cursor.is_at_end:
+        token = cursor.next
+        depth += (token.text == "(") - (token.text == ")")
+        is_change = token.word in _GRAMMAR_CHANGES and cursor.peek(-1).text == ")"
+        if depth == 0 and is_change:
+            common = SqlFragment(cursor.text[start : cursor.peek(-1).end], start)
+            return _GRAMMAR_CHANGES[token.word](cursor, common)
+        cursor.place += 1
+    return None
+
+
+_GRAMMAR_CHANGES: Final[dict[str, Callable[[TokenCursor, SqlFragment | None], Statement]]] = {
+    "INSERT": parse_insert,
+    "UPDATE": parse_update,
+    "DELETE": parse_delete,
+    "MERGE": parse_merge,
+}
+
+
+def _block(cursor: TokenCursor) -> None:
+    refuse_changes_in_block(cursor)
+
+
+_BY_FIRST_WORD: Final[dict[str, Callable[[TokenCursor], Statement | None]]] = {
+    "WITH": _after_common,
+    "FROM": parse_multi_insert,
+    "START": _start,
+    "COMMIT": _commit,
+    "ROLLBACK": _rollback,
+    "SAVEPOINT": _savepoint,
+    "RELEASE": _savepoint,
+    "USE": _use,
+    "EXPLAIN": _explain,
+    "CALL": _call,
+    "INSERT": lambda cursor: parse_insert(cursor, None),
+    "UPDATE": lambda cursor: parse_update(cursor, None),
+    "DELETE": lambda cursor: parse_delete(cursor, None),
+    "MERGE": lambda cursor: parse_merge(cursor, None),
+    "TRUNCATE": parse_truncate,
+    "CREATE": parse_create,
+    "REPLACE": parse_create,
+    "ALTER": parse_alter,
+    "DROP": parse_drop,
+    "DESCRIBE": parse_describe,
+    "DESC": parse_describe,
+    "SHOW": parse_show,
+    "COMMENT": parse_comment_on,
+    "CACHE": parse_cache,
+    "UNCACHE": parse_uncache,
+    "REFRESH": parse_refresh,
+    "ANALYZE": parse_analyze,
+    "EXECUTE": parse_execute,
+    "BEGIN": _block,
+    "LOAD": refuse_load,
+}

@@ -1,0 +1,523 @@
+"""Syntax tree of SQL statements."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.sql.parse.as_of import AsOfExpression
+from mangrove.sql.parse.tokens import SqlFragment, SqlName
+
+__all__ = [
+    "AddCheck",
+    "AddColumns",
+    "AlterColumn",
+    "AlterNamespace",
+    "AlterTable",
+    "AlterView",
+    "Analyze",
+    "Assignment",
+    "BeginStatement",
+    "CacheTable",
+    "CallStatement",
+    "CheckConstraint",
+    "CommitStatement",
+    "CreateNamespace",
+    "CreateTable",
+    "CreateView",
+    "Delete",
+    "Describe",
+    "DropCheck",
+    "DropColumns",
+    "DropObject",
+    "ExecuteImmediate",
+    "Explain",
+    "Insert",
+    "Merge",
+    "MergeWhenClause",
+    "MultiInsert",
+    "NewColumn",
+    "Query",
+    "RenameColumn",
+    "RenameTo",
+    "RollbackStatement",
+    "SavepointStatement",
+    "SetClusterBy",
+    "SetComment",
+    "SetProperties",
+    "ShowStatement",
+    "SqlLiteral",
+    "Statement",
+    "TableAction",
+    "TemporaryView",
+    "TruncateTable",
+    "UnsetProperties",
+    "Update",
+    "Use",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What Spark understands once our tables are put in it."""
+
+    piece: SqlFragment
+    at: str | int | AsOfExpression | None = None
+    """The version, time or export at which every table is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column and what it becomes."""
+
+    column: tuple[str, ...]
+    """Its path; nothing where the values of an insert go by their places."""
+    value: SqlFragment
+    start: int = field(default=0, compare=False)
+    """Where the column is named, or else its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Add the rows of a query."""
+
+    table: SqlName
+    query: Query
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+    overwrite: bool = False
+    partition: tuple[tuple[str, SqlFragment | None], ...] = ()
+    """The partition columns with their values; without one, the query says it."""
+    if_not_exists: bool = False
+    replace_where: SqlFragment | None = None
+    column_places: tuple[int, ...] = field(default=(), compare=False)
+    """Where each of the columns is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert:
+    """Add rows of one source to several tables; each query begins with the FROM that they share."""
+
+    inserts: tuple[Insert, ...]
+
+    @property
+    def table(self) -> SqlName:
+        """The first of the tables."""
+        return self.inserts[0].table
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change rows."""
+
+    table: SqlName
+    alias: str | None
+    assignments: tuple[Assignment, ...]
+    condition: SqlFragment | None = None
+    common: SqlFragment | None = None
+    """The WITH clause in front of the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete rows."""
+
+    table: SqlName
+    alias: str | None
+    condition: SqlFragment | None = None
+    common: SqlFragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWhenClause:
+    """What happens to rows that a merge found, or did not find."""
+
+    group: str
+    """One of matched, not matched, not matched by source."""
+    action: str
+    """One of update, update all, delete, insert, insert all."""
+    condition: SqlFragment | None = None
+    assignments: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Change a table by what another has."""
+
+    table: SqlName
+    alias: str | None
+    source: SqlFragment
+    """A table's name or a query between brackets, with its alias."""
+    source_alias: str | None
+    condition: SqlFragment
+    clauses: tuple[MergeWhenClause, ...] = ()
+    common: SqlFragment | None = None
+    with_schema_evolution: bool = False
+    source_columns: tuple[str, ...] = ()
+    """What the columns of the source are called, where its alias says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    """Delete all rows."""
+
+    table: SqlName
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTable:
+    """Keep the rows of a table in Spark's memory, or let them go."""
+
+    name: SqlName
+    action: str
+    """One of cache, uncache, refresh."""
+    is_lazy: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze:
+    """Look at a table's statistics."""
+
+    name: SqlName
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteImmediate:
+    """Run a statement whose text is computed."""
+
+    text: SqlFragment
+    arguments: tuple[tuple[str | None, SqlFragment], ...] = ()
+    """The values of its parameters, with their names where they have some."""
+    into: SqlFragment | None = None
+    """The names of the session's variables that its one row goes into."""
+
+
+SqlLiteral: TypeAlias = int | float | str | bool | None
+
+
+# Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStatement:
+    """Begin a transaction."""
+
+    isolation: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStatement:
+    """Make the transaction real."""
+
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackStatement:
+    """Forget the transaction, or what came after a savepoint."""
+
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointStatement:
+    """Remember what the transaction has done so far."""
+
+    name: str
+    is_release: bool = False
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """How Spark would run a query, and which files it would read."""
+
+    head: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryView:
+    """A query with a name that lasts as long as Spark's session."""
+
+    name: SqlName
+    query: Query
+    or_replace: bool
+    is_global: bool
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Where names without a namespace are looked up from now on."""
+
+    namespace: SqlName
+
+
+# Definitions
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNamespace:
+    """Make a namespace."""
+
+    name: SqlName
+    if_not_exists: bool = False
+    comment: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """Put properties."""
+
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetProperties:
+    """Remove properties; those that are not there only where `if_exists` is said."""
+
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """Describe anew."""
+
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    """Give another name."""
+
+    name: SqlName
+
+
+@dataclass(frozen=True, slots=True)
+class AlterNamespace:
+    """Change a namespace."""
+
+    name: SqlName
+    action: SetProperties | UnsetProperties | SetComment | RenameTo
+
+
+@dataclass(frozen=True, slots=True)
+class CheckConstraint:
+    """A condition that every row fulfils."""
+
+    name: str | None
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """Make a table, empty or with the rows of a query."""
+
+    name: SqlName
+    columns: str | None = None
+    """As the model's schemas are written."""
+    keys: tuple[str, ...] = ()
+    checks: tuple[CheckConstraint, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    table_format: str | None = None
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    options: Mapping[str, str] = NO_PROPERTIES
+    like: SqlName | None = None
+    query: Query | None = None
+    is_external: bool = False
+    if_not_exists: bool = False
+    or_replace: bool = False
+    must_exist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column to add, as the model's schemas are written, and where."""
+
+    path: tuple[str, ...]
+    type_words: str
+    is_first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """Add columns."""
+
+    columns: tuple[NewColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Give a column another name."""
+
+    path: tuple[str, ...]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    """Drop columns."""
+
+    paths: tuple[tuple[str, ...], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumn:
+    """Change one thing about a column."""
+
+    path: tuple[str, ...]
+    what: str
+    """One of type, comment, first, after, default, drop default, not null, null."""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddCheck:
+    """Add a condition that every row fulfils."""
+
+    check: CheckConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheck:
+    """Drop such a condition."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetClusterBy:
+    """Say anew by what the rows of files are ordered."""
+
+    columns: tuple[str, ...]
+
+
+TableAction: TypeAlias = (
+    SetProperties
+    | UnsetProperties
+    | SetComment
+    | RenameTo
+    | AddColumns
+    | RenameColumn
+    | DropColumns
+    | AlterColumn
+    | AddCheck
+    | DropCheck
+    | SetClusterBy
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """Change a table."""
+
+    name: SqlName
+    action: TableAction
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """Give a query a name in the lakehouse."""
+
+    name: SqlName
+    query: Query
+    columns: tuple[tuple[str, str | None], ...] = ()
+    """The names and comments of its columns, where they are given."""
+    comment: str | None = None
+    properties: Mapping[str, str] = NO_PROPERTIES
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterView:
+    """Change a view."""
+
+    name: SqlName
+    action: SetProperties | UnsetProperties | SetComment | RenameTo | Query
+
+
+@dataclass(frozen=True, slots=True)
+class DropObject:
+    """Drop a namespace, a table or a view."""
+
+    kind: str
+    name: SqlName
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Tell about a namespace, a table or view, a column, or the history."""
+
+    kind: str
+    name: SqlName
+    is_extended: bool = False
+    column: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStatement:
+    """List something."""
+
+    kind: str
+    name: SqlName | None = None
+    pattern: str | None = None
+    limit: int | None = None
+
+
+# Procedures
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatement:
+    """Run a procedure."""
+
+    name: SqlName
+    positional: tuple[SqlLiteral, ...] = ()
+    named: Mapping[str, SqlLiteral] = field(default_factory=dict)
+
+
+Statement: TypeAlias = (
+    BeginStatement
+    | CommitStatement
+    | RollbackStatement
+    | SavepointStatement
+    | Query
+    | Explain
+    | TemporaryView
+    | Use
+    | CreateNamespace
+    | AlterNamespace
+    | CreateTable
+    | AlterTable
+    | CreateView
+    | AlterView
+    | DropObject
+    | Describe
+    | ShowStatement
+    | Insert
+    | MultiInsert
+    | Update
+    | Delete
+    | Merge
+    | TruncateTable
+    | CallStatement
+    | CacheTable
+    | Analyze
+    | ExecuteImmediate
+)

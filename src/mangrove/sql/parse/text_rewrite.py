@@ -1,0 +1,67 @@
+"""Replacement of table references in SQL text, with positions preserved."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mangrove.model.names import quote_name
+from mangrove.spark.statements import Frame, PositionedText, SparkErrorInfo
+from mangrove.sql.parse.table_refs import TableRef
+from mangrove.sql.parse.tokens import SqlFragment, SqlToken, parse_name_chain, tokenize
+
+__all__ = ["TextReplacement", "apply_replacements", "assign_aliases", "find_unresolved_name", "replace_table_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReplacement:
+    """What stands in the place of a part of the query."""
+
+    start: int
+    end: int
+    instead: Frame | str
+    alias: str | None = None
+    alias_place: int | None = None
+
+
+def replace_table_name(table_ref: TableRef, frame: Frame, alias: str) -> TextReplacement:
+    """Return the splice for a table, which keeps its name as an alias."""
+    return TextReplacement(
+        table_ref.start, table_ref.end, frame, None if table_ref.alias_place is None else alias, table_ref.alias_place
+    )
+
+
+def apply_replacements(piece: SqlFragment, replacements: Sequence[TextReplacement]) -> Iterator[PositionedText | Frame]:
+    """Yield the query with the splices in it; what is left of the text keeps its place in the statement."""
+    cuts: list[tuple[int, int, Frame | str]] = []
+    for splice in replacements:
+        cuts.append((splice.start, splice.end, splice.instead))
+        if splice.alias is not None and splice.alias_place is not None:
+            cuts.append((splice.alias_place, splice.alias_place, f" AS {splice.alias}"))
+    done = 0
+    for start, end, instead in sorted(cuts, key=lambda cut: (cut[0], cut[1])):
+        yield PositionedText(piece.text[done:start], piece.start + done)
+        yield PositionedText(instead, None) if isinstance(instead, str) else instead
+        done = end
+    yield PositionedText(piece.text[done:], piece.start + done)
+
+
+def assign_aliases(found: Sequence[TableRef]) -> dict[tuple[str, ...], str]:
+    """Return how each table is called in the query: by its own name, and in full where two have the same."""
+    bare = {table_ref.parts for table_ref in found if table_ref.alias_place is not None}
+    last = [parts[-1].casefold() for parts in bare]
+    return {
+        table_ref.parts: quote_name(table_ref.parts[-1])
+        if last.count(table_ref.parts[-1].casefold()) <= 1
+        else f"`{'.'.join(table_ref.parts).replace('`', '``')}`"
+        for table_ref in found
+    }
+
+
+def find_unresolved_name(refusal: SparkErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
+    """Return the parts of the name that Spark did not find, and the place after it; it may come from a parameter."""
+    said, _ = parse_name_chain([*tokenize(refusal.parameters.get("relationName", "``"))], 0)
+    parts, after = parse_name_chain(tokens, place)
+    if parts == said:
+        return parts, after
+    end = refusal.end
+    last = next((number for number, token in enumerate(tokens) if end is not None and token.end >= end), place)
+    return said, last + 1

@@ -1,0 +1,402 @@
+"""Tokenizer, token cursor, script splitting and error positions for SQL text.
+
+Only what decides where names and statements begin and end is told apart here.
+What an expression means is left to Spark.
+
+A semicolon ends a statement, unless it stands inside one of Spark's own blocks,
+`BEGIN … END`. A bare `BEGIN`, or one before `TRANSACTION`, opens no block: it
+begins a transaction.
+"""
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from mangrove.errors import InvalidInputError, MangroveError
+from mangrove.model.names import split_name
+from mangrove.model.schema_text import SchemaTokenKind as ModelKind
+from mangrove.model.schema_text import tokenize as model_tokenize
+
+__all__ = [
+    "ScriptPart",
+    "SqlFragment",
+    "SqlName",
+    "SqlToken",
+    "SqlTokenKind",
+    "TokenCursor",
+    "begins_transaction",
+    "build_error_at",
+    "format_with_caret",
+    "line_of",
+    "locate_error",
+    "locate_errors_at",
+    "parse_name_chain",
+    "parse_text_literal",
+    "split_script",
+    "tokenize",
+]
+
+_Kind = TypeVar("_Kind", bound=MangroveError)
+_WIDTH_MAX = 100
+
+
+def build_error_at(text: str, position: int, message: str) -> InvalidInputError:
+    """Return the refusal of what stands at a position."""
+    return InvalidInputError(format_with_caret(text, position, message))
+
+
+def locate_error(error: _Kind, text: str, position: int) -> _Kind:
+    """Return the same error with the place at which it arose; one that names its place already stays."""
+    message = str(error)
+    return error if "\n" in message else type(error)(format_with_caret(text, position, message))
+
+
+@contextmanager
+def locate_errors_at(text: str, position: int) -> Iterator[None]:
+    """Say of an error without a place that it arose here."""
+    try:
+        yield
+    except MangroveError as error:
+        raise locate_error(error, text, position) from error
+
+
+def format_with_caret(text: str, position: int, message: str) -> str:
+    r"""Return the message with its place.
+
+    >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs is not there"))
+    line 2, column 6: table ordrs is not there
+        from ordrs
+             ^
+    """
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[start : len(text) if end < 0 else end].expandtabs(1)
+    column = position - start
+    cut = max(0, column - _WIDTH_MAX + 20)
+    shown = line[cut : cut + _WIDTH_MAX]
+    where = f"line {line_of(text, position)}, column {column + 1}"
+    return f"{where}: {message}\n    {shown}\n    {' ' * (column - cut)}^"
+
+
+def line_of(text: str, position: int) -> int:
+    """Return the number of the line, from 1."""
+    return text.count("\n", 0, position) + 1
+
+
+class SqlTokenKind(enum.Enum):
+    """What a token is."""
+
+    WORD = "word"
+    QUOTED_NAME = "quoted name"
+    TEXT = "text"
+    NUMBER = "number"
+    MARK = "mark"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlToken:
+    """A piece of SQL text, and the characters from `start` to before `end` that it takes."""
+
+    kind: SqlTokenKind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The word in capitals, as the grammar knows it; empty for what is no word."""
+        return self.text.upper() if self.kind is SqlTokenKind.WORD else ""
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can be a part of a name."""
+        return self.kind in (SqlTokenKind.WORD, SqlTokenKind.QUOTED_NAME)
+
+    @property
+    def name(self) -> str:
+        """The name that it stands for, without backticks."""
+        return self.text[1:-1].replace("``", "`") if self.kind is SqlTokenKind.QUOTED_NAME else self.text
+
+
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>\s+|--[^\n]*)
+      | (?P<comment>/\*)
+      | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+      | (?P<text>[xX]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))
+      | (?P<name>`(?:[^`]|``)*`)
+      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYfFdD]|bd|BD)?(?!\w))
+      | (?P<word>\w+)
+      | (?P<mark><=>|<>|!=|<=|>=|==|\|\||\|>|=>|->|::|[^\w\s])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS: Final = {
+    "raw": SqlTokenKind.TEXT,
+    "text": SqlTokenKind.TEXT,
+    "name": SqlTokenKind.QUOTED_NAME,
+    "number": SqlTokenKind.NUMBER,
+    "word": SqlTokenKind.WORD,
+    "mark": SqlTokenKind.MARK,
+}
+_COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
+
+
+def tokenize(text: str, start: int = 0) -> list[SqlToken]:
+    """Return the tokens of `text` from `start` on, ending with one of kind END."""
+    tokens: list[SqlToken] = []
+    position = start
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        assert match is not None, "every character is blank, part of a word, or a mark"
+        group = match.lastgroup
+        if group == "comment":
+            position = _comment_end(text, position)
+            continue
+        if group == "mark" and match[0] in "'\"`":
+            raise build_error_at(text, position, f"the quote {match[0]} is never closed")
+        if group in _KINDS:
+            tokens.append(SqlToken(_KINDS[group], match[0], match.start(), match.end()))
+        position = match.end()
+    tokens.append(SqlToken(SqlTokenKind.END, "", len(text), len(text)))
+    return tokens
+
+
+def parse_name_chain(tokens: Sequence[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
+    """Return the parts of the dotted name that begins at a place, and the place after it."""
+    parts = [tokens[place].name]
+    place += 1
+    while tokens[place].text == "." and tokens[place + 1].is_name:
+        parts.append(tokens[place + 1].name)
+        place += 2
+    return tuple(parts), place
+
+
+def parse_text_literal(token: SqlToken) -> str:
+    """Return what a text literal means, without its quotes and escapes."""
+    if token.text[0] in "rR":
+        return token.text[2:-1]
+    first = model_tokenize(token.text)[0]
+    assert first.kind is ModelKind.TEXT
+    return first.value
+
+
+def _comment_end(text: str, start: int) -> int:
+    """Return where a comment ends; comments nest, as they do in Spark."""
+    depth, position = 1, start + 2
+    while depth:
+        edge = _COMMENT_EDGE.search(text, position)
+        if edge is None:
+            raise build_error_at(text, start, "the comment is never closed")
+        depth += 1 if edge[0] == "/*" else -1
+        position = edge.end()
+    return position
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlName:
+    """A dotted name, and where it stands."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFragment:
+    """A part of the text that Spark is to understand, such as a query or a condition, and where it begins."""
+
+    text: str
+    start: int
+
+
+class TokenCursor:
+    """Walks over one statement."""
+
+    def __init__(self, text: str, start: int = 0, computed: "Callable[[SqlFragment], str] | None" = None) -> None:
+        self.text = text
+        self.tokens = tokenize(text, start)
+        self.place = 0
+        self.computed = computed
+        """What tells the name that the expression in `IDENTIFIER(…)` is."""
+
+    @property
+    def next(self) -> SqlToken:
+        """The token that comes."""
+        return self.tokens[self.place]
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing comes."""
+        return self.next.kind is SqlTokenKind.END
+
+    def peek(self, ahead: int = 1) -> SqlToken:
+        """Return a later token; past the end, the end."""
+        return self.tokens[min(self.place + ahead, len(self.tokens) - 1)]
+
+    def is_next(self, *words: str) -> bool:
+        """Return whether these words or marks come."""
+        return all(wanted in (self.peek(ahead).word, self.peek(ahead).text) for ahead, wanted in enumerate(words))
+
+    def accept(self, *words: str) -> bool:
+        """Take these words or marks, if they come."""
+        if not self.is_next(*words):
+            return False
+        self.place += len(words)
+        return True
+
+    def accept_one_of(self, *words: str) -> str | None:
+        """Take one of these words, if it comes, and return it."""
+        return next((word for word in words if self.accept(word)), None)
+
+    def expect(self, *words: str) -> None:
+        """Take these words or marks, or refuse what comes."""
+        if not self.accept(*words):
+            raise self.refusal(" ".join(words))
+
+    def expect_end(self) -> None:
+        """Refuse whatever comes."""
+        if not self.is_at_end:
+            raise self.refusal("the end of the statement")
+
+    def name(self) -> SqlName:
+        """Take a dotted name."""
+        if not self.next.is_name:
+            raise self.refusal("a name")
+        start = self.next.start
+        if self.computed is not None and self.accept("IDENTIFIER", "("):
+            self.place -= 1
+            parts = split_name(self.computed(self.bracketed()))
+            return SqlName(parts, start, self.tokens[self.place - 1].end)
+        parts, self.place = parse_name_chain(self.tokens, self.place)
+        return SqlName(parts, start, self.tokens[self.place - 1].end)
+
+    def single_name(self) -> str:
+        """Take a name of one part."""
+        if not self.next.is_name:
+            raise self.refusal("a name")
+        self.place += 1
+        return self.tokens[self.place - 1].name
+
+    def expect_text(self) -> str:
+        """Take a text literal, and return what it means."""
+        if self.next.kind is not SqlTokenKind.TEXT:
+            raise self.refusal("a text between quotes")
+        self.place += 1
+        return parse_text_literal(self.tokens[self.place - 1])
+
+    def whole_number(self) -> int:
+        """Take a whole number."""
+        token = self.next
+        if token.kind is not SqlTokenKind.NUMBER or not token.text.isdecimal():
+            raise self.refusal("a whole number")
+        self.place += 1
+        return int(token.text)
+
+    def listed(self, take: Callable[[], T]) -> tuple[T, ...]:
+        """Take a list between brackets."""
+        self.expect("(")
+        found = [take()]
+        while self.accept(","):
+            found.append(take())
+        self.expect(")")
+        return tuple(found)
+
+    def piece_until(self, *stops: str) -> SqlFragment:
+        """Take what comes before one of these words or marks outside of brackets and CASE, or the end."""
+        first, depth = self.place, 0
+        while not self.is_at_end:
+            token = self.next
+            if depth == 0 and (token.word in stops or token.text in stops):
+                break
+            if token.text in ("(", "[") or token.word == "CASE":
+                depth += 1
+            elif token.text in (")", "]") or (token.word == "END" and depth):
+                depth -= 1
+                if depth < 0:
+                    break
+            self.place += 1
+        if first == self.place:
+            raise self.refusal("an expression")
+        start = self.tokens[first].start
+        return SqlFragment(self.text[start : self.tokens[self.place - 1].end], start)
+
+    def rest(self) -> SqlFragment:
+        """Take everything that comes."""
+        start = self.next.start
+        if self.is_at_end:
+            raise self.refusal("a query")
+        self.place = len(self.tokens) - 1
+        return SqlFragment(self.text[start : self.tokens[-2].end], start)
+
+    def bracketed(self) -> SqlFragment:
+        """Take an expression between brackets, and return it without them."""
+        self.expect("(")
+        piece = self.piece_until(")")
+        self.expect(")")
+        return piece
+
+    def refusal(self, wanted: str) -> InvalidInputError:
+        """Return the error that something else was expected here."""
+        token = self.next
+        found = "the statement ends" if token.kind is SqlTokenKind.END else f"there is {token.text!r}"
+        return build_error_at(self.text, token.start, f"{found} where {wanted} was expected")
+
+
+_OPENING: Final = frozenset({"BEGIN", "CASE"})
+_ENDS_OTHERS: Final = frozenset({"IF", "WHILE", "FOR", "LOOP", "REPEAT"})
+_AFTER_BEGIN: Final = frozenset({"TRANSACTION", "WORK", "ISOLATION", "MESSAGE"})
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPart:
+    """One statement of a script, and where in the script it begins."""
+
+    text: str
+    start: int
+
+
+def split_script(text: str) -> list[ScriptPart]:
+    """Return the statements in order; empty ones are left out."""
+    return [
+        ScriptPart(text[tokens[0].start : tokens[-1].end], tokens[0].start)
+        for tokens in _statements(tokenize(text))
+        if tokens
+    ]
+
+
+def begins_transaction(tokens: list[SqlToken]) -> bool:
+    """Return whether a statement that begins with BEGIN begins a transaction, not a block of Spark's."""
+    if not tokens or tokens[0].word != "BEGIN":
+        return False
+    return len(tokens) == 1 or tokens[1].kind is SqlTokenKind.END or tokens[1].word in _AFTER_BEGIN
+
+
+def _statements(tokens: list[SqlToken]) -> Iterator[list[SqlToken]]:
+    current: list[SqlToken] = []
+    depth = 0
+    for place, token in enumerate(tokens):
+        if token.kind is SqlTokenKind.END:
+            break
+        if depth == 0 and token.text == ";":
+            yield current
+            current = []
+            continue
+        following = tokens[place + 1]
+        current.append(token)
+        if depth == 0 and (len(current) > 1 or token.word != "BEGIN"):
+            continue
+        if depth == 0 and (following.text == ";" or begins_transaction([token, following])):
+            continue
+        if token.word in _OPENING:
+            # `END CASE` ends what CASE began, and begins nothing.
+            depth += current[-2].word != "END" if len(current) > 1 else 1
+        elif token.word == "END" and following.word not in _ENDS_OTHERS:
+            depth -= 1
+    yield current

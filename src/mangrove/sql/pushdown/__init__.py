@@ -1,0 +1,1 @@
+"""Predicate pushdown and column pruning for queries."""

@@ -1,0 +1,268 @@
+"""Conversion of pushed-down conditions to predicates for file pruning.
+
+Only what is certain is taken: comparisons of a column, or of a period of it, with
+a constant, where Spark and we compare alike, joined by AND, OR and NOT. Where an
+outer join may put a row of nulls in a row's place, only a condition that such a
+row does not fulfil says something about the table.
+"""
+
+import decimal
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlglot import exp
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.literals import build_comparison
+from mangrove.expressions.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnComparison,
+    ConstantPredicate,
+    IsNull,
+    Operator,
+    Predicate,
+    StartsWith,
+    negate_predicate,
+)
+from mangrove.model.schema import Schema
+from mangrove.model.types import Boolean, Column, Varchar
+from mangrove.sql.parse.table_refs import parse_query_tree
+from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.monotonic_functions import rewrite_monotonic_comparison
+from mangrove.sql.pushdown.predicates import PushedAlternatives, PushedFilter, PushedPredicate
+from mangrove.sql.pushdown.scopes import has_only_known_args
+
+__all__ = ["build_condition_predicate", "build_table_predicate"]
+
+_OPERATORS: Final[dict[type, Operator]] = {
+    exp.EQ: Operator.EQUAL,
+    exp.NEQ: Operator.UNEQUAL,
+    exp.LT: Operator.LESS,
+    exp.LTE: Operator.LESS_OR_EQUAL,
+    exp.GT: Operator.GREATER,
+    exp.GTE: Operator.GREATER_OR_EQUAL,
+}
+_PLAIN_PATTERN: Final = re.compile(r"[^%_\\]+%?")
+
+
+def build_table_predicate(pushed: PushedPredicate, schema: Schema, constants: ConstantResolver) -> Predicate | None:
+    """Return what every row of the table fulfils that can matter to the query, or None where that may be any row."""
+    found = [predicate for part in pushed if (predicate := _read(part, schema, constants)) is not None]
+    found = [predicate for predicate in dict.fromkeys(found) if predicate != ConstantPredicate(holds=True)]
+    return AllOf(tuple(found)) if len(found) > 1 else next(iter(found), None)
+
+
+def build_condition_predicate(
+    condition: str, names: Collection[str], schema: Schema, time_zone: Callable[[], str], *, is_exact: bool
+) -> Predicate | None:
+    """Return the predicate that a condition on one table is, None where it says more than predicates do.
+
+    If it need not be exact, that which holds at least where the condition does.
+    """
+    # Between brackets, or a LIMIT behind the condition would be understood, and forgotten.
+    tree = parse_query_tree(f"SELECT * FROM t WHERE ({condition})")  # noqa: S608 - it is only parsed
+    where = None if tree is None else tree.args.get("where")
+    if where is None:
+        return None
+    folded = {name.casefold() for name in names}
+
+    def name_of(column: Any) -> str | None:
+        is_meant = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
+        return column.name.casefold() if is_meant and isinstance(column.this, exp.Identifier) else None
+
+    requested = PushedFilter(where.this, (), name_of, is_beside_nulls=False)
+    return _Reader(requested, schema, ConstantResolver(time_zone)).predicate(requested.node, is_exact=is_exact)
+
+
+def _read(part: PushedFilter | PushedAlternatives, schema: Schema, constants: ConstantResolver) -> Predicate | None:
+    if isinstance(part, PushedAlternatives):
+        each = [build_table_predicate(pushed, schema, constants) for pushed in part.pushed_predicates]
+        known = tuple(dict.fromkeys(predicate for predicate in each if predicate is not None))
+        if None in each:
+            return None
+        return known[0] if len(known) == 1 else AnyOf(known)
+    predicate = _Reader(part, schema, constants).predicate(part.node, is_exact=False)
+    return None if predicate is not None and part.is_beside_nulls and _holds_for_nulls(predicate) else predicate
+
+
+def _holds_for_nulls(predicate: Predicate) -> bool:
+    """Return whether a row of nulls alone fulfils it."""
+    match predicate:
+        case ConstantPredicate(holds):
+            return holds
+        case IsNull(_, negated):
+            return not negated
+        case AllOf(parts):
+            return all(_holds_for_nulls(part) for part in parts)
+        case AnyOf(parts):
+            return any(_holds_for_nulls(part) for part in parts)
+        case _:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class _DerivedExpression:
+    """An expression that stands inside so many of the SELECTs that lie between."""
+
+    node: Any
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns a condition into a predicate on one table; None stands for whatever is not certain."""
+
+    requested: PushedFilter
+    schema: Schema
+    constants: ConstantResolver
+
+    def predicate(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        """Return what holds just where the condition does, or, if it need not be exact, at least there."""
+        match node:
+            case exp.Paren():
+                return self.predicate(node.this, is_exact=is_exact)
+            case exp.Boolean():
+                return ConstantPredicate(bool(node.this))
+            case exp.Column():
+                column = self._column(self._made(node))
+                is_boolean = column is not None and isinstance(column.type, Boolean)
+                return (
+                    ColumnComparison(column.id, Operator.EQUAL, value=True)
+                    if column is not None and is_boolean
+                    else None
+                )
+            case exp.And() | exp.Or():
+                return self._joined(node, is_exact=is_exact)
+            case exp.Not() if has_only_known_args(node, "this"):
+                inner = self.predicate(node.this, is_exact=True)
+                return None if inner is None else negate_predicate(inner)
+            case exp.Between() if has_only_known_args(node, "this", "low", "high"):
+                low = self._compared(Operator.GREATER_OR_EQUAL, node.this, node.args["low"])
+                high = self._compared(Operator.LESS_OR_EQUAL, node.this, node.args["high"])
+                return _both(low, high, is_exact=is_exact)
+            case exp.In() if has_only_known_args(node, "this", "expressions"):
+                return self._listed(node, is_exact=is_exact)
+            case exp.Is() if has_only_known_args(node, "this", "expression") and isinstance(node.expression, exp.Null):
+                column = self._column(self._made(node.this))
+                return None if column is None else IsNull(column.id)
+            case exp.Like() if has_only_known_args(node, "this", "expression", "negate"):
+                found = self._like(node)
+                return negate_predicate(found) if found is not None and node.args.get("negate") else found
+            case exp.NullSafeEQ() | exp.NullSafeNEQ() if has_only_known_args(node, "this", "expression"):
+                is_same = isinstance(node, exp.NullSafeEQ)
+                found = self._same(node, is_exact=is_exact or not is_same)
+                return found if is_same or found is None else negate_predicate(found)
+            case _ if type(node) in _OPERATORS and has_only_known_args(node, "this", "expression"):
+                operator = _OPERATORS[type(node)]
+                found = self._compared(operator, node.left, node.right)
+                return found if found is not None else self._compared(operator.mirrored, node.right, node.left)
+            case _:
+                return None
+
+    def _joined(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        left = self.predicate(node.left, is_exact=is_exact)
+        right = self.predicate(node.right, is_exact=is_exact)
+        if isinstance(node, exp.And):
+            return _both(left, right, is_exact=is_exact)
+        return None if left is None or right is None else AnyOf((left, right))
+
+    def _compared(self, operator: Operator, left: Any, right: Any) -> Predicate | None:
+        made, beside = self._made(left), self._made(right)
+        if made is None or beside is None:
+            return None
+        column = self._column(made)
+        try:
+            if column is None:
+                return self._compared_inside(operator, made, beside)
+            constant = self.constants.beside(column, beside.node)
+            return None if constant is None else build_comparison(column, operator, constant)
+        except InvalidInputError:
+            # The column cannot hold such a value; what that means is left to Spark.
+            return None
+
+    def _same(self, node: Any, *, is_exact: bool) -> Predicate | None:
+        """Return when a column and a constant are equal, or both null, which is never unknown."""
+        for left, right in ((node.left, node.right), (node.right, node.left)):
+            column = self._column(self._made(left))
+            if column is None or isinstance(right.unnest(), exp.Column):
+                # What hands a constant on may hand on null instead, where there is no row.
+                continue
+            if isinstance(right.unnest(), exp.Null):
+                return IsNull(column.id)
+            found = self._compared(Operator.EQUAL, left, right)
+            is_there = IsNull(column.id, negated=True)
+            return AllOf((is_there, found)) if found is not None and is_exact else found
+        return None
+
+    def _compared_inside(
+        self, operator: Operator, made: _DerivedExpression, beside: _DerivedExpression
+    ) -> Predicate | None:
+        """Return the comparison of what is made of a column, or of a constant that stands where a column would."""
+        if isinstance(made.node, exp.Literal):
+            # Where an outer join may put null in its place, it is no constant.
+            is_constant = not self.requested.is_beside_nulls or made.depth == beside.depth == 0
+            return _compare_constants(operator, made.node, beside.node) if is_constant else None
+        return rewrite_monotonic_comparison(
+            made.node, operator, beside.node, self.constants, lambda node: self._column(self._made(node, made.depth))
+        )
+
+    def _listed(self, node: exp.In, *, is_exact: bool) -> Predicate | None:
+        # Nothing is equal to null; but with it in the list, nothing is for certain not in the list.
+        listed = [one for one in node.expressions if is_exact or not isinstance(one, exp.Null)]
+        parts = [self._compared(Operator.EQUAL, node.this, one) for one in listed]
+        known = tuple(part for part in parts if part is not None)
+        return AnyOf(known) if known and len(known) == len(parts) else None
+
+    def _like(self, node: exp.Like) -> Predicate | None:
+        column = self._column(self._made(node.this))
+        pattern = node.expression
+        if column is None or not isinstance(column.type, Varchar) or not isinstance(pattern, exp.Literal):
+            return None
+        if not pattern.is_string or not _PLAIN_PATTERN.fullmatch(pattern.this):
+            return None
+        if pattern.this.endswith("%"):
+            return StartsWith(column.id, pattern.this[:-1])
+        return ColumnComparison(column.id, Operator.EQUAL, pattern.this)
+
+    def _made(self, node: Any, depth: int = 0) -> _DerivedExpression | None:
+        """Return what an expression is, inside all that only hands it on."""
+        while isinstance(node, exp.Paren) or (isinstance(node, exp.Column) and depth < len(self.requested.ways)):
+            if isinstance(node, exp.Paren):
+                node = node.this
+            else:
+                node = self.requested.ways[depth](node)
+                depth += 1
+        return None if node is None else _DerivedExpression(node, depth)
+
+    def _column(self, made: _DerivedExpression | None) -> Column | None:
+        if made is None or not isinstance(made.node, exp.Column):
+            return None
+        name = self.requested.name_of(made.node)
+        return next((column for column in self.schema.columns if column.name.casefold() == name), None)
+
+
+def _both(left: Predicate | None, right: Predicate | None, *, is_exact: bool) -> Predicate | None:
+    if left is not None and right is not None:
+        return AllOf((left, right))
+    return None if is_exact else left or right
+
+
+def _compare_constants(operator: Operator, left: exp.Literal, right: Any) -> Predicate | None:
+    """Return whether one constant compares so with another of its kind."""
+    if not isinstance(right, exp.Literal) or left.is_string != right.is_string:
+        return None
+    one, other = (_value(literal) for literal in (left, right))
+    if one is None or other is None:
+        return None
+    if operator is Operator.EQUAL or operator is Operator.UNEQUAL:
+        return ConstantPredicate((one == other) == (operator is Operator.EQUAL))
+    return None
+
+
+def _value(literal: exp.Literal) -> str | decimal.Decimal | None:
+    if literal.is_string:
+        return str(literal.this)
+    return decimal.Decimal(literal.this) if literal.this.isdecimal() else None

@@ -1,0 +1,383 @@
+"""Predicate pushdown through views, CTEs, subqueries and joins.
+
+A demand on a part of a query is a set of conditions. A row of that part that does
+not fulfil them all can be left out, or put in, and the answer stays the same.
+It is found from the inside: a table asks its SELECT, which adds the conditions
+of WHERE and of joins to what is asked of its own rows, by the query around it,
+by all uses of a WITH clause, or by the statement that names a view. HAVING asks
+the same of the rows of a group as of its keys.
+
+A condition passes a SELECT where it looks at columns that are handed on, and where
+each row, or each group of rows with the same values in those columns, goes its own
+way: not past LIMIT, nor past windows but by what they are divided by, nor past
+functions whose values depend on the other rows that are there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from mangrove.sql.parse.table_refs import find_cte
+from mangrove.sql.pushdown.scopes import (
+    ColumnPlace,
+    OutputColumn,
+    Scope,
+    Scopes,
+    TypedColumns,
+    apply_column_aliases,
+    has_only_known_args,
+    is_comparison_compatible,
+    is_plain_cte,
+    iterate_conjuncts,
+)
+
+__all__ = [
+    "ColumnEquivalences",
+    "PredicatePushdown",
+    "PushedAlternatives",
+    "PushedFilter",
+    "PushedPredicate",
+    "find_column_equivalences",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEquivalences:
+    """Sets of columns of a SELECT's sources; those of one set are equal and compare alike with any value."""
+
+    sets: tuple[frozenset[ColumnPlace], ...] = ()
+
+    def name_in(self, number: int, place: ColumnPlace) -> str | None:
+        """Return the column of one source that has the value of the column at `place`."""
+        if place[0] == number:
+            return place[1]
+        equal = next((one for one in self.sets if place in one), frozenset())
+        return min((name for source, name in equal if source == number), default=None)
+
+
+def find_column_equivalences(scope: Scope, number: int) -> ColumnEquivalences:
+    """Return what is equal in all rows in which a row of the source matters.
+
+    That is what WHERE and inner joins say. What an outer join says holds only where
+    its right side is there, and so it counts for that side alone.
+    """
+    sets: list[frozenset[ColumnPlace]] = []
+    for one, other in _pairs(scope, number):
+        if is_comparison_compatible(scope.type_at(one), scope.type_at(other)):
+            met = [known for known in sets if one in known or other in known]
+            sets = [known for known in sets if known not in met] + [frozenset({one, other}).union(*met)]
+    return ColumnEquivalences(tuple(sets))
+
+
+def _pairs(scope: Scope, number: int) -> Iterator[tuple[ColumnPlace, ColumnPlace]]:
+    where = scope.select.args.get("where")
+    if where is not None:
+        yield from _find_equalities(scope, where.this, scope.seen_by_where)
+    for place, source in enumerate(scope.sources[1:], start=1):
+        assert source.join is not None
+        is_inner = not source.join.side or source.join.kind == "SEMI"
+        if not (is_inner and source.join.kind != "ANTI") and not (place == number and source.is_optional):
+            continue
+        yield from _find_equalities(scope, source.join.args.get("on"), scope.seen_by_join(place))
+        for name in source.merged:
+            left = scope.meant(exp.column(name), scope.seen_by_join(place) - {place})
+            if left is not None:
+                yield left, (place, name)
+
+
+def _find_equalities(
+    scope: Scope, condition: object, seen: frozenset[int]
+) -> Iterator[tuple[ColumnPlace, ColumnPlace]]:
+    for part in iterate_conjuncts(condition):
+        if isinstance(part, exp.EQ) and has_only_known_args(part, "this", "expression"):
+            one, other = scope.meant(part.left, seen), scope.meant(part.right, seen)
+            if one is not None and other is not None:
+                yield one, other
+
+
+_ProjectionPath: TypeAlias = Callable[[Any], Any]
+"""From a column, as a SELECT names it, to the expression inside it that makes the column; None where that is unsure."""
+_NameOf: TypeAlias = Callable[[Any], str | None]
+
+_ALTERNATIVES_MAX: Final = 16
+_PASSABLE: Final = (
+    *("with_", "expressions", "hint", "distinct", "from_", "laterals", "joins", "where", "group", "having"),
+    *("distribute", "sort", "cluster", "order"),
+)
+_DEPENDENT: Final = (exp.Rand, exp.Randn, exp.Randstr, exp.Shuffle, exp.Uuid)
+_DEPENDENT_NAMES: Final = frozenset(
+    {"MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "RANDOM", "UNIFORM", "INPUT_FILE_NAME"}
+    | {"INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH", "NEXTVAL"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """A condition somewhere in a query, and how its columns lead to those of the part of which it is asked."""
+
+    node: Any
+    ways: tuple[_ProjectionPath, ...]
+    """Through each SELECT that lies between, from the outside in."""
+    name_of: _NameOf
+    """From a column, as the innermost of them names it, to the name that the part gives it."""
+    is_beside_nulls: bool
+    """Whether an outer join on the way may put a row of nulls in the place of the part's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedAlternatives:
+    """At least one of several demands, each made by another use of the part."""
+
+    pushed_predicates: "tuple[PushedPredicate, ...]"
+
+
+PushedPredicate: TypeAlias = tuple[PushedFilter | PushedAlternatives, ...]
+
+
+class PredicatePushdown:
+    """The demands that one text makes; `above` is what is asked of its own rows."""
+
+    def __init__(self, columns_of: Callable[[exp.Table], TypedColumns | None], above: PushedPredicate = ()) -> None:
+        self.scopes = Scopes(columns_of)
+        self._above = above
+        self._on_queries: dict[int, PushedPredicate] = {}
+        self._uses: dict[int, list[exp.Table]] | None = None
+
+    def on_table(self, table: exp.Table) -> PushedPredicate:
+        """Return what is asked of the rows of a table or view that the text names."""
+        return self._on_source(table) if has_only_known_args(table, "this", "db", "alias", "version") else ()
+
+    def _on_source(self, node: Any) -> PushedPredicate:
+        """Return what is asked of the rows of what stands after FROM or JOIN, by the names of its own columns."""
+        joined = node.parent
+        select = joined.parent if isinstance(joined, exp.From | exp.Join) else None
+        if not isinstance(select, exp.Select) or select.args.get("sample"):
+            return ()
+        scope = self.scopes.scope(select)
+        number = next((one for one, source in enumerate(scope.sources) if source.node is node), None)
+        if number is None or not scope.is_known:
+            return ()
+        found: list[PushedFilter | PushedAlternatives] = []
+        equalities = find_column_equivalences(scope, number)
+        for condition, seen in _conditions(scope, number):
+            name_of = _finder(scope, number, seen, equalities)
+            found.append(PushedFilter(condition, (), name_of, scope.adds_nulls))
+        name_of = _finder(scope, number, scope.seen_by_where, equalities)
+        groups = _Groups(scope, self.scopes.outputs(select))
+        found += [PushedFilter(part, (groups.node,), name_of, scope.adds_nulls) for part in groups.conditions()]
+        outer = self._on_query(select)
+        if outer:
+            found += _inside(outer, _Projection(scope, self.scopes.outputs(select)), name_of, scope.adds_nulls)
+        names = node.args["alias"].args.get("columns") if node.args.get("alias") else None
+        if names and found:
+            return _rename_columns(tuple(found), scope.sources[number].outputs, self._unnamed(node))
+        return tuple(found)
+
+    def _unnamed(self, node: Any) -> tuple[OutputColumn, ...] | None:
+        """Return the columns of a source by the names that they have inside it."""
+        if isinstance(node, exp.Subquery):
+            return self.scopes.outputs(node.this)
+        clause = find_cte(node)
+        if clause is not None:
+            return apply_column_aliases(self.scopes.outputs(clause.this), clause)
+        return self.scopes.table_outputs(node)
+
+    def _on_query(self, query: Any) -> PushedPredicate:
+        """Return what is asked of the rows that a query gives, as far as it hands the question on to its sources."""
+        if id(query) not in self._on_queries:
+            self._on_queries[id(query)] = ()  # A clause that reads itself is asked for all.
+            self._on_queries[id(query)] = self._around(query) if _passes(query) else ()
+        return self._on_queries[id(query)]
+
+    def _around(self, query: Any) -> PushedPredicate:
+        parent = query.parent
+        match parent:
+            case None:
+                return self._above
+            case exp.Subquery() if isinstance(parent.parent, exp.From | exp.Join):
+                return self._on_source(parent) if has_only_known_args(parent, "this", "alias") else ()
+            case exp.Subquery():
+                return self._on_query(parent)
+            case exp.SetOperation():
+                whole, part = self.scopes.outputs(parent), self.scopes.outputs(query)
+                known = None if whole is None else tuple(one if one.type else OutputColumn("") for one in whole)
+                return _rename_columns(self._on_query(parent), known, part)
+            case exp.CTE() if is_plain_cte(parent):
+                inner = self.scopes.outputs(query)
+                return _rename_columns(self._of_uses(parent), apply_column_aliases(inner, parent), inner)
+            case _:
+                return ()
+
+    def _of_uses(self, clause: exp.CTE) -> PushedPredicate:
+        if self._uses is None:
+            self._uses = {}
+            for table in clause.root().find_all(exp.Table):
+                used = find_cte(table)
+                if used is not None:
+                    self._uses.setdefault(id(used), []).append(table)
+        uses = self._uses.get(id(clause), [])
+        pushed_predicates = tuple(self.on_table(use) for use in uses)
+        if len(pushed_predicates) == 1:
+            return pushed_predicates[0]
+        if not all(pushed_predicates) or sum(map(_size, pushed_predicates)) > _ALTERNATIVES_MAX:
+            return ()
+        return (PushedAlternatives(pushed_predicates),) if pushed_predicates else ()
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """How the columns that a SELECT gives are made of those of its sources."""
+
+    scope: Scope
+    outputs: tuple[OutputColumn, ...] | None
+
+    @cached_property
+    def _windows(self) -> list[exp.Window]:
+        select = self.scope.select
+        clauses = [*select.expressions, select.args.get("order"), select.args.get("having")]
+        return [window for clause in clauses if clause is not None for window in clause.find_all(exp.Window)]
+
+    def node(self, name: str | None) -> Any:
+        """Return what makes the column of that name, where a condition on it can go before all else that is done."""
+        made = [output.node for output in self.outputs or () if name and output.name == name]
+        if len(made) != 1 or made[0] is None:
+            return None
+        place = self.scope.meant(made[0], self.scope.seen_by_where)
+        for window in self._windows:
+            divided = [self.scope.meant(one, self.scope.seen_by_where) for one in window.args.get("partition_by") or ()]
+            if place is None or place not in divided:
+                return None
+        return made[0]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups that a SELECT makes of its rows, and what it asks of them: that of a key, it asks of their rows."""
+
+    scope: Scope
+    outputs: tuple[OutputColumn, ...] | None
+
+    def conditions(self) -> Iterator[Any]:
+        """Yield the conditions of HAVING, where rows with the same keys are always of one group."""
+        select = self.scope.select
+        having, group = select.args.get("having"), select.args.get("group")
+        if having is None or group is None or not _is_plain_group(group) or any(map(_depends_on_rows, select.walk())):
+            return
+        yield from iterate_conjuncts(having.this)
+
+    def node(self, column: Any) -> Any:
+        """Return what HAVING means by a column: a key, or what the SELECT gives; None where both have the name."""
+        place = self.scope.meant(column, self.scope.seen_by_where)
+        key = column if place in self._keys else None
+        named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
+        if len(column.parts) > 1:
+            return key
+        if self.outputs is None or len(named) > 1:
+            return None
+        if not named or (key is not None and self.scope.meant(named[0], self.scope.seen_by_where) == place):
+            return key
+        return named[0] if key is None else None
+
+    @cached_property
+    def _keys(self) -> list[ColumnPlace]:
+        keys = [self.scope.meant(one, self.scope.seen_by_where) for one in self.scope.select.args["group"].expressions]
+        return [key for key in keys if key is not None]
+
+
+def _conditions(scope: Scope, number: int) -> Iterator[tuple[Any, frozenset[int]]]:
+    """Yield each condition that all rows fulfil in which a row of the source matters, and the sources that it sees."""
+    where = scope.select.args.get("where")
+    if where is not None:
+        yield from ((part, scope.seen_by_where) for part in iterate_conjuncts(where.this))
+    for place, source in enumerate(scope.sources[1:], start=1):
+        assert source.join is not None
+        keeps_others = bool(source.join.side and not source.is_tested) or source.join.kind == "ANTI"
+        # What an outer join asks of its own right side, no row that fails it is ever joined.
+        if not keeps_others or (place == number and source.is_optional):
+            yield from ((part, scope.seen_by_join(place)) for part in iterate_conjuncts(source.join.args.get("on")))
+
+
+def _finder(scope: Scope, number: int, seen: frozenset[int], equalities: ColumnEquivalences) -> _NameOf:
+    def name_of(column: Any) -> str | None:
+        place = scope.meant(column, seen)
+        return None if place is None else equalities.name_in(number, place)
+
+    return name_of
+
+
+def _inside(
+    pushed: PushedPredicate, projection: _Projection, name_of: _NameOf, adds_nulls: bool
+) -> Iterator[PushedFilter | PushedAlternatives]:
+    """Yield a demand on what a SELECT gives as one on a source of it."""
+    for part in pushed:
+        if isinstance(part, PushedAlternatives):
+            yield PushedAlternatives(
+                tuple(tuple(_inside(one, projection, name_of, adds_nulls)) for one in part.pushed_predicates)
+            )
+        else:
+            way = _build_projection_path(projection, part.name_of)
+            yield PushedFilter(part.node, (*part.ways, way), name_of, part.is_beside_nulls or adds_nulls)
+
+
+def _build_projection_path(projection: _Projection, name_of: _NameOf) -> _ProjectionPath:
+    return lambda column: projection.node(name_of(column))
+
+
+def _rename_columns(
+    pushed: PushedPredicate, outside: tuple[OutputColumn, ...] | None, inside: tuple[OutputColumn, ...] | None
+) -> PushedPredicate:
+    """Return a demand on columns by the names that they have inside, where they stand in the same order."""
+    if outside is None or inside is None or len(outside) != len(inside):
+        return ()
+    names = [output.name for output in outside]
+    pairs = zip(names, inside, strict=True)
+    known = {name: output.name for name, output in pairs if name and names.count(name) == 1}
+
+    def one(part: PushedFilter | PushedAlternatives) -> PushedFilter | PushedAlternatives:
+        if isinstance(part, PushedAlternatives):
+            return PushedAlternatives(tuple(tuple(map(one, pushed)) for pushed in part.pushed_predicates))
+        return PushedFilter(part.node, part.ways, _via(known, part.name_of), part.is_beside_nulls)
+
+    return tuple(map(one, pushed))
+
+
+def _via(names: dict[str, str], name_of: _NameOf) -> _NameOf:
+    return lambda column: names.get(name_of(column) or "")
+
+
+def _size(pushed: PushedPredicate) -> int:
+    return sum(
+        sum(map(_size, part.pushed_predicates)) if isinstance(part, PushedAlternatives) else 1 for part in pushed
+    )
+
+
+def _passes(query: Any) -> bool:
+    """Return whether leaving rows out before a query leaves the same rows out behind it."""
+    if isinstance(query, exp.SetOperation):
+        return has_only_known_args(query, "with_", "this", "expression", "distinct", "order")
+    if isinstance(query, exp.Subquery):
+        return has_only_known_args(query, "this", "with_")
+    if not isinstance(query, exp.Select) or not has_only_known_args(query, *_PASSABLE):
+        return False
+    distinct, group = query.args.get("distinct"), query.args.get("group")
+    if distinct is not None and not has_only_known_args(distinct):
+        return False
+    if group is not None and not _is_plain_group(group):
+        return False
+    return not any(_depends_on_rows(node) for node in query.walk())
+
+
+def _is_plain_group(group: Any) -> bool:
+    """Return whether each row is in one group, and not in one for each of several sets of keys."""
+    several = exp.Rollup | exp.Cube | exp.GroupingSets
+    return has_only_known_args(group, "expressions", "all") and not any(
+        isinstance(key, several) for key in group.expressions
+    )
+
+
+def _depends_on_rows(node: Any) -> bool:
+    """Return whether it is a function whose value depends on which rows, or files, are there."""
+    return isinstance(node, _DEPENDENT) or (isinstance(node, exp.Anonymous) and node.name.upper() in _DEPENDENT_NAMES)

@@ -1,0 +1,115 @@
+"""Name resolution for one statement in a catalog version, with suggestions for unknown names."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.catalog import Catalog
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.names import join_name, quote_name
+from mangrove.spark.statements import Arguments
+from mangrove.sql.parse.tokens import SqlName
+from mangrove.transaction.history import HistoryEntry
+
+__all__ = ["NameResolver", "StatementSource", "list_known_names", "suggest_table_name"]
+
+_NAMES_MAX: Final = 2_000
+_LIKENESS_MIN: Final = 0.8
+
+
+def suggest_table_name(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
+    """Return the end of a sentence that names what is most like a name, or says where to look."""
+    requested = join_name(*(parts if len(parts) > 1 else (namespace, *parts))).casefold()
+    known = {name.casefold(): name for name in islice(list_known_names(catalog), _NAMES_MAX)}
+    same = [name for folded, name in known.items() if folded.rpartition(".")[2] == parts[-1].casefold()]
+    near = [known[folded] for folded in difflib.get_close_matches(requested, known, n=1, cutoff=_LIKENESS_MIN)]
+    found = next(iter([*same, *near]), None)
+    return _where_to_look(catalog, namespace, parts) if found is None else f"; did you mean {found}?"
+
+
+def _where_to_look(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
+    if len(parts) > 2:
+        return ": write namespace.table"
+    inside = parts[0] if len(parts) > 1 else namespace
+    if any(one.name == inside for one in catalog.namespaces()):
+        return f": SHOW TABLES IN {quote_name(inside)} tells what is there"
+    return f", nor a namespace {quote_name(inside)}: SHOW NAMESPACES tells what is there"
+
+
+def list_known_names(catalog: Catalog) -> Iterator[str]:
+    """Yield the names of all tables and views, namespace by namespace."""
+    for namespace in catalog.namespaces():
+        try:
+            for table in catalog.tables(namespace.locator):
+                yield str(table)
+            for view in catalog.views(namespace.locator):
+                yield str(view)
+        except NotFoundError:
+            # Dropped while we looked.
+            continue
+
+
+_SUMMARY_MAX: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSource:
+    """A statement as it was given: the script up to its end, where in that it begins, and its arguments."""
+
+    text: str
+    start: int
+    arguments: Arguments = None
+
+    @property
+    def summary(self) -> str:
+        """What the history says about it."""
+        plain = " ".join(self.text[self.start :].split())
+        return plain if len(plain) <= _SUMMARY_MAX else plain[: _SUMMARY_MAX - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class NameResolver:
+    """One version, or a transaction with its own writes; all tables of a statement are read from it."""
+
+    catalog: Catalog
+    at: Callable[[int | str], Catalog]
+    history: Callable[[], Iterator[HistoryEntry]]
+    namespace: str
+    table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
+    text: str = ""
+    """What errors point into, where a statement names several things."""
+
+    def pair(self, name: SqlName) -> tuple[str, str]:
+        """Return the namespace and the name of a table or view."""
+        if len(name.parts) > 2:
+            raise InvalidInputError(
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts: write namespace.table, with backticks around a "
+                "part that holds a dot"
+            )
+        return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
+
+    def table(self, name: SqlName) -> TableLocator:
+        """Return the table that is meant."""
+        return TableLocator(*self.pair(name))
+
+    def view(self, name: SqlName) -> ViewLocator:
+        """Return the view that is meant."""
+        return ViewLocator(*self.pair(name))
+
+    def view_at(self, locator: TableLocator) -> ViewLocator:
+        """Return the view of the same name."""
+        return ViewLocator(locator.namespace, locator.name)
+
+    def namespace_of(self, name: SqlName | None) -> NamespaceLocator:
+        """Return the namespace that is meant; without a name, the current one."""
+        if name is None:
+            return NamespaceLocator(self.namespace)
+        if len(name.parts) != 1:
+            raise InvalidInputError(
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts: a namespace's name is one, with backticks if it "
+                "holds a dot"
+            )
+        return NamespaceLocator(name.parts[0])

@@ -1,0 +1,109 @@
+"""Inference of exact Spark result types for expressions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.schema_text import parse_type
+from mangrove.model.types import Boolean, DataType, Decimal, Float32, Float64, Int16, Int32, Int64, Varchar
+
+__all__ = ["infer_exact_type"]
+
+_TypeOf: TypeAlias = Callable[[Any], DataType | None]
+
+_DIGITS_MAX: Final = 38
+_WIDER: Final = (Int16, Int32, Int64)
+"""Whole numbers, each wider than those before it."""
+_NUMBERS: Final = (*_WIDER, Float32, Float64)
+_TEXTS: Final = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.Replace)
+_PARTS_OF_DATES: Final = (exp.Year, exp.Month, exp.Day, exp.Quarter)
+
+
+def infer_exact_type(node: Any, plain: _TypeOf) -> DataType | None:
+    """Return the type of an expression; `plain` tells those of names and literals."""
+
+    def of(inner: Any) -> DataType | None:
+        return infer_exact_type(inner, plain)
+
+    match node:
+        case exp.Paren() | exp.Min() | exp.Max() | exp.Window() | exp.Filter():
+            return of(node.this)
+        case exp.Count() | exp.CountIf():
+            return Int64()
+        case exp.RowNumber() | exp.Rank() | exp.DenseRank():
+            return Int32()
+        case exp.Sum():
+            return _infer_sum_type(of(node.this))
+        case exp.Avg():
+            return _infer_average_type(of(node.this))
+        case exp.Not() | exp.Predicate() | exp.And() | exp.Or() | exp.Boolean():
+            return Boolean()
+        case exp.Cast():
+            return _named_type(node.to)
+        case exp.Coalesce():
+            return _common([of(one) for one in (node.this, *node.expressions)])
+        case exp.Case():
+            return _common([of(one) for one in _branches(node)])
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _infer_arithmetic_type(of(node.left), of(node.right))
+        case exp.Concat() if all(isinstance(of(one), Varchar) for one in node.expressions):
+            return Varchar()
+        case _ if isinstance(node, _TEXTS):
+            return Varchar() if isinstance(of(node.this), Varchar) else None
+        case _ if isinstance(node, _PARTS_OF_DATES):
+            return Int32()
+        case _:
+            return plain(node)
+
+
+def _infer_sum_type(of: DataType | None) -> DataType | None:
+    match of:
+        case Int16() | Int32() | Int64():
+            return Int64()
+        case Float32() | Float64():
+            return Float64()
+        case Decimal(precision, scale):
+            return Decimal(min(precision + 10, _DIGITS_MAX), scale)
+        case _:
+            return None
+
+
+def _infer_average_type(of: DataType | None) -> DataType | None:
+    match of:
+        case Int16() | Int32() | Int64() | Float32() | Float64():
+            return Float64()
+        case Decimal(precision, scale) if precision + 4 <= _DIGITS_MAX:
+            return Decimal(precision + 4, scale + 4)
+        case _:
+            return None
+
+
+def _infer_arithmetic_type(one: DataType | None, other: DataType | None) -> DataType | None:
+    if isinstance(one, _WIDER) and isinstance(other, _WIDER):
+        return one if _WIDER.index(type(one)) >= _WIDER.index(type(other)) else other
+    if isinstance(one, Float32) and isinstance(other, Float32):
+        return one
+    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS) and Float64() in (one, other):
+        return Float64()
+    return None  # A float and a whole number are a double only in ANSI mode.
+
+
+def _common(types: Sequence[DataType | None]) -> DataType | None:
+    if types and all(isinstance(one, Varchar) for one in types):
+        return Varchar()
+    return types[0] if types and all(one == types[0] for one in types) else None
+
+
+def _branches(case: exp.Case) -> list[Any]:
+    values = [branch.args["true"] for branch in case.args["ifs"]]
+    default = case.args.get("default")
+    return values if default is None else [*values, default]
+
+
+def _named_type(named: Any) -> DataType | None:
+    try:
+        return parse_type(named.sql("spark"))
+    except InvalidInputError:
+        return None

@@ -1,0 +1,294 @@
+"""Change feed plans and stream offsets between versions of a table."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.model.manifests import FileKind
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
+from mangrove.tables.table_state import Log, TableState
+
+__all__ = [
+    "CHANGE_TYPE",
+    "DELETE",
+    "INSERT",
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
+    "BatchLimit",
+    "StreamOffset",
+    "StreamStep",
+    "StreamUnit",
+    "advance_offset",
+    "compute_fingerprint",
+    "find_changed_versions",
+    "is_append_compatible",
+    "offset_from_json",
+    "plan_changed_files",
+    "plan_initial_step",
+    "plan_step_between",
+    "select_batch_units",
+]
+
+CHANGE_TYPE: Final = "_change_type"
+"""The column that says what became of a row."""
+INSERT: Final = "insert"
+DELETE: Final = "delete"
+UPDATE_BEFORE: Final = "update_before"
+UPDATE_AFTER: Final = "update_after"
+
+
+def plan_changed_files(before: TableState, after: TableState) -> tuple[TableState, ScanPlan, ScanPlan]:
+    """Return the earlier state with the columns of the later one, and what must be read of each to tell them apart."""
+    if before.table_id != after.table_id:
+        raise InvalidInputError(f"{after.name} was another table then: there is no way from its rows to these")
+    # Old rows are shown with the columns of today, which ids lead to.
+    was = replace(before, version=after.version)
+    old, new = plan_scan(was), plan_scan(after)
+    common = {_identity(scan) for scan in old.scans} & {_identity(scan) for scan in new.scans}
+    return was, _without(old, common), _without(new, common)
+
+
+def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
+    delete_files = [key_file.file.location for key_file in scan.equality_deletes]
+    return scan.file.location, (*delete_files, *(file.location for file in scan.position_deletes))
+
+
+def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPlan:
+    return replace(plan, scans=tuple(scan for scan in plan.scans if _identity(scan) not in common))
+
+
+def is_append_compatible(written_for: TableState, now: TableState) -> bool:
+    """Return whether files written for one state of a table can be added to another.
+
+    Columns are found by their ids, so one that was added, renamed or widened since
+    does no harm. Other keys or partitions put rows into other logs, and a column
+    that must not be null now may be so in the files.
+    """
+    if written_for.table_id != now.table_id or written_for.log_scheme != now.log_scheme:
+        return False
+    was, version = written_for.version, now.version
+    if (was.version, was.latest_stream_id, was.keys) != (version.version, version.latest_stream_id, version.keys):
+        return False
+    if was.partition_scheme != version.partition_scheme:
+        return False
+    certain = {column.id for column in written_for.schema.columns if not column.nullable}
+    return all(column.nullable or column.id in certain for column in now.schema.columns)
+
+
+_ADDING = frozenset({DeltaType.APPEND, DeltaType.ADD})
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUnit:
+    """What a batch takes or leaves as a whole: a file of new rows, or all changes of a version."""
+
+    row_count: int
+    size_bytes: int
+    scan: FileScan | None = None
+    """The file; None for changes, which are found by comparing the version with the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """A version with what it gives, in an order that every reading of the history finds again."""
+
+    version: int
+    units: tuple[StreamUnit, ...]
+    is_first: bool = False
+    """Whether this is the whole table as the version has it, with which a stream begins."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether rows that were there before were changed or deleted."""
+        return any(unit.scan is None for unit in self.units)
+
+
+def plan_initial_step(state: TableState, version: int) -> StreamStep:
+    """Return the whole table, file by file, with what hides rows of each."""
+    return StreamStep(version, tuple(_unit(scan) for scan in plan_scan(state).scans), is_first=True)
+
+
+def plan_step_between(before: TableState, after: TableState, version: int) -> StreamStep:
+    """Return what a version added, told from its logs and those of the version before.
+
+    A compaction puts other files in the place of the same rows, so it gives nothing.
+    """
+    was = {log.values: log for log in before.logs}
+    units: list[StreamUnit] = []
+    remaining = {log.values for log in after.logs}
+    is_change = any(log.deltas and log.values not in remaining for log in before.logs)
+    for log in after.logs:
+        there = was.get(log.values, Log(log.values))
+        known = {delta.position: delta for delta in there.deltas}
+        new = [delta for delta in log.deltas if known.get(delta.position) != delta]
+        is_change = is_change or not _is_explained(there, log, new)
+        for delta in new:
+            if delta.type in _ADDING:
+                units += _list_added_units(log, delta)
+            elif not _is_compaction(there, delta):
+                is_change = True
+    if not is_change:
+        return StreamStep(version, tuple(units))
+    old = {file.location for log in before.logs for delta in log.deltas for file in delta.manifest.entries}
+    entries = [file for log in after.logs for delta in log.deltas for file in delta.manifest.entries]
+    new_files = [file for file in entries if file.location not in old]
+    rows, size_bytes = sum(file.row_count for file in new_files), sum(file.size_bytes for file in new_files)
+    return StreamStep(version, (StreamUnit(max(1, rows), max(1, size_bytes)),))
+
+
+def find_changed_versions(low: int, high: int, logs_of: Callable[[int], tuple[Log, ...]]) -> Iterator[int]:
+    """Yield the versions after `low` up to `high` that have other logs than the one before, in order.
+
+    Where both ends have the same logs, nothing between them is looked at: a table
+    that rests costs two look-ups, however many versions other tables made meanwhile.
+    """
+    if low >= high or logs_of(low) == logs_of(high):
+        return
+    if high - low == 1:
+        yield high
+        return
+    middle = (low + high) // 2
+    yield from find_changed_versions(low, middle, logs_of)
+    yield from find_changed_versions(middle, high, logs_of)
+
+
+def compute_fingerprint(state: TableState) -> str:
+    """Return a short text that two versions share only where they have the same deltas."""
+    digest = sha256()
+    for log in state.logs:
+        digest.update(repr(log.values).encode())
+        for delta in log.deltas:
+            locations = [file.location for file in delta.manifest.entries]
+            digest.update(repr((delta.position, delta.type.value, locations)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_explained(before: Log, after: Log, new: list[Delta]) -> bool:
+    """Return whether every delta that is gone was compacted away; a rollback takes deltas away too."""
+    through = max((delta.replaces_through or 0 for delta in new if _is_compaction(before, delta)), default=0)
+    left = {delta.position: delta for delta in after.deltas}
+    return all((delta.position or 0) <= through for delta in before.deltas if left.get(delta.position) != delta)
+
+
+def _is_compaction(before: Log, delta: Delta) -> bool:
+    """Return whether a delta stands for rows that were all there before.
+
+    One that reaches further was written together with rows that nobody has seen.
+    """
+    through = delta.replaces_through
+    return delta.type is DeltaType.REPLACE and through is not None and through <= before.last_position
+
+
+def _list_added_units(log: Log, delta: Delta) -> Iterator[StreamUnit]:
+    assert delta.position is not None
+    for file in delta.manifest.entries:
+        if file.kind is FileKind.DATA and file.row_count:
+            yield _unit(FileScan(file, delta.position, log.values))
+
+
+def _unit(scan: FileScan) -> StreamUnit:
+    return StreamUnit(scan.file.row_count, scan.file.size_bytes, scan)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Everything up to `version` was given, and so many files of what comes next.
+
+    At the beginning of a stream what comes next is the table as `version` has it;
+    later it is what the version after it added.
+    """
+
+    table_id: str
+    version: int
+    files: int = 0
+    is_first: bool = False
+    state: str = ""
+    """The fingerprint of the table at `version`: it tells whether anything was missed once that version expired."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Spark keeps it in a checkpoint."""
+        return {
+            "table": self.table_id,
+            "version": self.version,
+            "files": self.files,
+            "first": self.is_first,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """How much one batch may hold; at least one unit is always taken, or a stream would stand still."""
+
+    files: int | None = None
+    rows: int | None = None
+    size_bytes: int | None = None
+
+    def holds(self, total: StreamUnit, files: int) -> bool:
+        """Return whether a batch of so many files, with the rows and bytes of `total`, is small enough."""
+        return (
+            (self.files is None or files <= self.files)
+            and (self.rows is None or total.row_count <= self.rows)
+            and (self.size_bytes is None or total.size_bytes <= self.size_bytes)
+        )
+
+
+def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
+    """Return the offset that a checkpoint holds."""
+    try:
+        found = StreamOffset(
+            str(given["table"]), int(given["version"]), int(given["files"]), bool(given["first"]), str(given["state"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"the checkpoint holds the offset {dict(given)}, which no stream of a lakehouse wrote: use a new checkpoint"
+        ) from error
+    return found
+
+
+def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: BatchLimit) -> StreamOffset:
+    """Return up to where the next batch reads; `steps` begin with what comes next after `start`.
+
+    It is `start` itself where there is nothing new.
+    """
+    total, files = StreamUnit(0, 0), 0
+    end = start
+    for step in steps:
+        skipped = start.files if end is start else 0
+        for place, unit in enumerate(step.units[skipped:], skipped):
+            total = StreamUnit(total.row_count + unit.row_count, total.size_bytes + unit.size_bytes)
+            if files and not limit.holds(total, files + 1):
+                return _inside(start, step, place)
+            files += 1
+        if files:
+            end = StreamOffset(start.table_id, step.version)
+        elif step.is_first:
+            # There was nothing in the table yet, so what comes next is what the versions after it add.
+            end = replace(start, version=step.version, files=0, is_first=False)
+    return end if files else start
+
+
+def select_batch_units(
+    start: StreamOffset, end: StreamOffset, steps: Iterable[StreamStep]
+) -> list[tuple[StreamStep, tuple[StreamUnit, ...]]]:
+    """Return what a batch holds, version by version."""
+    found: list[tuple[StreamStep, tuple[StreamUnit, ...]]] = []
+    skipped = start.files
+    for step in steps:
+        is_partial = end.is_first if step.is_first else step.version > end.version
+        units = step.units[skipped : end.files if is_partial else None]
+        if units:
+            found.append((step, units))
+        if is_partial:
+            break
+        skipped = 0
+    return found
+
+
+def _inside(start: StreamOffset, step: StreamStep, place: int) -> StreamOffset:
+    """Return the place in front of the unit at `place` of a step."""
+    before = step.version if step.is_first else step.version - 1
+    return StreamOffset(start.table_id, before, place, is_first=step.is_first)

@@ -1,0 +1,197 @@
+"""Content-addressed names of published Iceberg metadata files.
+
+    data/<table id>/metadata/<digest>-<snapshot>.metadata.json   what an engine opens
+    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it leads to, and what was
+                                                                 found out about hidden rows
+
+The same state has the same names, wherever and whenever it is shown. So whether it has
+been shown is one request, and two that show it at once write the same. Addresses
+inside are absolute, so the root is part of the digest: a copy of a lakehouse never shows
+the files of the place that it came from.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from mangrove.model.manifests import DataFile
+from mangrove.tables.scan_plan import list_live_files
+from mangrove.tables.table_state import TableState
+
+__all__ = [
+    "CLIENT_SNAPSHOT",
+    "METADATA_SUFFIX",
+    "PARTS_SUFFIX",
+    "PUBLISHED_FORMAT",
+    "PublishedName",
+    "append_client_snapshot",
+    "compute_digest",
+    "compute_published_name",
+    "decode_part_paths",
+    "decode_position_delete_paths",
+    "encode_parts",
+    "format_file_identity",
+    "parse_client_snapshots",
+    "published_folder_of",
+    "snapshot_id_of",
+    "split_runs",
+]
+
+PUBLISHED_FORMAT: Final = 1
+"""Raised with each release that shows the same state by other files."""
+CLIENT_SNAPSHOT: Final = "iceberg.snapshot"
+"""The table property `<digest> <snapshot id> <earlier ids>`: which id an Iceberg client gave the state that it made.
+
+It counts only while the state has that digest, so it need not be taken away by later writes. All ids in it
+are those of the last commits of clients, newest first, by which one that comes again is known.
+"""
+_CLIENT_COMMITS_MAX: Final = 20
+METADATA_SUFFIX: Final = ".metadata.json"
+PARTS_SUFFIX: Final = ".parts"
+
+_DIGEST_CHARACTERS: Final = 32
+_DIGITS_MAX: Final = len(str(2**63))
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedName:
+    """Where a state is shown."""
+
+    table_id: str
+    digest: str
+    snapshot_id: int | None
+    """None for a table to which nothing was ever written."""
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the metadata file lies, which is written last."""
+        return self._path(METADATA_SUFFIX)
+
+    @property
+    def parts_path(self) -> str:
+        """Where the names of all files lie that the metadata file leads to."""
+        return self._path(PARTS_SUFFIX)
+
+    @property
+    def list_path(self) -> str:
+        """Where the manifest list lies."""
+        return self._path("-snap.avro")
+
+    def _path(self, ending: str) -> str:
+        return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{ending}"
+
+
+def published_folder_of(table_id: str) -> str:
+    """Return the folder that holds what shows a table, ending in `/`."""
+    return f"data/{table_id}/metadata/"
+
+
+def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
+    """Return what the files are called that show a state; it looks at each file once."""
+    version = state.version
+    properties = sorted((name, value) for name, value in state.properties.items() if name != CLIENT_SNAPSHOT)
+    words = [
+        repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
+        repr((version.schemas, version.partition_schemes, version.sort_schemes)),
+    ]
+    for log in state.logs:
+        words.append(repr(log.values))
+        words += [
+            f"{format_file_identity(live.file, live.position)} {live.deletes_earlier_rows}"
+            for live in list_live_files(log.deltas)
+        ]
+    digest = compute_digest(words)
+    is_written = any(log.deltas for log in state.logs)
+    return PublishedName(state.table_id, digest, _snapshot_id(state, digest) if is_written else None)
+
+
+def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:
+    """Return the ids of the last commits of Iceberg clients that a table knows, newest first.
+
+    >>> parse_client_snapshots({CLIENT_SNAPSHOT: "5f2e 12 7"}), parse_client_snapshots({})
+    (['12', '7'], [])
+    """
+    return properties.get(CLIENT_SNAPSHOT, "").split(" ")[1:]
+
+
+def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_id: int) -> str:
+    """Return the property of a table after one more commit of a client.
+
+    >>> append_client_snapshot({CLIENT_SNAPSHOT: "5f2e 12 7"}, "03ad", 15)
+    '03ad 15 12 7'
+    """
+    earlier = [one for one in parse_client_snapshots(properties) if one != str(snapshot_id)]
+    return " ".join([digest, str(snapshot_id), *earlier[: _CLIENT_COMMITS_MAX - 1]])
+
+
+def compute_digest(words: Iterable[str]) -> str:
+    """Return a digest of texts in their order."""
+    found = hashlib.sha256()
+    for word in words:
+        encoded = word.encode()
+        found.update(b"%d:" % len(encoded))
+        found.update(encoded)
+    return found.hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def format_file_identity(file: DataFile, position: int) -> str:
+    """Return what tells a file from all others; names are never used twice, so its statistics add nothing."""
+    told = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
+    return repr((*told, file.partition_values, file.applies_to, file.key_ids, file.content_type))
+
+
+def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
+    """Return what a file of parts holds: paths, an empty line, and by digests of what hides rows where they are told.
+
+    >>> text = encode_parts(["a", "b"], {"1f": "b", "2e": ""})
+    >>> decode_part_paths(text), decode_position_delete_paths(text)
+    (['a', 'b'], {'1f': 'b', '2e': ''})
+    """
+    return "\n".join([*paths, "", *(f"{digest} {path}" for digest, path in deleted_rows.items())])
+
+
+def decode_part_paths(text: str) -> list[str]:
+    """Return the files that a state is shown by, without the metadata."""
+    return text.partition("\n\n")[0].splitlines()
+
+
+def decode_position_delete_paths(text: str) -> dict[str, str]:
+    """Return which file tells what is hidden, by the digests of all that decides it; none where nothing is."""
+    told = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
+    return {digest: path for digest, _, path in told}
+
+
+def snapshot_id_of(digest: str) -> int:
+    """Return 63 bits of a digest, which are never 0.
+
+    >>> snapshot_id_of("f" * 32) == 2**63 - 1
+    True
+    """
+    return int(digest[:16], 16) >> 1 or 1
+
+
+def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
+    """Divide items into runs of about `size`, where the words of single items say that one ends.
+
+    So a run stays as it is when items come or go elsewhere, and what was written of it
+    serves again. A run has four times that size at most.
+    """
+    run: list[T] = []
+    for item, word in zip(items, words, strict=True):
+        run.append(item)
+        ends_here = int(hashlib.sha256(word.encode()).hexdigest()[:8], 16) % size == 0
+        if ends_here or len(run) == 4 * size:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def _snapshot_id(state: TableState, digest: str) -> int:
+    told = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
+    given = next(iter(parse_client_snapshots(state.properties)), "")
+    is_given = told == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
+    return int(given) if is_given and 0 < int(given) < 2**63 else snapshot_id_of(digest)

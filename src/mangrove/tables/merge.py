@@ -1,0 +1,223 @@
+"""Merge plans: clauses, assignments and equality columns."""
+
+import datetime
+import decimal
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.expr import BinaryOp, ColumnPath, Expression, Literal, LiteralValue, split_conjuncts
+from mangrove.expressions.expression_parser import check_not_empty, parse_expression
+from mangrove.model.names import suggest_name
+from mangrove.model.schema import Schema
+from mangrove.model.schema_text import quote_text
+from mangrove.model.types import Struct
+
+__all__ = [
+    "Assignable",
+    "MergeClause",
+    "MergeKind",
+    "MergePlan",
+    "describe_invalid_decimal",
+    "find_equality_columns",
+    "match_equality",
+    "parenthesize",
+    "resolve_assignments",
+    "resolve_clause_values",
+    "to_expression",
+    "to_spark_sql",
+]
+
+_DIGITS_MAX: Final = 38
+"""So many digits does a decimal have at most, in any engine."""
+
+Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
+
+
+def resolve_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
+    """Return what is put into which column, by the columns' own names; refuse columns that are not there."""
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise InvalidInputError(f"what is set is given as {values!r}: give a dict such as {{'amount': 'amount * 2'}}")
+    if not values:
+        raise InvalidInputError("nothing is set: give at least one column with its value")
+    by_name = {column.name.casefold(): column.name for column in schema.columns}
+    found: dict[str, Assignable] = {}
+    for name, value in values.items():
+        own = by_name.get(name.casefold())
+        if own is None:
+            raise _no_column(name, schema)
+        if own in found:
+            raise InvalidInputError(f"column {own!r} is set twice")
+        _check_kind(name, value)
+        found[own] = value
+    return found
+
+
+def _no_column(name: str, schema: Schema) -> InvalidInputError:
+    outer, dot, _ = name.partition(".")
+    if dot and any(one.name.casefold() == outer.casefold() and isinstance(one.type, Struct) for one in schema.columns):
+        return InvalidInputError(
+            f"{name!r} lies inside the struct {outer!r}, and only whole columns are set: upsert rows with the whole "
+            f"struct, or set {outer!r} to named_struct(…) on Spark"
+        )
+    return InvalidInputError(f"there is no column {name!r}{suggest_name(name, schema.names)}")
+
+
+def _check_kind(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str | bool | int | float | decimal.Decimal | bytes | datetime.date):
+        raise InvalidInputError(
+            f"column {name!r} is set to a {type(value).__name__}: give an SQL expression as text, or a plain value"
+        )
+    fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
+    if fault is not None:
+        raise InvalidInputError(f"column {name!r} is set to {fault}")
+
+
+def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
+    """Return what is wrong with a decimal that no column of decimals can hold, and what to do, or None.
+
+    >>> describe_invalid_decimal(decimal.Decimal("NaN"))
+    'NaN, and decimals have neither NaN nor infinity: give None or a number'
+    """
+    if not value.is_finite():
+        return f"{value}, and decimals have neither NaN nor infinity: give None or a number"
+    if value.adjusted() >= _DIGITS_MAX:
+        return f"{value:.3e}, and decimals have at most {_DIGITS_MAX} digits: give a float, for a column of doubles"
+    return None
+
+
+def to_expression(value: Assignable) -> Expression:
+    """Return the value for the engine in this process."""
+    return parse_expression(value) if isinstance(value, str) else Literal(value)
+
+
+def to_spark_sql(value: Assignable) -> str:
+    """Return the value as Spark reads it."""
+    return parenthesize(value) if isinstance(value, str) else _literal_sql(value)
+
+
+def parenthesize(expression: str) -> str:
+    """Return an expression between brackets: no word behind it is an alias, and no comment hides what follows."""
+    check_not_empty(expression)
+    return f"({expression}\n)"
+
+
+def _literal_sql(value: LiteralValue) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"{value}bd" if not -(2**63) <= value < 2**63 else f"{value}L" if abs(value) >= 2**31 else str(value)
+        case float():
+            return f"double({quote_text(repr(value))})"
+        case decimal.Decimal():
+            return f"{value:f}bd"
+        case str():
+            return quote_text(value)
+        case bytes():
+            return f"x'{value.hex()}'"
+        case datetime.datetime():
+            word = "timestamp_ntz" if value.tzinfo is None else "timestamp"
+            return f"{word} {quote_text(value.isoformat(' '))}"
+        case _:
+            return f"date '{value.isoformat()}'"
+
+
+class MergeKind(enum.Enum):
+    """Which rows a clause is about, and what becomes of them."""
+
+    MATCHED_UPDATE = "when matched update"
+    MATCHED_DELETE = "when matched delete"
+    INSERT = "when not matched insert"
+    UNMATCHED_UPDATE = "when not matched by source update"
+    UNMATCHED_DELETE = "when not matched by source delete"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """One `when`; without values an update or insert takes all columns that source and table have in common."""
+
+    kind: MergeKind
+    where: str | None = None
+    values: Mapping[str, Assignable] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """What a merge compares and does; expressions call the table and the source by these names."""
+
+    on: str
+    clauses: tuple[MergeClause, ...] = ()
+    target_name: str = "t"
+    source_name: str = "s"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clauses", tuple(self.clauses))
+        if not self.on.strip():
+            raise InvalidInputError("a merge needs a condition: on='t.id = s.id'")
+        if self.target_name.casefold() == self.source_name.casefold():
+            raise InvalidInputError(f"the table and the source of a merge are both called {self.target_name!r}")
+
+    def of_kinds(self, *kinds: MergeKind) -> tuple[MergeClause, ...]:
+        """Return the clauses of some kinds, in order."""
+        return tuple(clause for clause in self.clauses if clause.kind in kinds)
+
+    def check(self) -> None:
+        """Refuse a merge that does nothing, and clauses that can never be reached."""
+        if not self.clauses:
+            raise InvalidInputError(
+                "the merge has no clause: say what to do, for example .when_matched_update().when_not_matched_insert()"
+            )
+        for kinds in (
+            (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE),
+            (MergeKind.INSERT,),
+            (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE),
+        ):
+            for clause in self.of_kinds(*kinds)[:-1]:
+                if clause.where is None:
+                    raise InvalidInputError(
+                        f"`{clause.kind.value}` has no `where` and is not the last of its kind: "
+                        "what follows it is never reached"
+                    )
+
+
+def resolve_clause_values(
+    clause: MergeClause, schema: Schema, source_columns: Sequence[str], plan: MergePlan
+) -> dict[str, Assignable]:
+    """Return what a clause puts into which columns, by the columns' own names."""
+    if clause.values is not None:
+        return resolve_assignments(clause.values, schema)
+    if clause.kind is MergeKind.UNMATCHED_UPDATE:
+        raise InvalidInputError(f"`{clause.kind.value}` has no source row: say what to set")
+    there = {name.casefold(): name for name in source_columns}
+    common = [column.name for column in schema.columns if column.name.casefold() in there]
+    if not common:
+        raise InvalidInputError(
+            f"the source has none of the table's columns ({', '.join(schema.names)}): say which values to take"
+        )
+    return {name: f"{_quote(plan.source_name)}.{_quote(there[name.casefold()])}" for name in common}
+
+
+def find_equality_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:
+    """Return the columns of the table that must be equal to columns of the source, each with that one."""
+    pairs = (match_equality(condition, plan) for condition in split_conjuncts(on))
+    return [pair for pair in pairs if pair is not None]
+
+
+def match_equality(condition: Expression, plan: MergePlan) -> tuple[str, str] | None:
+    """Return the column of the table and that of the source if the condition is that they are equal."""
+    target, source = plan.target_name.casefold(), plan.source_name.casefold()
+    match condition:
+        case BinaryOp("=", ColumnPath((first, one)), ColumnPath((second, other))):
+            sides = (first.casefold(), second.casefold())
+            return (one, other) if sides == (target, source) else (other, one) if sides == (source, target) else None
+        case _:
+            return None
+
+
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

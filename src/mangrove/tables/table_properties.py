@@ -1,0 +1,89 @@
+"""Validation of table properties and their update on schema changes.
+
+Other names belong to people, and whatever they put there is left alone.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.names import join_name, split_path
+from mangrove.model.schema import Schema
+from mangrove.tables.compaction import (
+    AUTO_COMPACTION,
+    AUTO_COMPACTION_BYTES,
+    AUTO_COMPACTION_DELTAS,
+    CLUSTER_BY,
+    parse_auto_compaction_number,
+    parse_clustering_columns,
+    resolve_clustering_property,
+)
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import DELETE_MODE, delete_mode_of
+
+__all__ = ["check_table_properties", "has_column_property", "has_known_property", "update_column_properties"]
+
+
+def has_known_property(names: Collection[str]) -> bool:
+    """Return whether any of the names means something."""
+    return not _CHECKS.keys().isdisjoint(names)
+
+
+def has_column_property(names: Collection[str]) -> bool:
+    """Return whether any of the names means something that says which columns."""
+    return CLUSTER_BY in names
+
+
+def check_table_properties(state: TableState, names: Collection[str]) -> None:
+    """Refuse properties of these names that no write or compaction of the table could follow.
+
+    Only what is being set is looked at: a table with a property that was wrong before
+    can still be given another.
+    """
+    for name, check in _CHECKS.items():
+        if name in names:
+            check(state)
+
+
+def update_column_properties(
+    table: str, properties: Mapping[str, str], before: Schema, after: Schema
+) -> dict[str, str]:
+    """Return what to put so that the properties name the same columns as before; refuse if one of these is gone."""
+    text = properties.get(CLUSTER_BY, "")
+    names = parse_clustering_columns(text)
+    followed = [_name_after(name, before, after) for name in names]
+    for name, now in zip(names, followed, strict=True):
+        if now is None:
+            raise InvalidInputError(
+                f"column {name!r} is named by {CLUSTER_BY} of {table}, which is {text!r}: "
+                "set that to other columns or remove it first"
+            )
+    kept = [now for now in followed if now is not None]
+    return {} if kept == names else {CLUSTER_BY: ", ".join(kept)}
+
+
+def _name_after(name: str, before: Schema, after: Schema) -> str | None:
+    """Return what a column is called now, as it was written if that still holds; None is one that is gone."""
+    try:
+        column_id = before.column(*split_path(name)).id
+    except (InvalidInputError, NotFoundError):
+        return name  # it was wrong before, and is no worse now
+    if not after.has_id(column_id):
+        return None
+    path = after.path_of(column_id)
+    return name if path == before.path_of(column_id) else join_name(*path)
+
+
+def _check_auto(state: TableState) -> None:
+    said = state.properties[AUTO_COMPACTION]
+    if said.casefold() not in ("true", "false"):
+        raise InvalidInputError(f"{state.name} has {AUTO_COMPACTION} {said!r}: it is 'true' or 'false'")
+
+
+_CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
+    AUTO_COMPACTION: _check_auto,
+    AUTO_COMPACTION_BYTES: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_BYTES),
+    AUTO_COMPACTION_DELTAS: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_DELTAS),
+    CLUSTER_BY: resolve_clustering_property,
+    DELETE_MODE: delete_mode_of,
+}

@@ -1,0 +1,392 @@
+"""Write planning: deltas, file sizes, delete modes, partial upserts and dynamic overwrites.
+
+The table property `write.delete-mode` chooses; without it, or with "auto", a table
+with keys hides by keys, which commutes with compaction, and one without copies the
+files that hold such rows.
+"""
+
+import enum
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.literals import build_period_predicate
+from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsNull, Operator, Predicate
+from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
+from mangrove.model.names import suggest_name
+from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.schema import Schema
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Char,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Float32,
+    Int16,
+    Int32,
+    List,
+    Map,
+    Struct,
+    Varchar,
+    is_nested,
+)
+from mangrove.model.values import Value
+from mangrove.tables.merge import MergeClause, MergeKind, MergePlan
+from mangrove.tables.table_state import TableState
+
+__all__ = [
+    "DELETE_MODE",
+    "FILE_SIZE_BYTES",
+    "NO_ROWS",
+    "STATISTICS_COLUMNS_MAX",
+    "DeleteMode",
+    "PlannedDelta",
+    "PlannedWrite",
+    "RowCounts",
+    "build_append_delta",
+    "build_compaction_delta",
+    "build_data_file_path",
+    "build_delete_delta",
+    "build_overwrite_delta",
+    "build_partition_predicate",
+    "build_position_delete_delta",
+    "build_rewrite_delta",
+    "build_upsert_delta",
+    "check_dynamic_overwrite",
+    "delete_mode_of",
+    "estimate_row_bytes",
+    "estimate_rows_per_file",
+    "find_missing_columns",
+    "group_files_by_log",
+    "has_column_ids",
+    "plan_full_overwrite",
+    "plan_partial_upsert",
+    "plan_write",
+    "select_statistics_columns",
+    "split_row_ranges",
+]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RowCounts:
+    """Rows that a write inserted, updated and deleted, as of the version it is based on; None is not known.
+
+    An upsert or a delete by keys does not read the table, so that it never conflicts
+    with other writers. Therefore an upsert counts the rows that it wrote in `upserted`,
+    and `inserted` and `updated` are None. A delete by keys has None for `deleted`.
+    """
+
+    inserted: int | None = 0
+    updated: int | None = 0
+    deleted: int | None = 0
+    upserted: int = 0
+    """Rows that an upsert wrote: each of them was inserted or updated."""
+
+    def __repr__(self) -> str:
+        more = f", upserted={self.upserted}" if self.upserted else ""
+        return f"RowCounts(inserted={self.inserted}, updated={self.updated}, deleted={self.deleted}{more})"
+
+    def __add__(self, other: "RowCounts") -> "RowCounts":
+        """Return the rows of two writes together."""
+        return RowCounts(
+            _sum(self.inserted, other.inserted),
+            _sum(self.updated, other.updated),
+            _sum(self.deleted, other.deleted),
+            self.upserted + other.upserted,
+        )
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+NO_ROWS: Final = RowCounts()
+
+
+_NARROW: Final[dict[type, int]] = {Boolean: 1, Int16: 2, Int32: 4, Float32: 4, Date: 4}
+_WIDE_BYTES: Final = 8
+_VARIABLE_BYTES: Final = 32
+"""What texts and bytes of unknown length are taken for."""
+_ENTRIES: Final = 4
+"""How many entries a list or map is taken to have."""
+
+
+def estimate_row_bytes(schema: Schema) -> int:
+    """Return about how large a row is in memory; it is an estimate, since texts have any length."""
+    return sum(_size(column.type) for column in schema.columns)
+
+
+def estimate_rows_per_file(schema: Schema, file_size_bytes: int) -> int:
+    """Return how many rows make a file of that size, at least one."""
+    return max(1, file_size_bytes // max(1, estimate_row_bytes(schema)))
+
+
+def _size(data_type: DataType) -> int:
+    match data_type:
+        case Decimal():
+            return 16
+        case Fixed(length):
+            return length
+        case Struct(columns):
+            return sum(_size(column.type) for column in columns)
+        case List(element):
+            return _ENTRIES * _size(element.type)
+        case Map(key, value):
+            return _ENTRIES * (_size(key.type) + _size(value.type))
+        case _ if type(data_type) in _NARROW:
+            return _NARROW[type(data_type)]
+        case Char() | Varchar() | Binary():
+            return _VARIABLE_BYTES
+        case _:
+            return _WIDE_BYTES
+
+
+DELETE_MODE: Final = "write.delete-mode"
+"""How a table hides rows that are deleted or changed: `auto` (unless set), `keys`, `position` or `copy`."""
+
+
+class DeleteMode(enum.Enum):
+    """What is written so that a row is seen no more."""
+
+    KEYS = "keys"
+    POSITIONS = "position"
+    COPIES = "copy"
+
+
+def delete_mode_of(state: TableState) -> DeleteMode:
+    """Return how a table hides rows."""
+    requested = state.properties.get(DELETE_MODE, "auto")
+    if requested == "auto":
+        return DeleteMode.KEYS if state.version.keys else DeleteMode.COPIES
+    if requested == DeleteMode.KEYS.value and not state.version.keys:
+        raise InvalidInputError(f"{state.name} has no keys, and {DELETE_MODE} is {requested!r}: set it to 'auto'")
+    if requested == DeleteMode.COPIES.value and state.version.keys:
+        # A file of an upsert also hides older rows, which would come back if it were replaced.
+        raise InvalidInputError(
+            f"{state.name} has keys, and {DELETE_MODE} is {requested!r}, which only tables without them can have: "
+            "set it to 'auto' or 'position'"
+        )
+    try:
+        return DeleteMode(requested)
+    except ValueError:
+        raise InvalidInputError(
+            f"{state.name} has the {DELETE_MODE} {requested!r}: it is auto, {', '.join(one.value for one in DeleteMode)}"
+        ) from None
+
+
+_INVERTIBLE_TRANSFORMS: Final = (Identity, Years, Months, Days, Hours)
+"""The transforms whose values say which rows they are of."""
+_PARTITIONS_MAX: Final = 10_000
+"""So many partitions are replaced at once; each is named in a predicate."""
+
+
+def check_dynamic_overwrite(state: TableState) -> None:
+    """Refuse a table whose partitions cannot be told from its rows."""
+    fields = state.version.partition_scheme.fields
+    if not fields or any(not isinstance(field.transform, _INVERTIBLE_TRANSFORMS) for field in fields):
+        raise InvalidInputError(
+            f"{state.name} is not partitioned by plain columns or periods, so nothing says which partitions the rows "
+            "replace: say which rows go with overwrite(rows, where=…), in SQL with REPLACE WHERE"
+        )
+
+
+def build_partition_predicate(state: TableState, partitions: Iterable[tuple[Value | None, ...]]) -> Predicate | None:
+    """Return what the rows of these partitions fulfil, or None where there are none."""
+    check_dynamic_overwrite(state)
+    fields = state.version.partition_scheme.fields
+    columns = [state.schema.column_with_id(field.source_id) for field in fields]
+    distinct = list(dict.fromkeys(partitions))
+    if len(distinct) > _PARTITIONS_MAX:
+        raise InvalidInputError(
+            f"the rows lie in {len(distinct)} partitions of {state.name}, and at most {_PARTITIONS_MAX} are replaced "
+            "at once: write fewer rows, or overwrite the whole table"
+        )
+    parts = [
+        AllOf(tuple(_equal(columns[place], fields[place].transform, value) for place, value in enumerate(values)))
+        for values in distinct
+    ]
+    return AnyOf(tuple(parts)) if parts else None
+
+
+def _equal(column: Column, transform: Transform, value: Value | None) -> Predicate:
+    if value is None:
+        return IsNull(column.id)
+    if isinstance(transform, Identity):
+        return ColumnComparison(column.id, Operator.EQUAL, value)
+    return build_period_predicate(column, transform, value)
+
+
+def find_missing_columns(schema: Schema, given: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table that are not among those given."""
+    folded = {name.casefold() for name in given}
+    return tuple(column.name for column in schema.columns if column.name.casefold() not in folded)
+
+
+def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
+    """Return the merge that sets the given columns of rows with the same keys, and adds the other rows."""
+    known = {column.name.casefold(): column.name for column in state.schema.columns}
+    for name in given:
+        if name.casefold() not in known:
+            raise InvalidInputError(f"{state.name} has no column {name!r}{suggest_name(name, state.schema.names)}")
+    folded = {name.casefold(): name for name in given}
+    for key in state.key_columns:
+        if key.name.casefold() not in folded:
+            raise InvalidInputError(f"the rows for {state.name} lack the key {key.name!r}: an upsert finds rows by it")
+    values = {known[name]: f"s.{_quote(written)}" for name, written in folded.items()}
+    keys = [column.name for column in state.key_columns]
+    changes = {name: value for name, value in values.items() if name not in keys}
+    on = " and ".join(f"t.{_quote(name)} = s.{_quote(folded[name.casefold()])}" for name in keys)
+    clauses = [MergeClause(MergeKind.INSERT, None, values)]
+    if changes:
+        clauses.insert(0, MergeClause(MergeKind.MATCHED_UPDATE, None, changes))
+    return MergePlan(on, tuple(clauses))
+
+
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
+"""How large the rows of one file may be in memory; the file is usually several times smaller."""
+STATISTICS_COLUMNS_MAX: Final = 64
+"""For how many columns bounds are kept. They are read at every scan, and few predicates name the hundredth column."""
+_AUTHOR: Final = Author("mangrove")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDelta:
+    """A delta, and the log to whose end it belongs."""
+
+    log_values: tuple[Value | None, ...]
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """The deltas of one write, and the logs that must not have grown when it is committed, because it read them."""
+
+    deltas: tuple[PlannedDelta, ...] = ()
+    read_logs: tuple[tuple[Value | None, ...], ...] = ()
+    counts: RowCounts = NO_ROWS
+    is_of_all_logs: bool = False
+    """Whether it would have done otherwise had there been more logs, so that nobody may have begun one."""
+
+
+def build_data_file_path(table_id: str, file_id: str) -> str:
+    """Return where a new file of a table lies; each attempt to write takes a fresh id, so nothing is ever replaced."""
+    return f"data/{table_id}/{file_id}.parquet"
+
+
+def has_column_ids(location: str) -> bool:
+    """Return whether a file lies where engines of ours write, which give every column its id.
+
+    >>> has_column_ids(build_data_file_path("t1", "f1")), has_column_ids("ns/orders/1/part-0.pq")
+    (True, False)
+    """
+    return location.startswith("data/") and location.endswith(".parquet")
+
+
+def split_row_ranges(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each file, all about equally large."""
+    file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
+    ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
+    return [(start, end - start) for start, end in itertools.pairwise(ends)]
+
+
+def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
+    """Return the paths and ids of the columns whose bounds are kept; those of `first` come before others.
+
+    Only plain columns have an order, and only those in structs occur once per row.
+    """
+    inside_lists = {
+        path for path, column in schema.all_columns() if is_nested(column.type) and not isinstance(column.type, Struct)
+    }
+    plain = [
+        (path, column.id)
+        for path, column in schema.all_columns()
+        if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
+    ]
+    wanted = sorted(plain, key=lambda entry: entry[1] not in first)
+    return wanted[:STATISTICS_COLUMNS_MAX]
+
+
+def group_files_by_log(
+    state: TableState, files: Iterable[tuple[tuple[Value | None, ...], DataFile]]
+) -> dict[tuple[Value | None, ...], list[DataFile]]:
+    """Return new files by the log that they belong to, with their partition values where the log does not say them."""
+    by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
+    for values, file in files:
+        if state.log_scheme.fields:
+            by_log.setdefault(values, []).append(file)
+        else:
+            noted = replace(file, partition_values=values) if values else file
+            by_log.setdefault((), []).append(noted)
+    return by_log
+
+
+def build_append_delta(files: Sequence[DataFile]) -> Delta:
+    """Return the delta that adds rows."""
+    return _delta(DeltaType.APPEND, files)
+
+
+def build_upsert_delta(files: Sequence[DataFile], keys: Sequence[int]) -> Delta:
+    """Return the delta that adds rows and hides earlier ones with the same keys."""
+    return _delta(DeltaType.UPSERT, [replace(file, key_ids=tuple(keys)) for file in files])
+
+
+def build_delete_delta(key_files: Sequence[DataFile], keys: Sequence[int], retained: Sequence[DataFile] = ()) -> Delta:
+    """Return the delta that hides earlier rows with the given keys; `retained` are rows with such keys that remain."""
+    delete_files = [replace(file, kind=FileKind.KEY_DELETES, key_ids=tuple(keys)) for file in key_files]
+    return _delta(DeltaType.DELETE, [*delete_files, *retained])
+
+
+def build_overwrite_delta(files: Sequence[DataFile]) -> Delta:
+    """Return the delta after which only the rows of `files` are left of its log."""
+    return _delta(DeltaType.REPLACE, files)
+
+
+def build_rewrite_delta(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
+    """Return the delta that takes single files away and adds others."""
+    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
+
+
+def build_compaction_delta(files: Sequence[DataFile], through: int) -> Delta:
+    """Return the delta whose files hold exactly what the log meant up to the position `through`."""
+    return replace(_delta(DeltaType.REPLACE, files), replaces_through=through)
+
+
+def build_position_delete_delta(position_files: Sequence[DataFile], added: Sequence[DataFile] = ()) -> Delta:
+    """Return the delta that hides single rows of single files, and adds others."""
+    return _delta(DeltaType.POSITION_DELETE, [*position_files, *added])
+
+
+def plan_write(
+    deltas: Mapping[tuple[Value | None, ...], Delta],
+    read: TableState | None = None,
+    counts: RowCounts = NO_ROWS,
+) -> PlannedWrite:
+    """Return the write that adds a delta to each of these logs; `read` is the table whose rows decided that."""
+    listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
+    read_logs = () if read is None else tuple(log.values for log in read.logs)
+    return PlannedWrite(listed, read_logs, counts, is_of_all_logs=read is not None)
+
+
+def plan_full_overwrite(
+    state: TableState, by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]], counts: RowCounts = NO_ROWS
+) -> PlannedWrite:
+    """Return the write that puts files, by their logs, in the place of all rows."""
+    everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
+    write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts=counts)
+    # The log of a table that has one alone is replaced by name, also where somebody else has just begun it.
+    return replace(write, is_of_all_logs=bool(state.log_scheme.fields))
+
+
+def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:
+    return Delta(delta_type, Manifest(tuple(files), author=_AUTHOR), author=_AUTHOR)

@@ -1,0 +1,393 @@
+"""Create, alter, rename and drop operations on namespaces, tables and views.
+
+A view that is made or renamed may not read itself, also not by way of others. What
+is there under the names on that way is guarded, so that no two transactions make a
+half of a circle each.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeVar
+
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.metastore import Scan, Snapshot
+from mangrove.model.locators import (
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.names import check_new_name, join_name, split_name
+from mangrove.model.objects import Namespace, Stream, Table, TableType, TableVersion, View
+from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.model.schema import check_new_columns
+from mangrove.transaction.workspace import Workspace
+
+__all__ = [
+    "VIEW_NAMESPACE",
+    "CatalogReader",
+    "NewTable",
+    "alter_entry",
+    "alter_namespace",
+    "alter_table",
+    "alter_view",
+    "check_name_free",
+    "check_new_table",
+    "create_namespace",
+    "create_table",
+    "create_view",
+    "drop_namespace",
+    "drop_table",
+    "drop_view",
+    "identity_of",
+    "load_namespace",
+    "load_table",
+    "load_table_names",
+    "load_view",
+    "rename_entry",
+    "rename_namespace",
+    "rename_table",
+    "rename_view",
+    "scan_objects_below",
+    "update_properties",
+]
+
+CatalogReader = Snapshot | Workspace
+"""Where objects are read: a version, or a transaction on one."""
+
+_SUGGESTED_FROM_MAX: Final = 1_000
+
+
+def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> Namespace:
+    """Return the namespace, or say what it may have been meant to be."""
+    value = reading.get(locator)
+    if isinstance(value, Namespace):
+        return value
+    raise NotFoundError(f"there is no namespace {locator}{_suggest_names(reading, locator)}")
+
+
+def load_table(reading: CatalogReader, locator: TableLocator) -> Table:
+    """Return the table, or say what it may have been meant to be."""
+    value = reading.get(locator)
+    if isinstance(value, Table):
+        return value
+    load_namespace(reading, locator.parent)
+    if reading.get(ViewLocator(locator.namespace, locator.name)) is not None:
+        raise NotFoundError(f"{locator} is a view, not a table")
+    raise NotFoundError(f"there is no table {locator}{_suggest_names(reading, locator)}")
+
+
+def load_view(reading: CatalogReader, locator: ViewLocator) -> View:
+    """Return the view, or say what it may have been meant to be."""
+    value = reading.get(locator)
+    if isinstance(value, View):
+        return value
+    load_namespace(reading, locator.parent)
+    if reading.get(TableLocator(locator.namespace, locator.name)) is not None:
+        raise NotFoundError(f"{locator} is a table, not a view")
+    raise NotFoundError(f"there is no view {locator}{_suggest_names(reading, locator)}")
+
+
+def check_name_free(workspace: Workspace, locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
+    """Refuse a name that is too long, unsafe or taken; tables and views of a namespace share one set of names.
+
+    Nobody else may take it meanwhile, as a table or as a view.
+    """
+    workspace.settings.check_object_name(locator.kind, locator.name)
+    check_new_name(locator.name, locator.kind.word)
+    if isinstance(locator, NamespaceLocator):
+        if workspace.get(locator) is not None:
+            raise AlreadyExistsError(f"there is a namespace {locator} already: choose another name")
+        return
+    load_namespace(workspace, locator.parent)
+    for taken in (TableLocator(locator.namespace, locator.name), ViewLocator(locator.namespace, locator.name)):
+        if workspace.get(taken) is not None:
+            raise AlreadyExistsError(f"there is a {taken.kind.word} {taken} already: choose another name")
+        if taken.kind is not locator.kind:
+            workspace.guard(taken)
+
+
+def load_table_names(wanted: set[TableIdentity], *snapshots: Snapshot) -> dict[TableIdentity, str]:
+    """Return the names of tables by their ids, from the first version that has them.
+
+    Nothing leads from an id to a name, so this lists tables until all are found.
+    """
+    names: dict[TableIdentity, str] = {}
+    for snapshot in snapshots:
+        for space, _ in snapshot.children(Kind.NAMESPACE, None):
+            if len(names) == len(wanted):
+                return names
+            assert isinstance(space, NamespaceLocator)
+            for locator, table in snapshot.children(Kind.TABLE, space):
+                identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, Table) else None
+                if identity in wanted:
+                    names.setdefault(identity, str(locator))
+    return names
+
+
+def update_properties(properties: Mapping[str, str], put: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
+    """Return the properties with some put and some removed."""
+    gone = set(removed)
+    missing = gone - properties.keys()
+    if missing:
+        raise NotFoundError(
+            f"there is no property {min(missing)!r} to remove: there are {', '.join(sorted(properties)) or 'none'}"
+        )
+    return {key: value for key, value in properties.items() if key not in gone} | dict(Properties(put))
+
+
+def _suggest_names(reading: CatalogReader, locator: Locator) -> str:
+    """Return a sentence about the names next to one that is missing; a search that isolation need not know of."""
+    snapshot = reading.snapshot if isinstance(reading, Workspace) else reading
+    parent = locator.parent if isinstance(locator, TableLocator | ViewLocator) else None
+    there = [str(found.parts[-1]) for found, _ in islice(snapshot.children(locator.kind, parent), _SUGGESTED_FROM_MAX)]
+    close = difflib.get_close_matches(str(locator.parts[-1]), there, n=3)
+    if close:
+        above = [str(part) for part in locator.parts[:-1]]
+        return f": did you mean {' or '.join(join_name(*above, name) for name in close)}?"
+    if locator.kind is Kind.NAMESPACE:
+        return ": create it first, or list the namespaces" if there else ": there are none yet"
+    return f": list the {locator.kind.word}s of {parent}" if there else f": {parent} has no {locator.kind.word}s"
+
+
+CatalogEntry = TypeVar("CatalogEntry", Namespace, Table, View)
+NamedEntry = TypeVar("NamedEntry", Table, View)
+
+
+def alter_entry(
+    workspace: Workspace,
+    locator: NamespaceLocator | TableLocator | ViewLocator,
+    value: CatalogEntry,
+    put: Mapping[str, str],
+    removed: Iterable[str],
+    description: str | None,
+) -> None:
+    """Put or remove properties, or describe it anew; what is so already is not written."""
+    altered = replace(
+        value,
+        properties=update_properties(value.properties, put, removed),
+        description=value.description if description is None else description,
+    )
+    if altered != value:
+        workspace.put(locator, altered)
+
+
+def rename_entry(
+    workspace: Workspace, old: TableLocator | ViewLocator, new: TableLocator | ViewLocator, value: NamedEntry
+) -> None:
+    """Give it another name, in the same namespace or in another."""
+    if new == old:
+        return
+    check_name_free(workspace, new)
+    workspace.delete(old)
+    workspace.put(new, replace(value, name=new.name))
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made: a managed one comes with its first table version and the stream of its rows."""
+
+    table: Table
+    table_version: TableVersion | None = None
+    stream: Stream | None = None
+
+
+def identity_of(table: Table) -> TableIdentity:
+    """Return what all below the table is found by."""
+    return TableIdentity(table.namespace_id, table.id)
+
+
+def check_new_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
+    """Refuse a table whose name is taken, or whose names or number of columns are not allowed in a new table."""
+    check_name_free(workspace, locator)
+    check_new_columns(new.table.schema if new.table_version is None else new.table_version.schema)
+
+
+def create_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
+    """Make a table."""
+    check_new_table(workspace, locator, new)
+    workspace.put(locator, new.table)
+    if new.table_version is not None:
+        version = TableVersionLocator(new.table.namespace_id, new.table.id, new.table_version.version)
+        workspace.put(version, new.table_version)
+        if new.stream is not None:
+            workspace.put(StreamLocator(*_ids(version), new.stream.id), new.stream)
+
+
+def alter_table(
+    workspace: Workspace,
+    locator: TableLocator,
+    *,
+    put: Mapping[str, str] = NO_PROPERTIES,
+    removed: Iterable[str] = (),
+    description: str | None = None,
+) -> None:
+    """Put or remove properties, or describe the table anew."""
+    alter_entry(workspace, locator, load_table(workspace, locator), put, removed, description)
+
+
+def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
+    """Give a table another name, in the same namespace or in another; nothing below it is touched."""
+    rename_entry(workspace, old, new, load_table(workspace, old))
+
+
+def drop_table(workspace: Workspace, locator: TableLocator) -> None:
+    """Drop a table. Of one whose data others keep, only the entry goes.
+
+    Whatever others add below it meanwhile stops the drop: nobody loses rows that
+    nobody has seen.
+    """
+    table = load_table(workspace, locator)
+    workspace.delete(locator)
+    if table.table_type is not TableType.MANAGED:
+        return
+    workspace.guard(Scan(Kind.TABLE_VERSION, identity_of(table)))
+    for below in list(scan_objects_below(workspace, identity_of(table))):
+        following = _KIND_BELOW.get(below.kind)
+        if following is not None:
+            assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
+            workspace.guard(Scan(following, below))
+        workspace.delete(below)
+
+
+_KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kind.PARTITION: Kind.DELTA}
+
+
+def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
+    """Yield all that lies below a table: table versions, streams, partitions, deltas."""
+    found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
+    yield from found
+    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
+        parents = [
+            locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
+        ]
+        found = [locator for locator, _ in reading.children_of(kind, parents)]
+        yield from found
+
+
+def _ids(version: TableVersionLocator) -> tuple[str, str, int]:
+    return version.namespace_id, version.table_id, version.version
+
+
+def create_namespace(workspace: Workspace, locator: NamespaceLocator, value: Namespace) -> None:
+    """Make a namespace."""
+    check_name_free(workspace, locator)
+    workspace.put(locator, value)
+
+
+def alter_namespace(
+    workspace: Workspace,
+    locator: NamespaceLocator,
+    *,
+    put: Mapping[str, str] = NO_PROPERTIES,
+    removed: Iterable[str] = (),
+    description: str | None = None,
+) -> None:
+    """Put or remove properties, or describe the namespace anew."""
+    alter_entry(workspace, locator, load_namespace(workspace, locator), put, removed, description)
+
+
+def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: NamespaceLocator) -> None:
+    """Give a namespace another name; nothing in it is touched."""
+    value = load_namespace(workspace, old)
+    if new == old:
+        return
+    check_name_free(workspace, new)
+    workspace.move_namespace(old, new, replace(value, name=new.name))
+
+
+def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: bool = False) -> None:
+    """Drop a namespace: an empty one, or with `cascade` all that is in it too."""
+    load_namespace(workspace, locator)
+    inside = [found for kind in (Kind.TABLE, Kind.VIEW) for found, _ in workspace.children(kind, locator)]
+    if inside and not cascade:
+        first = f"{inside[0].kind.word} {inside[0]}"
+        raise InvalidInputError(
+            f"namespace {locator} is not empty: it holds {first}"
+            f"{f' and {len(inside) - 1} more' if len(inside) > 1 else ''}. Drop them first, or drop it with cascade"
+        )
+    for kind in (Kind.TABLE, Kind.VIEW):
+        workspace.guard(Scan(kind, locator))
+    for found in inside:
+        if isinstance(found, TableLocator):
+            drop_table(workspace, found)
+        else:
+            workspace.delete(found)
+    workspace.delete(locator)
+
+
+VIEW_NAMESPACE: Final = "sql.namespace"
+"""The property of a view that says where names without a namespace are looked up; without it, in the view's own."""
+
+
+def create_view(workspace: Workspace, locator: ViewLocator, value: View, *, or_replace: bool = False) -> None:
+    """Make a view; with `or_replace` it may take the place of another view, whose id it keeps."""
+    _check_reads(workspace, locator, value)
+    before = workspace.get(locator) if or_replace else None
+    if isinstance(before, View):
+        check_new_columns(value.schema, before.schema)
+        workspace.put(locator, replace(value, id=before.id))
+        return
+    check_new_columns(value.schema)
+    check_name_free(workspace, locator)
+    workspace.put(locator, value)
+
+
+def alter_view(
+    workspace: Workspace,
+    locator: ViewLocator,
+    *,
+    put: Mapping[str, str] = NO_PROPERTIES,
+    removed: Iterable[str] = (),
+    description: str | None = None,
+) -> None:
+    """Put or remove properties, or describe the view anew."""
+    alter_entry(workspace, locator, load_view(workspace, locator), put, removed, description)
+
+
+def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> None:
+    """Give a view another name, in the same namespace or in another."""
+    value = load_view(workspace, old)
+    if new != old:
+        _check_reads(workspace, new, value, was=old)
+    rename_entry(workspace, old, new, value)
+
+
+def drop_view(workspace: Workspace, locator: ViewLocator) -> None:
+    """Drop a view; what it reads stays."""
+    load_view(workspace, locator)
+    workspace.delete(locator)
+
+
+def _check_reads(workspace: Workspace, locator: ViewLocator, value: View, was: ViewLocator | None = None) -> None:
+    """Refuse a view that would read itself; the one that it `was` is no longer there."""
+    ways: list[tuple[ViewLocator, ...]] = [(locator, read) for read in _views_read(locator, value)]
+    seen = {was}
+    while ways:
+        *way, last = ways.pop()
+        if last == locator:
+            told = " reads ".join(map(str, (*way, last)))
+            raise InvalidInputError(
+                f"the view {locator} would read itself: {told}. Let one of them read something else"
+            )
+        if last in seen:
+            continue
+        seen.add(last)
+        workspace.guard(last)
+        there = workspace.get(last)
+        if isinstance(there, View):
+            ways += [(*way, last, read) for read in _views_read(last, there)]
+
+
+def _views_read(locator: ViewLocator, value: View) -> list[ViewLocator]:
+    """Return what a view reads, as if all of it were views; a bare name is in the view's own namespace."""
+    parts = [split_name(read) for read in value.reads]
+    named = [(locator.namespace, *names) if len(names) == 1 else tuple(names) for names in parts]
+    return [ViewLocator(*names) for names in named if len(names) == 2]

@@ -1,0 +1,211 @@
+"""Differences between versions, and the changes that restore an earlier version."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from mangrove.errors import ConflictError, NotFoundError
+from mangrove.metastore import Changes, Commit, Difference, Metastore, Parent, Scan, Snapshot
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+    ViewLocator,
+)
+from mangrove.model.objects import Namespace, Object, SharedTransaction, SharedTransactionState, Table
+
+__all__ = [
+    "SupportsRollback",
+    "build_restore_changes",
+    "check_undoable",
+    "diff_snapshots",
+    "find_changing_commit",
+    "scan_all_objects",
+    "select_undone",
+]
+
+
+@runtime_checkable
+class _SupportsDiff(Protocol):
+    """A metastore that compares versions by reading only what they do not share."""
+
+    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]: ...
+
+
+@runtime_checkable
+class SupportsRollback(Protocol):
+    """A metastore that puts an earlier version in the place of the newest by itself."""
+
+    def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
+        """Commit what `to` holds as the next version."""
+        ...
+
+
+def diff_snapshots(metastore: Metastore, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    """Yield the objects that differ; where the layout cannot tell, by reading both versions."""
+    if isinstance(metastore, _SupportsDiff):
+        return metastore.differences(before, after)
+    return _diff_by_scan(before, after)
+
+
+def find_changing_commit(metastore: Metastore, locator: Locator, before: Snapshot, after: Snapshot) -> Commit:
+    """Return a version after `before` in which the object became what it is in `after`, where it is another.
+
+    This bisects. What happened in versions that have expired is told of the first
+    one that is kept.
+    """
+    value = after.get(locator)
+    low, high, found = before.version, after.version, after.commit
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            snapshot = metastore.at_version(middle)
+        except NotFoundError:
+            low = middle
+            continue
+        if snapshot.get(locator) == value:
+            high, found = middle, snapshot.commit
+        else:
+            low = middle
+    return found
+
+
+def scan_all_objects(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:
+    """Yield every object of a version that something leads to."""
+    yield from snapshot.children(Kind.SHARED_TRANSACTION, None)
+    spaces = list(snapshot.children(Kind.NAMESPACE, None))
+    yield from spaces
+    parents: list[Parent] = []
+    for space, _ in spaces:
+        assert isinstance(space, NamespaceLocator)
+        yield from snapshot.children(Kind.VIEW, space)
+        for locator, table in snapshot.children(Kind.TABLE, space):
+            yield locator, table
+            assert isinstance(table, Table)
+            parents.append(TableIdentity(table.namespace_id, table.id))
+    for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA):
+        found = [entry for parent in parents for entry in snapshot.children(kind, parent)]
+        yield from found
+        parents = [
+            locator
+            for locator, _ in found
+            if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
+        ]
+
+
+def build_restore_changes(differences: Iterable[Difference], transaction_id: str, message: str) -> Changes:
+    """Return the changes that turn each `after` into its `before`.
+
+    Deltas that come back take the positions that they had, so nothing may be added
+    to their partitions meanwhile.
+    """
+    puts: dict[Locator, Object] = {}
+    deletes: set[Locator] = set()
+    guards: set[Locator | Scan] = set()
+    found = list(differences)
+    along = _renamed_with_namespace(found)
+    for difference in found:
+        locator = difference.locator
+        if locator in along:
+            continue
+        if difference.before is None:
+            deletes.add(locator)
+            guards |= _scans_below(locator)
+        else:
+            puts[locator] = difference.before
+        if isinstance(locator, DeltaLocator):
+            guards.add(Scan(Kind.DELTA, locator.parent))
+    return Changes(transaction_id, puts, frozenset(deletes), guards=frozenset(guards), message=message)
+
+
+def _renamed_with_namespace(differences: Sequence[Difference]) -> set[Locator]:
+    """Return the tables and views that differ only by the name of their namespace, with which they come back."""
+    was = {one.before.id: one.locator for one in differences if isinstance(one.before, Namespace)}
+    renamed = {
+        was[one.after.id]: one.locator
+        for one in differences
+        if isinstance(one.after, Namespace) and was.get(one.after.id, one.locator) != one.locator
+    }
+    now = {one.locator: one.after for one in differences}
+    moved: set[Locator] = set()
+    for one in differences:
+        if isinstance(one.locator, TableLocator | ViewLocator) and one.locator.parent in renamed:
+            new = replace(one.locator, namespace=str(renamed[one.locator.parent].parts[-1]))
+            if one.before is not None and now.get(new) == one.before:
+                moved |= {one.locator, new}
+    return moved
+
+
+def _scans_below(locator: Locator) -> set[Locator | Scan]:
+    match locator:
+        case NamespaceLocator():
+            return {Scan(Kind.TABLE, locator), Scan(Kind.VIEW, locator)}
+        case TableVersionLocator():
+            return {Scan(Kind.STREAM, locator)}
+        case StreamLocator():
+            return {Scan(Kind.PARTITION, locator)}
+        case PartitionLocator():
+            return {Scan(Kind.DELTA, locator)}
+    return set()
+
+
+def _diff_by_scan(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    was, now = dict(scan_all_objects(before)), dict(scan_all_objects(after))
+    for locator in sorted(was.keys() | now.keys()):
+        if was.get(locator) != now.get(locator):
+            yield Difference(locator, was.get(locator), now.get(locator))
+
+
+def select_undone(differences: Iterable[Difference]) -> list[Difference]:
+    """Return what an undo takes back of what a version changed.
+
+    A partition that the version made stays unless its stream goes too: others may
+    have added to it since, and an empty one is nothing. Which batch of a stream came
+    last stays too: rows that were taken back must not come again with the stream.
+    """
+    found = [one for one in differences if not _is_batch_record(one)]
+    made = {one.locator for one in found if one.before is None}
+    return [
+        one
+        for one in found
+        if not isinstance(one.locator, PartitionLocator) or one.before is not None or one.locator.parent in made
+    ]
+
+
+def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], version: int) -> None:
+    """Refuse where a later version changed what this one did, or stands on it.
+
+    A shared transaction that was saved in between is nobody's business but its own.
+    """
+    changed = {difference.locator for difference in undone}
+    made = {difference.locator for difference in undone if difference.before is None}
+    partitions = {locator.parent for locator in changed if isinstance(locator, DeltaLocator)}
+    for difference in later:
+        locator = difference.locator
+        if locator.kind is Kind.SHARED_TRANSACTION:
+            continue
+        # Whoever rewrites what stands in a partition writes the partition, and may have swallowed the deltas.
+        is_rewritten = locator in partitions and difference.before is not None
+        if locator in changed or is_rewritten or any(above in made for above in _ancestors(locator)):
+            raise ConflictError(
+                f"version {version} cannot be undone by itself: a later one touched {locator.kind.word} {locator}. "
+                "Undo the later ones first, or roll the whole lakehouse back"
+            )
+
+
+def _is_batch_record(difference: Difference) -> bool:
+    value = difference.after or difference.before
+    return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.PUBLISHED
+
+
+def _ancestors(locator: Locator) -> Iterator[Locator]:
+    above = locator.parent
+    while isinstance(above, Locator):
+        yield above
+        above = above.parent if isinstance(above, PartitionLocator | StreamLocator) else None

@@ -1,1 +1,0 @@
-"""What each page of the explorer tells, read from a lakehouse as plain values."""
