@@ -14,10 +14,12 @@ __all__ = ["assign_positions", "build_conflict_error", "build_rollback_conflict_
 def build_conflict_error(concurrent_commit: Commit, said: Collection[str], advice: str = "") -> ConflictError:
     """Return the error for whoever meets a rival at the objects of which this is said."""
     advice = advice or (
-        f"Nothing was committed; read again as of version {concurrent_commit.version} or later, and repeat the transaction"
+        f"Nothing was committed; read again as of version {concurrent_commit.version} or later, "
+        "and repeat the transaction"
     )
     return ConflictError(
-        f"{', '.join(sorted(said))}: {concurrent_commit.by(said)} changed it first, in version {concurrent_commit.version}. {advice}"
+        f"{', '.join(sorted(said))}: {concurrent_commit.by(said)} changed it first, "
+        f"in version {concurrent_commit.version}. {advice}"
     )
 
 

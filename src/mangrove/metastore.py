@@ -374,8 +374,8 @@ def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None)
     allowed_millis = clock_tolerance_millis(newest.settings) if tolerance_millis is None else tolerance_millis
     if ahead_millis > allowed_millis:
         raise FormatError(
-            f"version {newest.version} is dated {format_iso_time(newest.commit.created_at_millis)}, and the clock of this "
-            f"machine says {format_iso_time(now_millis)}: one of the two clocks is wrong by more than the "
+            f"version {newest.version} is dated {format_iso_time(newest.commit.created_at_millis)}, and the clock of "
+            f"this machine says {format_iso_time(now_millis)}: one of the two clocks is wrong by more than the "
             f"{allowed_millis / 1000:g} s that are tolerated, and a commit would be dated after that version. "
             "If this clock is wrong, set it. If it is right, run `mangrove repair-clock`. To commit anyway, open "
             "the lakehouse with a larger clock_tolerance"

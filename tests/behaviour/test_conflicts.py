@@ -34,12 +34,12 @@ def commit_together(lake: Lakehouse, *transactions: LakeTransaction) -> int:
 def test_it_names_the_message_and_the_author_of_the_rival(sales: Lakehouse) -> None:
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser"})
-    with sales.transaction(message="mark orders", author="ana") as concurrent_commit:
-        concurrent_commit.alter_table("sales.orders", {"by": "rival"})
+    with sales.transaction(message="mark orders", author="ana") as winner:
+        winner.alter_table("sales.orders", {"by": "rival"})
     with pytest.raises(
         ConflictError,
-        match=rf"^table sales\.orders: transaction {concurrent_commit.id} \('mark orders' by ana\) changed it first, in version "
-        rf"{concurrent_commit.version}\. Nothing was committed; read again as of version {concurrent_commit.version} or later",
+        match=rf"^table sales\.orders: transaction {winner.id} \('mark orders' by ana\) changed it first, in version "
+        rf"{winner.version}\. Nothing was committed; read again as of version {winner.version} or later",
     ):
         loser.commit()
 

@@ -107,14 +107,14 @@ def test_what_others_commit_meanwhile_is_followed_where_it_commutes(sales: Lakeh
 def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
     with sales.begin_shared("views") as begun:
         begun.alter_view("sales.daily", {"by": "shared"})
-    with sales.transaction(message="mend the view", author="ben") as concurrent_commit:
-        concurrent_commit.alter_view("sales.daily", {"by": "rival"})
+    with sales.transaction(message="mend the view", author="ben") as winner:
+        winner.alter_view("sales.daily", {"by": "rival"})
     for number in range(5):
         sales.create_namespace(f"later{number}")
     with pytest.raises(
         ConflictError,
-        match=rf"view sales\.daily: transaction {concurrent_commit.id} \('mend the view' by ben\) changed it first, in version "
-        rf"{concurrent_commit.version}\. Nothing was published: .* stands on version 3\. Discard it, and do again",
+        match=rf"view sales\.daily: transaction {winner.id} \('mend the view' by ben\) changed it first, in version "
+        rf"{winner.version}\. Nothing was published: .* stands on version 3\. Discard it, and do again",
     ):
         begun.publish()
     with sales.begin_shared("rows") as rows:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove.inspect.listing import LINES_MAX
+from mangrove.cli.listing import LINES_MAX
 
 MANY = LINES_MAX + 5
 

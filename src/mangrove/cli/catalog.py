@@ -16,9 +16,9 @@ from rich.text import Text
 from mangrove.cli.command import lake_command, open_as_of
 from mangrove.cli.completion import offer_names, offer_namespaces
 from mangrove.cli.context import CommandContext, parse_key_values
+from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.inspect.listing import LINES_MAX, resolve_line_limit, truncate_list
 from mangrove.inspect.summary import (
     EntrySummary,
     LakehouseSummary,
@@ -156,7 +156,8 @@ def render_entries(namespace: str, entries: Sequence[EntrySummary]) -> Renderabl
 
 def render_lakehouse(lake: LakehouseSummary) -> RenderableType:
     """Return what there is to say about the lakehouse itself."""
-    kept = f"{format_duration(lake.maximum_version_age_millis)}, and the newest {lake.minimum_versions_to_keep} in any case"
+    age = format_duration(lake.maximum_version_age_millis)
+    kept = f"{age}, and the newest {lake.minimum_versions_to_keep} in any case"
     facts: list[tuple[str, RenderableType]] = [
         ("lakehouse", Text(lake.uri, style="cyan")),
         ("layout", lake.layout),
@@ -244,7 +245,8 @@ def _data_text(data: DeltaSummary) -> str:
     if not data.deltas:
         return "none yet"
     kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in data.deltas.items())
-    written = f"{format_quantity(data.rows_written, 'row')} written, {format_quantity(data.files, 'file')}, {format_bytes(data.size_bytes)}"
+    files = f"{format_quantity(data.files, 'file')}, {format_bytes(data.size_bytes)}"
+    written = f"{format_quantity(data.rows_written, 'row')} written, {files}"
     return f"{written}; deltas: {kinds}; partitions: {data.partitions:,}"
 
 

@@ -12,9 +12,10 @@ from rich.text import Text
 from mangrove.cli.catalog import ColumnChange, VersionDiff, build_list_table, diff_columns
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
-from mangrove.cli.terminal import format_quantity, format_time
+from mangrove.cli.listing import build_more_line, resolve_line_limit, truncate_list
+from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError
-from mangrove.inspect.listing import build_more_line, resolve_line_limit, truncate_list
+from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.diff import ChangeKind, ObjectChange
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -147,7 +148,7 @@ def _data_line(mark: str, style: str, rows: int, size_bytes: int, deltas: int) -
 
 
 def _when(line: HistoryEntry) -> str:
-    return format_time(line.created_at_millis).replace("T", " ").partition(".")[0] or "unknown"
+    return format_time_millis(line.created_at_millis).replace("T", " ").partition(".")[0] or "unknown"
 
 
 def _what(line: HistoryEntry) -> Text:
@@ -263,7 +264,7 @@ def _diff_to_json(found: VersionDiff) -> dict[str, Json]:
 def _line_json(line: HistoryEntry) -> Json:
     return {
         "version": line.version,
-        "created_at": format_time(line.created_at_millis),
+        "created_at": format_time_millis(line.created_at_millis),
         "message": line.message,
         "author": line.author,
         "rolled_back_from": line.rolled_back_from,

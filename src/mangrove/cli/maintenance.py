@@ -11,8 +11,8 @@ from rich.text import Text
 from mangrove.cli.command import choose_engines, engine_option, lake_command
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
+from mangrove.cli.listing import build_more_line, shorten_lines
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.inspect.listing import build_more_line, shorten_lines
 from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.checking import diagnose_open_failure
 from mangrove.lakehouse.maintenance import MaintenanceEngines, convert_to_layout, default_target_layout
@@ -342,8 +342,8 @@ def _report_json(report: ConvertReport) -> Json:
 @engine_option("copies files")
 @click.option("--drop", is_flag=True, help="Forget the name, so that its version may expire.")
 def export_command(
-    session: CommandContext, lake: str, name: str, destination: str | None, at: str | None, mode: str, tables: Sequence[str],
-    engine: str | None, no_keep: bool, drop: bool,
+    session: CommandContext, lake: str, name: str, destination: str | None, at: str | None, mode: str,
+    tables: Sequence[str], engine: str | None, no_keep: bool, drop: bool,
 ) -> None:  # fmt: skip
     """Give a version a name that keeps it, and copy it to another place with --to."""
     if drop and (destination or at or tables):

@@ -186,8 +186,8 @@ def _change(session: CommandContext, lake: str, name: str, what: str, change: Ca
 def _format_row_counts(counts: RowCounts) -> str:
     """Return how many rows changed, in words.
 
-    >>> _format_row_counts(RowCounts(updated=2)), _format_row_counts(RowCounts(deleted=1)), _format_row_counts(RowCounts())
-    ('2 rows updated', '1 row deleted', 'no row changed')
+    >>> [_format_row_counts(counts) for counts in (RowCounts(updated=2), RowCounts(deleted=1), RowCounts())]
+    ['2 rows updated', '1 row deleted', 'no row changed']
     """
     words = [f"{number:,} row{'' if number == 1 else 's'} {word}" for word, number in asdict(counts).items() if number]
     return ", ".join(words) or "no row changed"
@@ -233,7 +233,8 @@ def ingest_command(session: CommandContext, lake: str, table: str, files: Sequen
     session.answer(
         {"table": table, "mode": mode, "rows": row_count, "files": len(meant), "version": version},
         lambda: (
-            f"{format_quantity(row_count, 'row')} from {format_quantity(len(meant), 'file')} {'is' if row_count == 1 else 'are'} "
+            f"{format_quantity(row_count, 'row')} from {format_quantity(len(meant), 'file')} "
+            f"{'is' if row_count == 1 else 'are'} "
             f"in {table} as of version {version}"
         ),
     )

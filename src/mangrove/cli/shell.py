@@ -94,8 +94,8 @@ def parse_meta_command(text: str) -> MetaCommand | None:
 def is_input_complete(text: str) -> bool:
     r"""Return whether Return ends the input: a short command, nothing at all, or statements up to a semicolon.
 
-    >>> is_input_complete("select 1"), is_input_complete("select 1;"), is_input_complete("select ';"), is_input_complete("\\d"), is_input_complete("quit")
-    (False, True, False, True, True)
+    >>> [is_input_complete(text) for text in ("select 1", "select 1;", "select ';", "\\d", "quit")]
+    [False, True, False, True, True]
     """
     stripped = text.strip()
     if not stripped or stripped.startswith("\\") or stripped.lower() in _LEAVING:

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
 
@@ -22,7 +21,6 @@ __all__ = [
     "draw",
     "format_amount",
     "format_quantity",
-    "format_time",
     "show_spinner",
     "supports_unicode",
 ]
@@ -74,18 +72,6 @@ def format_quantity(count: int, thing: str) -> str:
     ('1 row', '4,110 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def format_time(millis: int) -> str:
-    """Return a time as people and programs read it, in UTC; empty where it is not known.
-
-    >>> format_time(1_793_491_200_123)
-    '2026-11-01T00:00:00.123Z'
-    """
-    if not millis:
-        return ""
-    seconds, rest = divmod(millis, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
 
 
 _WAIT_SECONDS = 1.0

@@ -174,7 +174,8 @@ def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange
 def _delta_text(delta: Delta) -> str:
     manifest = delta.manifest
     files = format_quantity(len(manifest.entries), "file")
-    return f"{delta.type.value}: {format_quantity(manifest.row_count, 'row')} in {files}, {format_size(manifest.size_bytes)}"
+    rows = format_quantity(manifest.row_count, "row")
+    return f"{delta.type.value}: {rows} in {files}, {format_size(manifest.size_bytes)}"
 
 
 def _flat(value: Object) -> dict[str, str]:

@@ -11,6 +11,7 @@ __all__ = [
     "format_count",
     "format_quantity",
     "format_size",
+    "format_time_millis",
     "format_timestamp",
     "format_value",
     "shorten_text",
@@ -77,6 +78,18 @@ def format_timestamp(millis: int) -> str:
     if not 0 < millis <= _LAST_MILLIS:
         return "at an unknown time"
     return f"{_EPOCH + timedelta(milliseconds=millis):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_time_millis(millis: int) -> str:
+    """Return a time as people and programs read it, in UTC; empty where it is not known.
+
+    >>> format_time_millis(1_793_491_200_123)
+    '2026-11-01T00:00:00.123Z'
+    """
+    if not millis:
+        return ""
+    time = _EPOCH + timedelta(milliseconds=millis)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
 
 
 def format_value(value: Value | None) -> str:

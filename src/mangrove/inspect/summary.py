@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mangrove.cli.terminal import format_time
+from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.metastore import Snapshot
@@ -144,7 +144,7 @@ def summarize_lakehouse(lake: Lakehouse, snapshot: Snapshot) -> LakehouseSummary
         uri=lake.uri,
         layout=lake.layout,
         version=snapshot.version,
-        created_at=format_time(snapshot.commit.created_at_millis),
+        created_at=format_time_millis(snapshot.commit.created_at_millis),
         name=settings.name,
         order=settings.order,
         maximum_version_age_millis=settings.maximum_version_age_millis,

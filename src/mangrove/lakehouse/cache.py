@@ -33,8 +33,10 @@ def is_immutable_path(path: str) -> bool:
 
     >>> is_immutable_path("mangrove/node/6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8.mpk")
     True
-    >>> is_immutable_path("mangrove/version/00000000000000000007.mpk"), is_immutable_path("_00100110000000000000000000000000.ipc")
-    (False, False)
+    >>> is_immutable_path("mangrove/version/00000000000000000007.mpk")
+    False
+    >>> is_immutable_path("_00100110000000000000000000000000.ipc")
+    False
     """
     return (
         is_layout_file(path)

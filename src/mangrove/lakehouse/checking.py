@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError
 from mangrove.lakehouse.layouts import diagnose_layout
-from mangrove.lakehouse.opening import EnginesFactory
-from mangrove.lakehouse.opening import open_lakehouse as open_lakehouse
+from mangrove.lakehouse.opening import EnginesFactory, open_lakehouse
 from mangrove.maintenance.check import CheckReport, report_open_failure
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import OpenFailure, Problem

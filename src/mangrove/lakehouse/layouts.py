@@ -48,7 +48,8 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
     if READABLE_BY_DELTACAT in settings.properties and layout != DELTACAT_READABLE_LAYOUT:
         raise InvalidInputError(
-            f"the property {READABLE_BY_DELTACAT} is for the layout {DELTACAT_READABLE_LAYOUT} alone, because DeltaCAT does "
+            f"the property {READABLE_BY_DELTACAT} is for the layout {DELTACAT_READABLE_LAYOUT} alone, "
+            "because DeltaCAT does "
             f"not read {layout}: leave it out, or make that layout"
         )
     name, make = makers[layout]

@@ -302,7 +302,7 @@ def _write_retained_rows(files: FileWriter, state: TableState, rows: pa.Table) -
     ]
 
 
-_REPLACING_EXAMPLES_MAX = 3
+_OVERWRITE_EXAMPLES_MAX = 3
 
 
 def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, rows: pa.Table | None) -> PlannedWrite:
@@ -335,7 +335,8 @@ def _check_inside(state: TableState, condition: Condition, rows: pa.Table) -> No
     if outside.num_rows:
         raise InvalidInputError(
             f"{outside.num_rows} row(s) for {state.name} are not what `where` means, and an overwrite would add them "
-            f"beside it, for example {to_python_rows(outside.slice(0, _REPLACING_EXAMPLES_MAX))}: leave them out or widen `where`"
+            f"beside it, for example {to_python_rows(outside.slice(0, _OVERWRITE_EXAMPLES_MAX))}: "
+            "leave them out or widen `where`"
         )
 
 

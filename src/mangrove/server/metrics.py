@@ -36,8 +36,8 @@ class RequestCounts:
 def classify_path(path: str) -> str:
     """Return the page that an address belongs to: one of a few words, whatever was asked for.
 
-    >>> classify_path("/"), classify_path("/tables/sales.orders"), classify_path("/api/tree"), classify_path("/wp-admin")
-    ('overview', 'tables', 'tree', 'other')
+    >>> [classify_path(path) for path in ("/", "/tables/sales.orders", "/api/tree", "/wp-admin")]
+    ['overview', 'tables', 'tree', 'other']
     """
     steps = path.strip("/").split("/")
     if steps[0] == "iceberg":

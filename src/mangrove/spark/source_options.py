@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import open_lakehouse as open_lakehouse
+from mangrove.lakehouse.opening import open_lakehouse
 from mangrove.model.locators import TableLocator, parse_table_name
 from mangrove.model.properties import FrozenMapping
 from mangrove.storage.opening import open_store

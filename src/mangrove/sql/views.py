@@ -27,7 +27,8 @@ def find_referenced_names(text: str, namespace: str) -> tuple[str, ...]:
     with it, or knows more of it than we do. What no object of a lakehouse can be
     called is Spark's own, such as the path of a file.
 
-    >>> find_referenced_names("with c as (select 1) select * from orders join far.`my.rows` join c join csv.`/a`", "shop")
+    >>> query = "with c as (select 1) select * from orders join far.`my.rows` join c join csv.`/a`"
+    >>> find_referenced_names(query, "shop")
     ('shop.orders', 'far.`my.rows`')
     """
     try:

@@ -177,7 +177,8 @@ def delete_mode_of(state: TableState) -> DeleteMode:
         return DeleteMode(requested)
     except ValueError:
         raise InvalidInputError(
-            f"{state.name} has the {DELETE_MODE} {requested!r}: it is auto, {', '.join(one.value for one in DeleteMode)}"
+            f"{state.name} has the {DELETE_MODE} {requested!r}: "
+            f"it is auto, {', '.join(one.value for one in DeleteMode)}"
         ) from None
 
 

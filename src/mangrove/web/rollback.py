@@ -77,7 +77,8 @@ def roll_back(lake: Lakehouse, order: RollbackRequest) -> int:
     newest = lake.version
     if order.expected_version is not None and order.expected_version != newest:
         raise ConflictError(
-            f"the newest version is now {newest}, and the preview was of a rollback from version {order.expected_version}: "
+            f"the newest version is now {newest}, and the preview was of a rollback from version "
+            f"{order.expected_version}: "
             f"nothing was changed; look at the preview again"
         )
     if order.to >= newest:

@@ -300,7 +300,8 @@ def rebase_on_newest(
     for concurrent_commit in concurrent_commits:
         if concurrent_commit.is_expired:
             raise ConflictError(
-                f"version {concurrent_commit.version} was committed and has expired since this transaction began on version "
+                f"version {concurrent_commit.version} was committed and has expired since this transaction "
+                f"began on version "
                 f"{base.version}. Nothing was committed; begin it again on the newest"
             )
         if concurrent_commit.commit.rolled_back_from is not None:
@@ -323,7 +324,8 @@ def _read_concurrent_guards(files: CatalogFiles, base: CatalogSnapshot) -> list[
             concurrent_commits.append(guard)
         batch = min(2 * batch, 32)
     raise ConflictError(
-        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, on which this transaction "
+        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, "
+        "on which this transaction "
         "stands: begin it again on the newest"
     )
 

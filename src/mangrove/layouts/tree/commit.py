@@ -191,7 +191,8 @@ def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
             concurrent_commits.append(root)
         batch = min(2 * batch, 32)
     raise ConflictError(
-        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, on which this transaction "
+        f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, "
+        "on which this transaction "
         "stands: begin it again on the newest"
     )
 

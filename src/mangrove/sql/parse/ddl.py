@@ -421,7 +421,7 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         if cursor.accept(word):
             return _parse_show_list(cursor, word.lower())
     if cursor.accept("COLUMNS"):
-        return _grammar_definitions_columns(cursor)
+        return _parse_view_columns(cursor)
     if cursor.accept("CREATE", "TABLE"):
         return _about(cursor, "create")
     if cursor.accept("TBLPROPERTIES"):
@@ -453,7 +453,7 @@ def _parse_show_list(cursor: TokenCursor, kind: str) -> ShowStatement:
     return ShowStatement(kind, name, pattern)
 
 
-def _grammar_definitions_columns(cursor: TokenCursor) -> ShowStatement:
+def _parse_view_columns(cursor: TokenCursor) -> ShowStatement:
     if cursor.accept_one_of("FROM", "IN") is None:
         raise cursor.refusal("FROM or IN")
     name = cursor.name()

@@ -163,7 +163,7 @@ def parse_statement(text: str, start: int = 0, computed: Callable[[SqlFragment],
     if begins_transaction(cursor.tokens):
         return _begin(cursor)
     word = cursor.next.word
-    if word in _GRAMMAR_CHANGES or word in _WITH_CHANGES:
+    if word in _ROW_CHANGES or word in _WITH_CHANGES:
         refuse_unsupported_syntax(cursor)
     parse = _BY_FIRST_WORD.get(word)
     statement = None if parse is None else parse(cursor)
@@ -279,15 +279,15 @@ def _after_common(cursor: TokenCursor) -> Statement | None:
     while not cursor.is_at_end:
         token = cursor.next
         depth += (token.text == "(") - (token.text == ")")
-        is_change = token.word in _GRAMMAR_CHANGES and cursor.peek(-1).text == ")"
+        is_change = token.word in _ROW_CHANGES and cursor.peek(-1).text == ")"
         if depth == 0 and is_change:
             common = SqlFragment(cursor.text[start : cursor.peek(-1).end], start)
-            return _GRAMMAR_CHANGES[token.word](cursor, common)
+            return _ROW_CHANGES[token.word](cursor, common)
         cursor.place += 1
     return None
 
 
-_GRAMMAR_CHANGES: Final[dict[str, Callable[[TokenCursor, SqlFragment | None], Statement]]] = {
+_ROW_CHANGES: Final[dict[str, Callable[[TokenCursor, SqlFragment | None], Statement]]] = {
     "INSERT": parse_insert,
     "UPDATE": parse_update,
     "DELETE": parse_delete,

@@ -45,7 +45,8 @@ def _render_levels(facts: TreeInfo, links: Links) -> list[Element | None]:
     return [
         element(
             "p",
-            f"{format_quantity(len(facts.levels), 'level')}, a node holds up to {format_count(facts.keys_max)} keys. The root's "
+            f"{format_quantity(len(facts.levels), 'level')}, a node holds up to {format_count(facts.keys_max)} keys. "
+            "The root's "
             f"write buffer holds up to {format_count(facts.root_buffer_max)} messages, any other "
             f"{format_count(facts.buffer_max)}.",
         ),

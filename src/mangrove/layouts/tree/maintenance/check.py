@@ -138,7 +138,7 @@ class _NodeChecker:
         return [self._read(pointer) for pointer in pointers]
 
     def read_or_loop(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes, with one that leads to itself for a broken one: `verify_tree` must not take it for a leaf."""
+        """Return the nodes; a broken one points to itself, so that `verify_tree` does not take it for a leaf."""
         nodes = self.read(pointers)
         return [
             Node((), (), (pointer,)) if pointer in self.broken else node
