@@ -31,8 +31,8 @@ from mangrove.cli.startup import require_pandas
 from mangrove.cli.terminal import draw, format_quantity, show_spinner, supports_unicode
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.spark.engines import BothEngines
 from mangrove.storage.counting import StoreRequests
+from mangrove.wiring import LakehouseEngines
 
 if TYPE_CHECKING:
     from mangrove.cli.conversation import Conversation
@@ -197,7 +197,7 @@ def start_quiet_session(what: str) -> Any:
             raise StorageError(f"Spark did not start ({error}): {_tail(said.fileno())}") from error
 
 
-class QuietEngines(BothEngines):
+class QuietEngines(LakehouseEngines):
     """Both engines, of which Spark starts without a word when something first needs it."""
 
     def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None, what: str = "SQL") -> None:
