@@ -9,17 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import click
 
 from mangrove.cli.context import LAKE_VARIABLE
-from mangrove.cli.startup import (
-    RestartRequired,
-    block_pandas_import,
-    escape_unencodable_output,
-    restart_process,
-    was_restarted,
-)
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]
@@ -57,9 +51,6 @@ COMMANDS = {
     "completion": ("completion", "Print the shell completion script."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
-
-_WITH_FRAMES = frozenset({"demo", "shell", "sql"})
-"""The commands that always use Spark or pandas, and so numpy."""
 
 
 class _LateGroup(click.Group):
@@ -116,14 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        escape_unencodable_output()
-    if arguments is None and not (_WITH_FRAMES.intersection(given[:1]) or was_restarted()):
-        block_pandas_import()
+        _escape_unencodable_output()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
-    except RestartRequired:
-        restart_process()
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(error.format_message() + "\n")
         code = 2
@@ -169,3 +156,10 @@ def _report_failure(given: Sequence[str], kind: str, message: str, code: int) ->
     else:
         sys.stderr.write(f"mangrove: {message}\n")
     return code
+
+
+def _escape_unencodable_output() -> None:
+    """Escape characters that the encoding of the terminal lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

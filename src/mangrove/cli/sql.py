@@ -27,7 +27,6 @@ from rich.console import RenderableType
 from mangrove.cli.command import check_installed, lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.rows import format_cell, render_rows, to_json_value
-from mangrove.cli.startup import require_pandas
 from mangrove.cli.terminal import draw, format_quantity, show_spinner, supports_unicode
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, StorageError
@@ -183,8 +182,6 @@ _TAIL_BYTES = 2000
 
 def start_quiet_session(what: str) -> Any:
     """Return a Spark session for `what`; what its Java says while it starts is shown only if it does not start."""
-    check_installed(what, SPARK_MODULES[:1], "spark")
-    require_pandas()
     check_installed(what, SPARK_MODULES, "spark")
     from mangrove.spark.session import local_session  # noqa: PLC0415 - Spark takes long to import
 
