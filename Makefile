@@ -59,7 +59,7 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 	$(BIN)/zensical build --strict
 
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
-	@$(BIN)/python -m mangrove.testing.simulation --seeds $(SEEDS) --first $(FIRST)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
 	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
