@@ -52,13 +52,11 @@ COMMANDS = {
     "inspect": ("inspect", "Print any file of either layout as text."),
     "tree": ("tree", "Draw the tree that holds the catalog."),
     "serve": ("serve", "Show a lakehouse in the browser, until Ctrl-C."),
-    "bench": ("bench_command", "Measure what a lakehouse costs on a disk or bucket: times and requests."),
-    "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
     "completion": ("completion", "Print the script that completes commands, options and names in a shell."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
-_WITH_FRAMES = frozenset({"demo", "shell", "sql"})
+_WITH_FRAMES = frozenset({"shell", "sql"})
 """The commands that always use Spark or pandas, and so numpy."""
 
 
