@@ -104,7 +104,6 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
         "serve ./lake": "server",
         "iceberg ./lake shop.orders": "iceberg",
         "sql ./lake select": "spark",
-        "demo ./demo": "spark",
         "compact ./lake shop.orders --engine spark": "spark",
         "shell ./lake": "shell",
     }
