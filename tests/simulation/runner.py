@@ -16,6 +16,7 @@ from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["FAULT_PROFILES", "Simulation", "SimulationReport", "run_simulation"]
 

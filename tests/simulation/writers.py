@@ -37,6 +37,7 @@ from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]
 
