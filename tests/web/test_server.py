@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from tests.web.conftest import filled, visitor
 
@@ -192,14 +193,30 @@ def test_metrics_count_answers_storage_requests_and_the_newest_version(lake: Lak
         client.get(address)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    found = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
-    assert found['mangrove_http_requests_total{page="overview",status="200"}'] == "1"
-    assert found['mangrove_http_requests_total{page="tables",status="200"}'] == "1"
-    assert found['mangrove_http_requests_total{page="tables",status="404"}'] == "1"
-    assert found['mangrove_http_requests_total{page="other",status="404"}'] == "1"
-    assert found["mangrove_newest_version"] == str(lake.version)
-    assert int(found['mangrove_storage_requests_total{kind="reads"}']) > 0
-    assert int(found['mangrove_storage_bytes_total{direction="read"}']) > 0
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in text_string_to_metric_families(answer.text)
+        for sample in metric.samples
+    }
+    assert found["mangrove_http_requests_total", "overview", "200"] == 1
+    assert found["mangrove_http_requests_total", "tables", "200"] == 1
+    assert found["mangrove_http_requests_total", "tables", "404"] == 1
+    assert found["mangrove_http_requests_total", "other", "404"] == 1
+    assert found["mangrove_newest_version",] == lake.version
+    assert found["mangrove_storage_requests_total", "reads"] > 0
+    assert found["mangrove_storage_bytes_total", "read"] > 0
+    assert {name for name, *_ in found} == {
+        "mangrove_http_requests_total",
+        "mangrove_storage_requests_total",
+        "mangrove_storage_bytes_total",
+        "mangrove_newest_version",
+    }
+
+
+def test_two_applications_of_one_process_count_separately(lake: Lakehouse, client: TestClient) -> None:
+    client.get("/tree")
+    with visitor(lake) as other:
+        assert 'page="tree"' not in other.get("/metrics").text
 
 
 def test_an_address_that_nobody_foresaw_makes_no_new_series() -> None:

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mangrove.errors import InvalidInputError
 from mangrove.rest.errors import is_iceberg_path, respond_iceberg_error
 from mangrove.server.connections import peer_of
-from mangrove.server.metrics import RequestCounts, classify_path
+from mangrove.server.metrics import ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.web.routes import respond_error
 
@@ -257,10 +257,10 @@ SECURITY_HEADERS: Final = {
 class AccessMiddleware:
     """An ASGI application around another."""
 
-    def __init__(self, inner: ASGIApp, access: Access, counts: RequestCounts, throttle: TokenThrottle) -> None:
+    def __init__(self, inner: ASGIApp, access: Access, metrics: ServerMetrics, throttle: TokenThrottle) -> None:
         self._inner = inner
         self._access = access
-        self._counts = counts
+        self._metrics = metrics
         self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -274,7 +274,7 @@ class AccessMiddleware:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add_headers(message)
-                self._counts.count(classify_path(scope["path"]), message["status"])
+                self._metrics.count_request(scope["path"], message["status"])
                 if takes_secret(scope["path"]) and message["status"] == 401:
                     self._throttle.record_wrong(peer, None)
             await send(message)

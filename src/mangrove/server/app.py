@@ -16,7 +16,7 @@ from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_err
 from mangrove.rest.routes import build_unavailable_routes
 from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
 from mangrove.server.health import Readiness
-from mangrove.server.metrics import RequestCounts, render_metrics
+from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.web.rollback import RollbackAccess
@@ -39,11 +39,13 @@ def build_app(
     """
     store = lake.effects.store
     stores = counted if counted is not None else [store] if isinstance(store, CountingStore) else []
-    counts = RequestCounts()
+    metrics = ServerMetrics(
+        lambda: sum((counting.requests for counting in stores), StoreRequests()), lambda: _load_newest_version(lake)
+    )
     routes = [
         Route("/healthz", _answer_health),
         Route("/readyz", _ready(Readiness(lake.effects))),
-        Route("/metrics", _metrics(lake, counts, stores)),
+        Route("/metrics", _metrics(metrics)),
         *others,
         *_iceberg(lake, access),
         *build_explorer_routes(lake, _build_rollback_access(access), _build_iceberg_endpoint(access)),
@@ -51,7 +53,7 @@ def build_app(
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
     )
-    return AccessMiddleware(inner, access, counts, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
+    return AccessMiddleware(inner, access, metrics, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
 
 
 def has_iceberg() -> bool:
@@ -95,17 +97,18 @@ def _ready(readiness: Readiness) -> Callable[[Request], Response]:
     return answer
 
 
-def _metrics(lake: Lakehouse, counts: RequestCounts, stores: Sequence[CountingStore]) -> Callable[[Request], Response]:
+def _metrics(metrics: ServerMetrics) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
-        try:
-            newest = lake.version
-        except MangroveError:
-            newest = None
-        requested = sum((store.requests for store in stores), StoreRequests())
-        text = render_metrics(counts.snapshot(), requested, newest)
-        return Response(text, media_type="text/plain; version=0.0.4")
+        return Response(metrics.render(), media_type=METRICS_CONTENT_TYPE)
 
     return answer
+
+
+def _load_newest_version(lake: Lakehouse) -> int | None:
+    try:
+        return lake.version
+    except MangroveError:
+        return None
 
 
 def _http_error(request: Request, error: Exception) -> Response:
