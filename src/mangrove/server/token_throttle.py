@@ -5,10 +5,11 @@ tries again and again, does not make others wait that come from the same address
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from cachetools import LRUCache
 
 from mangrove.errors import InvalidInputError
 
@@ -36,7 +37,7 @@ class TokenThrottle:
         self._wrong_tokens_max = _WRONG_TOKENS_MAX if wrong_tokens_max is None else wrong_tokens_max
         if self._wrong_tokens_max < 0:
             raise InvalidInputError(f"the limit is {wrong_tokens_max} wrong tokens; expected 0 or more")
-        self._by_peer: OrderedDict[str, _Guesses] = OrderedDict()
+        self._by_peer: LRUCache[str, _Guesses] = LRUCache(_PEERS_MAX)
 
     def record_wrong(self, peer: str, token: str | None) -> None:
         """Record a wrong token; None stands for one that nobody kept, which counts as different from all others."""
@@ -44,14 +45,11 @@ class TokenThrottle:
             return
         self._forget_if_over(peer)
         guesses = self._by_peer.setdefault(peer, _Guesses())
-        self._by_peer.move_to_end(peer)
         number = str(len(guesses.digests))
         digest = hashlib.sha256(number.encode() if token is None else token.encode("utf-8", "replace")).digest()
         if digest not in guesses.digests:
             guesses.digests.add(digest)
             guesses.last_at_millis = self._now_millis()
-        if len(self._by_peer) > _PEERS_MAX:
-            self._by_peer.popitem(last=False)
 
     def retry_after_seconds(self, peer: str) -> int | None:
         """Return for how long the peer has to wait, or None if it may show a token now."""
