@@ -29,13 +29,13 @@ _FIELDS_MAX: Final = 10
 class RollbackAccess:
     """Who may change things: a form with this proof, which stands only on our pages, or a header with the token."""
 
-    proof: str = field(repr=False)
+    csrf_token: str = field(repr=False)
     has_token: Callable[[str | None], bool] = field(repr=False)
 
-    def admits(self, authorization: str | None, proof: str) -> bool:
+    def admits(self, authorization: str | None, csrf_token: str) -> bool:
         """Return whether the sender may change things; how long it takes says nothing about the proof."""
         return self.has_token(authorization) or hmac.compare_digest(
-            proof.encode("utf-8", "replace"), self.proof.encode()
+            csrf_token.encode("utf-8", "replace"), self.csrf_token.encode()
         )
 
 

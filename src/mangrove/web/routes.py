@@ -29,23 +29,22 @@ from mangrove.inspect.tree import load_tree_info
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
-from mangrove.web.html import Element, render_document
 from mangrove.web.links import API, STATIC, Links
-from mangrove.web.pages.catalog import render_namespace_page, render_namespaces_page, render_view_page
 from mangrove.web.pages.connect import IcebergConnection
-from mangrove.web.pages.frame import render_message_page
-from mangrove.web.pages.history import render_history_page, render_version_page
 from mangrove.web.pages.overview import render_overview_page
 from mangrove.web.pages.storage import render_storage_page
 from mangrove.web.pages.table import render_delta_page, render_partition_page, render_table_page
 from mangrove.web.pages.tree import render_tree_page
+from mangrove.web.pages.version import render_version_page
+from mangrove.web.pages.view import render_view_page
+from mangrove.web.rendering import render_message_page, render_page
 from mangrove.web.rollback import BODY_BYTES_MAX, RollbackAccess, parse_form, parse_rollback_request, roll_back
 
 __all__ = ["IcebergEndpoint", "PageRoute", "build_explorer_routes", "encode_json", "respond_error", "to_json_value"]
 
 
 def to_json_value(value: Any) -> Json:
-    """Return plain JSON of facts: objects, lists, text, numbers.
+    """Return plain JSON of info: objects, lists, text, numbers.
 
     Values of columns have the form that `mangrove.model.json_codec` gives them.
     """
@@ -89,8 +88,8 @@ class PageRoute:
     """An address, what is told there, and how it looks."""
 
     path: str
-    read: Callable[[PinnedLakehouse, PageRequest], Any]
-    show: Callable[[Any, str], Element]
+    load: Callable[[PinnedLakehouse, PageRequest], Any]
+    render: Callable[[Any, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +102,13 @@ class IcebergEndpoint:
 
 _PAGES: Final = (
     PageRoute("/", load_overview_info, render_overview_page),
-    PageRoute("/namespaces", load_namespace_list, render_namespaces_page),
-    PageRoute("/namespaces/{name}", load_namespace_info, render_namespace_page),
+    PageRoute("/namespaces", load_namespace_list, partial(render_page, "namespaces.html")),
+    PageRoute("/namespaces/{name}", load_namespace_info, partial(render_page, "namespace.html")),
     PageRoute("/tables/{name}", load_table_info, render_table_page),
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
-    PageRoute("/history", load_history_info, render_history_page),
+    PageRoute("/history", load_history_info, partial(render_page, "history.html")),
     PageRoute("/history/{number}", load_version_diff, render_version_page),
     PageRoute("/tree", load_tree_info, render_tree_page),
     PageRoute("/storage", load_storage_info, render_storage_page),
@@ -131,11 +130,12 @@ def build_explorer_routes(
 
 def _pages(changing: RollbackAccess | None) -> Iterator[PageRoute]:
     """Yield the pages, with a button on the preview of a rollback for who may press it."""
-    proof = None if changing is None else changing.proof
+    csrf_token = None if changing is None else changing.csrf_token
     for page in _PAGES:
-        yield (
-            replace(page, show=partial(render_version_page, proof=proof)) if page.show is render_version_page else page
-        )
+        if page.render is render_version_page:
+            yield replace(page, render=partial(render_version_page, csrf_token=csrf_token))
+        else:
+            yield page
 
 
 def respond_error(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
@@ -148,21 +148,21 @@ def respond_error(status: int, title: str, sentence: str, *, as_json: bool) -> R
 def _page(lake: Lakehouse, page: PageRoute, serving: IcebergEndpoint | None) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _load_info(lake, page, request)
+            info = _load_page_info(lake, page, request)
         except MangroveError as error:
             return _respond_refused(error, as_json=False)
-        if serving is not None and isinstance(facts, TableInfo):
+        if serving is not None and isinstance(info, TableInfo):
             return _html_response(
-                render_table_page(facts, _api_address(request), _build_iceberg_connection(request, facts, serving)), 200
+                render_table_page(info, _api_address(request), _build_iceberg_connection(request, info, serving)), 200
             )
-        return _html_response(page.show(facts, _api_address(request)), 200)
+        return _html_response(page.render(info, _api_address(request)), 200)
 
     return answer
 
 
-def _build_iceberg_connection(request: Request, facts: TableInfo, serving: IcebergEndpoint) -> IcebergConnection:
+def _build_iceberg_connection(request: Request, info: TableInfo, serving: IcebergEndpoint) -> IcebergConnection:
     """Return where other engines find a table: on the server that the browser reached, in the version that it shows."""
-    seen = facts.seen
+    seen = info.seen
     address = f"{request.url.scheme}://{request.url.netloc}{serving.path}"
     version = None if seen.requested is None else seen.version.version
     return IcebergConnection(address, seen.uri, version, serving.has_token)
@@ -171,10 +171,10 @@ def _build_iceberg_connection(request: Request, facts: TableInfo, serving: Icebe
 def _json_handler(lake: Lakehouse, page: PageRoute) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _load_info(lake, page, request)
+            info = _load_page_info(lake, page, request)
         except MangroveError as error:
             return _respond_refused(error, as_json=True)
-        return _json_response(to_json_value(facts), 200)
+        return _json_response(to_json_value(info), 200)
 
     return answer
 
@@ -208,9 +208,9 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-def _load_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
+def _load_page_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
     requested = PageRequest(dict(request.path_params), dict(request.query_params))
-    return page.read(pin_version(lake, requested), requested)
+    return page.load(pin_version(lake, requested), requested)
 
 
 def _api_address(request: Request) -> str:
@@ -223,8 +223,8 @@ def _respond_refused(error: MangroveError, *, as_json: bool) -> Response:
     return respond_error(status, title, str(error), as_json=as_json)
 
 
-def _html_response(page: Element, status: int) -> Response:
-    return Response(render_document(page), status, media_type="text/html")
+def _html_response(page: bytes, status: int) -> Response:
+    return Response(page, status, media_type="text/html")
 
 
 def _json_response(answer: Any, status: int) -> Response:
