@@ -1,9 +1,9 @@
 """Limits on connections: how many a peer and all peers may hold, and how long a request may take to arrive.
 
-A connection that waits for a request, or has sent half of one, is closed when its time is
-over, or earlier when a new connection needs its place: the oldest of the same peer goes first.
-So half-sent requests never keep a client out that sends a whole one. Only where all
-places are taken by requests that are being answered is a new connection refused.
+A connection without a complete request is closed after a timeout, or earlier when a new
+connection needs its place; the oldest of the same peer is closed first. So incomplete requests
+never block a client that sends complete ones. A new connection is refused only if all
+connections are being answered.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mangrove.errors import InvalidInputError
 __all__ = ["ConnectionLimits", "LimitedServer", "limits_of", "peer_of"]
 
 _IPV6_PREFIX_BITS: Final = 64
-"""What one customer of a provider has in IPv6 at least: addresses within it cost nothing."""
+"""The smallest IPv6 prefix that a provider assigns; a peer can use all addresses within it."""
 _REFUSED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
     b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
@@ -32,17 +32,17 @@ _REFUSED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections are open at once, and how long a peer may take."""
+    """Limits on the number of open connections and on timeouts."""
 
     per_peer_max: int = 128
-    """From one peer: an IPv4 address, or the first 64 bits of an IPv6 address."""
+    """Connections of one peer: an IPv4 address, or the first 64 bits of an IPv6 address."""
     total_max: int = 512
     headers_seconds: float = 10.0
-    """From a connection's begin, or the end of the answer before, until the headers of a request are there."""
+    """From the start of a connection, or the end of the previous response, to the end of the request headers."""
     body_seconds: float = 60.0
-    """From the end of the headers until the body is there."""
+    """From the end of the headers to the end of the body."""
     stalled_seconds: float = 60.0
-    """For how long a peer may take nothing of an answer."""
+    """How long a peer may receive nothing of a response."""
 
     def __post_init__(self) -> None:
         if self.per_peer_max < 1 or self.total_max < 1:
@@ -52,7 +52,7 @@ class ConnectionLimits:
 
 
 def limits_of(per_peer_max: int | None = None) -> ConnectionLimits:
-    """Return the usual limits, with another one for each peer, and in all, where that one is greater."""
+    """Return the default limits with another limit per peer, which raises the total if it is greater."""
     usual = ConnectionLimits()
     if per_peer_max is None:
         return usual
@@ -67,7 +67,7 @@ class LimitedServer(uvicorn.Server):
         self._pool = _Pool(limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections on the sockets."""
+        """Start to accept connections on the sockets."""
         await super().startup(sockets=[])
         loop = asyncio.get_running_loop()
         for listening in sockets or ():
@@ -75,7 +75,7 @@ class LimitedServer(uvicorn.Server):
                 self._accept,
                 sock=listening,
                 ssl=self.config.ssl,
-                # Before a handshake is complete no protocol is asked, so asyncio bounds its time.
+                # Before the handshake is complete the protocol gets no events, so asyncio limits its time.
                 ssl_handshake_timeout=self._pool.limits.headers_seconds if self.config.ssl else None,
                 backlog=self.config.backlog,
             )
@@ -86,7 +86,7 @@ class LimitedServer(uvicorn.Server):
 
 
 def peer_of(address: str) -> str:
-    """Return by what the connections of one peer are counted.
+    """Return the key by which the connections of one peer are counted.
 
     >>> peer_of("192.0.2.7"), peer_of("::ffff:192.0.2.7"), peer_of("2001:db8::1:2:3:4")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
@@ -103,7 +103,7 @@ def peer_of(address: str) -> str:
 
 
 class _Awaited(enum.Enum):
-    """What the server waits for."""
+    """What the server waits for from the peer."""
 
     HEADERS = "headers"
     BODY = "body"
@@ -111,7 +111,7 @@ class _Awaited(enum.Enum):
 
 
 class _Pool:
-    """The open connections by peer, each peer's in the order in which they came."""
+    """The open connections by peer, oldest first."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -119,7 +119,7 @@ class _Pool:
         self._count = 0
 
     def admit(self, connection: "_Connection") -> bool:
-        """Take a connection, if need be in the place of one that waits; return whether there was a place."""
+        """Add a connection, evicting an idle one if the limit is reached; return whether there was a place."""
         own = self._by_peer.get(connection.peer, {})
         if len(own) >= self.limits.per_peer_max and not self._evict_oldest(own):
             return False
@@ -132,7 +132,7 @@ class _Pool:
         return True
 
     def release(self, connection: "_Connection") -> None:
-        """Forget a connection, if it is known."""
+        """Remove a connection, if it is in the pool."""
         own = self._by_peer.get(connection.peer, {})
         if connection in own:
             del own[connection]
@@ -141,15 +141,15 @@ class _Pool:
                 del self._by_peer[connection.peer]
 
     def _evict_oldest(self, connections: "dict[_Connection, None]") -> bool:
-        found = next((one for one in connections if one.is_idle), None)
-        if found is not None:
-            self.release(found)
-            found.transport.abort()
-        return found is not None
+        oldest = next((connection for connection in connections if connection.is_idle), None)
+        if oldest is not None:
+            self.release(oldest)
+            oldest.transport.abort()
+        return oldest is not None
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection that is closed when a request does not arrive, or an answer is not taken, in time."""
+    """An HTTP connection with timeouts for requests that do not arrive and responses that are not received."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], pool: _Pool) -> None:
         super().__init__(config, state, app_state)
@@ -193,7 +193,7 @@ class _Connection(H11Protocol):
             self._set_stall(None)
 
     def _await_next(self) -> None:
-        """Begin to measure the time when something else is awaited; more bytes of the same begin nothing."""
+        """Restart the timer when the server waits for the next part; more bytes of the same part do not."""
         limits = self._pool.limits
         if self.conn.their_state is h11.IDLE:
             awaited, seconds = _Awaited.HEADERS, limits.headers_seconds
@@ -207,13 +207,13 @@ class _Connection(H11Protocol):
 
     def _end_arrival(self) -> None:
         if self._awaited is _Awaited.BODY and self.flow.read_paused:
-            # The server itself has not taken what came, so the peer is not late.
+            # The server itself has paused reading, so the peer is not late.
             self._set_arrival(self._pool.limits.body_seconds)
         else:
             self._close()
 
     def _close(self) -> None:
-        """Close it once what is left of an answer is sent, or at the latest when the peer has stalled."""
+        """Close the connection after the rest of the response is sent, or when the peer stalls."""
         self.transport.close()
         self._set_stall(self._pool.limits.stalled_seconds)
 
