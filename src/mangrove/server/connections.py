@@ -92,14 +92,14 @@ def peer_of(address: str) -> str:
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found), _IPV6_PREFIX_BITS), strict=False))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX_BITS), strict=False))
 
 
 class _Awaited(enum.Enum):

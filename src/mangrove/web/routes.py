@@ -226,7 +226,9 @@ def _api_address(request: Request) -> str:
 
 
 def _respond_exception(error: MangroveError, *, as_json: bool) -> Response:
-    status, title = next((found for kind, found in _ERROR_RESPONSES.items() if isinstance(error, kind)), (500, "Error"))
+    status, title = next(
+        (response for kind, response in _ERROR_RESPONSES.items() if isinstance(error, kind)), (500, "Error")
+    )
     return respond_error(status, title, str(error), as_json=as_json)
 
 
