@@ -55,11 +55,11 @@ def test_people_are_told_both_addresses(lake: str, program: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--writable",), 2, "needs a token"),
-        (("--host", "0.0.0.0"), 2, "a token is needed"),
+        (("--writable",), 2, "requires a token"),
+        (("--host", "0.0.0.0"), 2, "requires a token"),
         (("--port", "70000"), 2, "70000"),
         (("--token", "short"), 2, "expected at least 16"),
-        (("--tls-cert", "cert.pem"), 2, "both or neither"),
+        (("--tls-cert", "cert.pem"), 2, "must be given together"),
         (("--tls-cert", "cert.pem", "--tls-key", "key.pem"), 2, "cannot be used"),
         (("--max-connections-per-peer", "0"), 2, "max-connections-per-peer"),
     ],

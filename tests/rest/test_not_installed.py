@@ -52,7 +52,7 @@ def test_clients_are_told_what_to_install_on_the_server(bare: TestClient, method
 def test_pages_are_shown_without_it_and_offer_nothing_to_other_engines(bare: TestClient) -> None:
     page = bare.get("http://127.0.0.1/tables/sales.orders")
     assert page.status_code == 200
-    assert "Open elsewhere" not in page.text
+    assert "Open in other engines" not in page.text
     assert bare.get("http://127.0.0.1/healthz").status_code == 200
 
 

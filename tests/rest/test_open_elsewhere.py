@@ -67,7 +67,7 @@ def test_names_are_quoted_as_each_engine_wants_them() -> None:
 @pytest.mark.parametrize("name", ["sales.outside"])
 def test_a_table_whose_rows_lie_elsewhere_is_not_offered(lake: Lakehouse, name: str) -> None:
     with request_info(counted(lake)) as client:
-        assert "Open elsewhere" not in client.get(f"http://127.0.0.1/tables/{name}").text
+        assert "Open in other engines" not in client.get(f"http://127.0.0.1/tables/{name}").text
 
 
 def test_a_lakehouse_in_memory_is_not_offered_to_other_processes() -> None:
@@ -75,7 +75,7 @@ def test_a_lakehouse_in_memory_is_not_offered_to_other_processes() -> None:
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
     with request_info(lake) as client:
-        assert "Open elsewhere" not in client.get("http://127.0.0.1/tables/sales.orders").text
+        assert "Open in other engines" not in client.get("http://127.0.0.1/tables/sales.orders").text
 
 
 def test_requests_of_clients_are_counted_by_what_they_ask_for(lake: Lakehouse) -> None:

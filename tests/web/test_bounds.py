@@ -86,7 +86,7 @@ def test_the_drawing_shows_a_few_hundred_nodes_and_says_what_it_leaves_out(large
         left_out = sum(level["left_out"] for level in facts["levels"])
         assert left_out > 0
         page = client.get("/tree").text
-        assert f"{left_out:,} more nodes and what lies below them are not drawn" in page
+        assert f"{left_out:,} more nodes and their descendants are not drawn" in page
         assert page.count('class="outline"') == len(drawn)
         for node in drawn[:: len(drawn) // 10]:
             assert client.get(f"/api/tree?node={node['way']}").json()["node"]["way"] == node["way"]

@@ -295,7 +295,7 @@ def test_what_does_not_speak_tls_is_closed(app: object, certificate: Certificate
 
 
 def test_files_that_are_no_certificate_are_refused(certificate: Certificate, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="both or neither"):
+    with pytest.raises(InvalidInputError, match="must be given together"):
         certificate_of(certificate.certificate_path, None)
     with pytest.raises(InvalidInputError, match="cannot be used"):
         certificate_of(certificate.certificate_path, str(tmp_path / "missing.pem"))
@@ -307,7 +307,7 @@ def test_files_that_are_no_certificate_are_refused(certificate: Certificate, tmp
         check=True,
         capture_output=True,
     )
-    with pytest.raises(InvalidInputError, match="has a password"):
+    with pytest.raises(InvalidInputError, match="is encrypted"):
         certificate_of(certificate.certificate_path, str(locked))
 
 

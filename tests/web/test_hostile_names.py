@@ -3,10 +3,12 @@
 import html
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 from starlette.testclient import TestClient
 from tests.web.conftest import HOSTILE, HOSTILE_TEXT, visitor
 
@@ -15,8 +17,8 @@ from mangrove.model.locators import NamespaceLocator, TableLocator
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.testing.strategies import names
-from mangrove.web.html import element, render, render_document
 from mangrove.web.links import Links
+from mangrove.web.rendering import TEMPLATES_FOLDER, build_environment, check_local_url, render_message_page
 
 
 class Reader(HTMLParser):
@@ -86,7 +88,8 @@ def test_what_an_address_says_comes_back_as_text(client: TestClient, where: str)
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r\0")), st.text())
 def test_text_and_attributes_come_out_of_a_parser_as_they_went_in(text: str, attribute: str) -> None:
-    page = render(element("p", text, title=attribute.replace("\r", "").replace("\0", "")))
+    template = build_environment().from_string('<p title="{{ attribute }}">{{ text }}</p>')
+    page = template.render(text=text, attribute=attribute.replace("\r", "").replace("\0", ""))
     found = read(page)
     assert found.tags == ["p"]
     assert found.text == text
@@ -102,16 +105,43 @@ def test_a_link_to_a_name_is_one_step_that_no_browser_shortens(name: str) -> Non
     assert not set(path) & set("?#\\ \"'<>")
 
 
-@pytest.mark.parametrize("tag", ["script", "SCRIPT", "style", "iframe", "object", "foreignObject", "a b", "", "!--"])
-def test_an_element_that_runs_something_cannot_be_made(tag: str) -> None:
-    with pytest.raises(ValueError, match="not an element"):
-        element(tag)
+REFUSED = re.compile(
+    r"<\s*(?:base|embed|foreignobject|iframe|object|script|style)\b"  # elements that run or load something
+    r"|\s(?:on\w+|style)\s*="  # attributes that run or style something
+    r"|=\s*\{[{%]"  # a value without quotes could start another attribute
+    r"|\|\s*safe\b|\bautoescape\b",  # text as markup
+    re.IGNORECASE,
+)
+LINK = re.compile(r"\b(?:action|formaction|href|src)\s*=\s*(\"[^\"]*\"|'[^']*'|\S+)", re.IGNORECASE)
+ALLOWED_LINK = re.compile(r'"(?:\{\{[^{}]* \| local \}\}|\{\{ STATIC \}\}/[a-z.]+|/|#[a-z]+)"')
 
 
-@pytest.mark.parametrize("name", ["onclick", "onLoad", "style", 'a"b', "a b", ""])
-def test_an_attribute_that_runs_something_cannot_be_made(name: str) -> None:
-    with pytest.raises(ValueError, match="not an attribute"):
-        element("p", **{name: "x"})
+def refused_markup(template: str) -> list[str]:
+    """Return what a template may not have: scripts, inline styles, unescaped values and unchecked links."""
+    links = [link for link in LINK.findall(template) if not ALLOWED_LINK.fullmatch(link)]
+    return [*REFUSED.findall(template), *links]
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES_FOLDER.iterdir()), ids=lambda path: path.name)
+def test_no_template_runs_something_or_links_without_a_check(path: Path) -> None:
+    assert refused_markup(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("tag", ["script", "SCRIPT", "style", "iframe", "object", "foreignObject"])
+def test_an_element_that_runs_something_is_refused_in_a_template(tag: str) -> None:
+    assert refused_markup(f"<p><{tag} class='x'></p>")
+
+
+@pytest.mark.parametrize(
+    "attribute", ['onclick="x"', 'onLoad="x"', 'style="x"', "title={{ x }}", 'href="{{ x }}"', "href=/x", 'src="//x"']
+)
+def test_an_attribute_that_runs_something_is_refused_in_a_template(attribute: str) -> None:
+    assert refused_markup(f"<p {attribute}>")
+
+
+@pytest.mark.parametrize("text", ["{{ x | safe }}", "{{ x|safe }}", "{% autoescape false %}"])
+def test_text_as_markup_is_refused_in_a_template(text: str) -> None:
+    assert refused_markup(f"<p>{text}</p>")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +149,15 @@ def test_an_attribute_that_runs_something_cannot_be_made(name: str) -> None:
 )
 def test_a_link_that_leaves_the_explorer_cannot_be_made(address: str) -> None:
     with pytest.raises(ValueError, match="leads out"):
-        element("a", "x", href=address)
+        check_local_url(address)
+    with pytest.raises(ValueError, match="leads out"):
+        build_environment().from_string('<a href="{{ address | local }}">').render(address=address)
+
+
+def test_an_undefined_name_in_a_template_is_an_error() -> None:
+    with pytest.raises(UndefinedError):
+        build_environment().from_string("{{ nothing }}").render()
 
 
 def test_half_a_character_does_not_break_a_page() -> None:
-    assert b"?" in render_document(element("p", "\ud800"))
+    assert b"<h1>?</h1>" in render_message_page("\ud800", "")

@@ -94,8 +94,8 @@ def test_the_command_asks_for_the_token_that_it_was_given(uri: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("--host", "0.0.0.0"), 2, "a token is needed"),
-        (("--port", "70000"), 2, "there is no port 70000"),
+        (("--host", "0.0.0.0"), 2, "requires a token"),
+        (("--port", "70000"), 2, "invalid port 70000"),
         ((), 1, "there is no lakehouse"),
     ],
 )

@@ -1,5 +1,6 @@
 """Every page of the explorer says what the lakehouse holds, for people and for programs."""
 
+import html
 import re
 from datetime import date
 
@@ -21,7 +22,7 @@ ORDERS = TableLocator("sales", "orders")
 def text_of(page: str) -> str:
     """Return what a reader sees, in one line."""
     body = page.partition("<body>")[2]
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body)).replace("&#x27;", "'")
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body)))
 
 
 def get(client: TestClient, address: str, status: int = 200) -> str:

@@ -60,7 +60,7 @@ def serve_command(
 
     Clients of Iceberg's REST catalog are served as well, at the address that is told.
     """
-    check_installed("the server", ("starlette", "uvicorn"), "server")
+    check_installed("the server", ("jinja2", "prometheus_client", "starlette", "uvicorn"), "server")
     from mangrove.server.serving import certificate_of, serve  # noqa: PLC0415 - only after it is known to be installed
 
     def announce(address: str, iceberg_address: str | None) -> None:

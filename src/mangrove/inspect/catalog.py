@@ -99,8 +99,8 @@ class ViewInfo:
 def load_namespace_list(pinned: PinnedLakehouse, requested: PageRequest) -> NamespaceListInfo:
     """Return the namespaces whose names start with the query's `prefix` and come after its `after`."""
     prefix, after = requested.text("prefix"), requested.text("after")
-    found = pinned.past.namespaces(prefix or "", after=after)
-    lines = (NamespaceLine(one.name, one.id, one.description, tuple(one.properties.items())) for one in found)
+    namespaces = pinned.lake_snapshot.namespaces(prefix or "", after=after)
+    lines = (NamespaceLine(one.name, one.id, one.description, tuple(one.properties.items())) for one in namespaces)
     page, is_last = _page(lines)
     return NamespaceListInfo(pinned.seen, prefix, page, None if is_last else page[-1].name)
 
@@ -109,16 +109,18 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
     """Return a namespace, its tables after `after_table` and its views after `after_view`."""
     parts = split_name(requested.step("name"))
     if len(parts) != 1:
-        raise InvalidInputError(f"{requested.step('name')!r} has {len(parts)} parts: a namespace's name is one")
+        raise InvalidInputError(
+            f"invalid namespace {requested.step('name')!r}: it has {len(parts)} parts; expected one"
+        )
     locator, prefix = NamespaceLocator(parts[0]), requested.text("prefix")
-    namespace = pinned.past.namespace(locator)
+    namespace = pinned.lake_snapshot.namespace(locator)
     tables, is_last_table = _page(
         TableLine(locator.name, one.name, one.id, one.table_type.value, one.value.table_format, one.description)
-        for one in pinned.past.tables(locator, prefix or "", after=requested.text("after_table"))
+        for one in pinned.lake_snapshot.tables(locator, prefix or "", after=requested.text("after_table"))
     )
     views, is_last_view = _page(
         ViewLine(locator.name, one.name, one.id, one.description)
-        for one in pinned.past.views(locator, prefix or "", after=requested.text("after_view"))
+        for one in pinned.lake_snapshot.views(locator, prefix or "", after=requested.text("after_view"))
     )
     return NamespaceInfo(
         pinned.seen,
@@ -134,7 +136,7 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
 def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
     """Return a view."""
     locator: ViewLocator = parse_view_name(requested.step("name"))
-    view = pinned.past.view(locator)
+    view = pinned.lake_snapshot.view(locator)
     return ViewInfo(
         pinned.seen,
         locator.namespace,
@@ -148,7 +150,7 @@ def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
     )
 
 
-def _page(found: Iterator[T]) -> tuple[tuple[T, ...], bool]:
+def _page(entries: Iterator[T]) -> tuple[tuple[T, ...], bool]:
     """Return a page, and whether it is the last."""
-    taken = tuple(islice(found, _PAGE_MAX + 1))
+    taken = tuple(islice(entries, _PAGE_MAX + 1))
     return taken[:_PAGE_MAX], len(taken) <= _PAGE_MAX

@@ -30,7 +30,7 @@ _TEXT_CHARACTERS_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that two states of an object have differently; None where one has it not."""
+    """A field that differs between two states of an object; None where a state lacks it."""
 
     field: str
     before: str | None
@@ -45,81 +45,81 @@ class DiffEntry:
     kind: str
     name: str
     table: str | None
-    """The table below which it lies, or that it is, under the name that it has in either version."""
+    """The name of the table that the object is or belongs to, in either version."""
     fields: tuple[FieldChange, ...]
 
 
 def diff_versions(compared: VersionComparer, before: Snapshot, after: Snapshot) -> tuple[tuple[DiffEntry, ...], bool]:
-    """Return what changes on the way from `before` to `after`, and whether there is more than is shown."""
-    found = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
-    shown = found[:_CHANGES_MAX]
-    names = _Names(_table_names(compared, (after, before), shown), _partition_names((after, before), shown))
-    gone = _find_removed(shown)
-    renamed = {gone[key].locator for one in shown if (key := _moved_key(one)) in gone}
-    changes = (_change(one, names, gone) for one in shown if one.locator not in renamed)
-    return tuple(changes), len(found) > _CHANGES_MAX
+    """Return the changes from `before` to `after` up to a bound, and whether there are more."""
+    differences = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
+    page = differences[:_CHANGES_MAX]
+    names = _Names(_table_names(compared, (after, before), page), _partition_names((after, before), page))
+    removed = _find_removed(page)
+    renamed = {removed[key].locator for one in page if (key := _added_key(one)) in removed}
+    changes = (_build_entry(one, names, removed) for one in page if one.locator not in renamed)
+    return tuple(changes), len(differences) > _CHANGES_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What tables are called, by their ids, and partitions."""
+    """The names of tables by id, and of partitions by locator."""
 
     tables: dict[str, TableLocator]
     partitions: dict[PartitionLocator, str]
 
 
-def _partition_names(snapshots: Iterable[Snapshot], shown: Iterable[Difference]) -> dict[PartitionLocator, str]:
-    """Return the values of the partitions that changed or in which something changed."""
-    ways = (one.locator.parent if isinstance(one.locator, DeltaLocator) else one.locator for one in shown)
-    wanted = list(dict.fromkeys(way for way in ways if isinstance(way, PartitionLocator)))
+def _partition_names(snapshots: Iterable[Snapshot], page: Iterable[Difference]) -> dict[PartitionLocator, str]:
+    """Return the values of the partitions of the differences."""
+    locators = (one.locator.parent if isinstance(one.locator, DeltaLocator) else one.locator for one in page)
+    partitions = list(dict.fromkeys(locator for locator in locators if isinstance(locator, PartitionLocator)))
     names: dict[PartitionLocator, str] = {}
     for snapshot in snapshots:
-        missing = [way for way in wanted if way not in names]
-        for way, value in zip(missing, snapshot.get_many(missing), strict=True):
+        missing = [locator for locator in partitions if locator not in names]
+        for locator, value in zip(missing, snapshot.get_many(missing), strict=True):
             if isinstance(value, Partition):
-                names[way] = ", ".join(format_value(part) for part in value.values) or "all rows"
+                names[locator] = ", ".join(format_value(part) for part in value.values) or "all rows"
     return names
 
 
-def _find_removed(shown: Iterable[Difference]) -> dict[tuple[Kind, str], Difference]:
-    """Return what is no longer under its name, by what stays when a name changes."""
+def _find_removed(page: Iterable[Difference]) -> dict[tuple[Kind, str], Difference]:
+    """Return the removed objects by kind and id, which a rename keeps."""
     return {
         (one.locator.kind, one.before.id): one
-        for one in shown
+        for one in page
         if one.after is None and isinstance(one.before, Namespace | Table | View)
     }
 
 
-def _moved_key(one: Difference) -> tuple[Kind, str] | None:
-    """Return what stays of an object that is new under its name."""
+def _added_key(one: Difference) -> tuple[Kind, str] | None:
+    """Return the kind and id of an added object."""
     if one.before is None and isinstance(one.after, Namespace | Table | View):
         return one.locator.kind, one.after.id
     return None
 
 
 def _table_names(
-    compared: VersionComparer, snapshots: Iterable[Snapshot], shown: Iterable[Difference]
+    compared: VersionComparer, snapshots: Iterable[Snapshot], page: Iterable[Difference]
 ) -> dict[str, TableLocator]:
-    """Return the names of the tables below which something changed, by their ids, the later version's first."""
-    wanted = {
+    """Return the names of the tables of the differences, by id; the first snapshot has precedence."""
+    table_ids = {
         one.locator.table_id
-        for one in shown
+        for one in page
         if isinstance(one.locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator)
     }
     names: dict[str, TableLocator] = {}
     for snapshot in snapshots:
-        if wanted <= names.keys():
+        if table_ids <= names.keys():
             break
         for locator, value in islice(compared.objects(snapshot, Kind.TABLE), _TABLES_MAX):
-            if isinstance(value, Table) and isinstance(locator, TableLocator) and value.id in wanted:
+            if isinstance(value, Table) and isinstance(locator, TableLocator) and value.id in table_ids:
                 names.setdefault(value.id, locator)
     return names
 
 
-def _change(one: Difference, names: _Names, gone: dict[tuple[Kind, str], Difference]) -> DiffEntry:
+def _build_entry(one: Difference, names: _Names, removed: dict[tuple[Kind, str], Difference]) -> DiffEntry:
     name, table = _name(one.locator, names)
-    key = _moved_key(one)
-    origin = None if key is None else gone.get(key)
+    key = _added_key(one)
+    origin = None if key is None else removed.get(key)
     before = one.before if origin is None else origin.before
     if origin is not None:
         action, name = "renamed", f"{origin.locator} to {one.locator}"
@@ -149,7 +149,7 @@ def _name(locator: Locator, names: _Names) -> tuple[str, TableLocator | None]:
 
 
 def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange]:
-    """Yield the fields that differ; of what is only on one side a few words say what it is."""
+    """Yield the fields that differ; of an added or removed object a short description."""
     if before is not None and after is not None:
         old, new = _flat(before), _flat(after)
         for field in sorted(old.keys() | new.keys()):
@@ -157,18 +157,18 @@ def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange
                 yield FieldChange(field, old.get(field), new.get(field))
         return
     value = after if before is None else before
-    told: tuple[tuple[str, str | None], ...] = ()
+    description: tuple[tuple[str, str | None], ...] = ()
     match value:
         case Delta():
-            told = (("delta", _delta_text(value)),)
+            description = (("delta", _delta_text(value)),)
         case View():
-            told = (("description", value.description), ("sql", value.sql))
+            description = (("description", value.description), ("sql", value.sql))
         case Table() | Namespace():
-            told = (("description", value.description),)
-    for field, text in told:
+            description = (("description", value.description),)
+    for field, text in description:
         if text is not None:
-            shown = shorten_text(text, _TEXT_CHARACTERS_MAX)
-            yield FieldChange(field, *((None, shown) if before is None else (shown, None)))
+            shortened = shorten_text(text, _TEXT_CHARACTERS_MAX)
+            yield FieldChange(field, *((None, shortened) if before is None else (shortened, None)))
 
 
 def _delta_text(delta: Delta) -> str:
@@ -179,23 +179,23 @@ def _delta_text(delta: Delta) -> str:
 
 
 def _flat(value: Object) -> dict[str, str]:
-    """Return each field of an object as text under the way to it."""
+    """Return each field of an object as text, by its path."""
     return dict(_leaves(to_json(value), ""))
 
 
-def _leaves(data: Json, way: str) -> Iterator[tuple[str, str]]:
+def _leaves(data: Json, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(data, dict):
         for name, inner in data.items():
-            yield from _leaves(inner, f"{way}.{name}" if way else name)
+            yield from _leaves(inner, f"{path}.{name}" if path else name)
     elif isinstance(data, list):
         for number, inner in enumerate(data):
-            yield from _leaves(inner, f"{way}[{_label(inner, number)}]")
+            yield from _leaves(inner, f"{path}[{_label(inner, number)}]")
     else:
-        yield way, shorten_text("null" if data is None else str(data), _TEXT_CHARACTERS_MAX)
+        yield path, shorten_text("null" if data is None else str(data), _TEXT_CHARACTERS_MAX)
 
 
 def _label(data: Json, number: int) -> str:
-    """Return what an entry of a list is called: a column by its id, so that an inserted one moves no other."""
+    """Return the label of a list entry: its id, if it has one, so that an insertion relabels no other entry."""
     if isinstance(data, dict) and isinstance(data.get("id"), int | str):
         return str(data["id"])
     return str(number)

@@ -1,8 +1,7 @@
 """Decoding of any metadata file by its path and content.
 
-A file says little about where it belongs. Its kind is in its name, and names of
-the two layouts do not meet: the tree layout ends them in `.ipc` and `.binpb`, the
-DeltaCAT layout in `.mpk` or in a transaction's id.
+The name of a file has its kind, and the names of the two layouts are disjoint: those of the tree
+layout end in `.ipc` and `.binpb`, those of the DeltaCAT layout in `.mpk` or in a transaction id.
 """
 
 import re
@@ -41,11 +40,11 @@ __all__ = [
 ]
 
 _INDEX_KIND_NAMES: Final = {"o": "revisions in", "x": "deleted from", "y": "names in"}
-"""What keys of the DeltaCAT layout's index begin with that are not about a kind of object."""
+"""Prefixes of index keys of the DeltaCAT layout that are not object kinds."""
 
 
 def format_tree_key(key: str, encoding: KeyEncoding, sizes: NameSizes) -> str:
-    """Return a tree key as its kind and parts; one of other sizes as it is, with its padding cut."""
+    """Return a tree key as its kind and parts; a key of other name sizes unparsed, without its padding."""
     try:
         kind, parts = encoding.parts_of(key, sizes)
     except FormatError:
@@ -70,15 +69,15 @@ _DEPTH_MAX = 16
 
 
 def decode_wire_fields(data: bytes, where: str) -> list[Json]:
-    """Return the fields in order, each as its number and value; bytes that read as a message are shown as one.
+    """Decode protobuf fields without a schema: numbers and values in order, nested where bytes parse as a message.
 
     >>> decode_wire_fields(bytes([0x08, 0x96, 0x01, 0x12, 0x02, 0x68, 0x69]), "here")
     [{'field': 1, 'value': 150}, {'field': 2, 'value': 'hi'}]
     """
-    found = _fields(data, _DEPTH_MAX)
-    if found is None:
-        raise FormatError(f"{where} is no protobuf message: run `mangrove check` on the lakehouse")
-    return found
+    fields = _fields(data, _DEPTH_MAX)
+    if fields is None:
+        raise FormatError(f"{where} is not a protobuf message; run `mangrove check` on the lakehouse")
+    return fields
 
 
 def _fields(data: bytes, depth: int) -> list[Json] | None:
@@ -124,7 +123,7 @@ def _decode_sized(data: bytes, depth: int) -> Json:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place and the place after it, which is negative where there is none."""
+    """Return the varint at an offset and the next offset, which is negative if there is none."""
     number = 0
     for count, byte in enumerate(data[place : place + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * count)
@@ -151,7 +150,7 @@ class KeyRow:
     value: str | None
     child: str | None
     definition: Json = None
-    """What the value holds itself, where it does not lead to a file."""
+    """The inline definition of the value, if it is not a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +161,12 @@ class BufferRow:
     value: str | None
     transaction: str
     definition: Json = None
-    """What the value holds itself, where it does not lead to a file."""
+    """The inline definition of the value, if it is not a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedFile:
-    """What a file is, what it says in fields, and for a node its rows."""
+    """The kind of a file, its fields, and for a node its rows."""
 
     path: str
     what: str
@@ -178,17 +177,17 @@ class InspectedFile:
 
 
 def inspect_file(path: str, data: bytes) -> InspectedFile:
-    """Return what the file at `path` holds."""
+    """Decode the file at `path`."""
     name = path.rpartition("/")[2]
-    for is_such, read in _READERS:
-        if is_such(path, name):
+    for matches, read in _READERS:
+        if matches(path, name):
             return read(path, data)
     if not data:
         return _mapping(path)
     if data[:4] == b"PAR1":
-        raise InvalidInputError(f"{path} is a Parquet file with rows of a table: read the table it belongs to instead")
+        raise InvalidInputError(f"{path} is a Parquet data file; read its table instead")
     raise InvalidInputError(
-        f"{path} is no file of either layout: give one of a lakehouse, such as ./lake/_latest_hint.txt"
+        f"{path} is not a metadata file of either layout; give one, such as ./lake/_latest_hint.txt"
     )
 
 
@@ -197,10 +196,10 @@ def _node(path: str, data: bytes) -> InspectedFile:
     root = _ROOT.fullmatch(path)
     what = f"root node of version {int((root[1] or root[2])[::-1], 2)}" if root else "node"
     kind = "leaf" if file.node.is_leaf else f"{len(file.node.children)} children"
-    said = f"{what} ({kind}), format revision: {file.revision.name}"
+    description = f"{what} ({kind}), format revision: {file.revision.name}"
     return _with_rows(
         path,
-        said,
+        description,
         data,
         dict(file.system),
         file.node,
@@ -210,7 +209,7 @@ def _node(path: str, data: bytes) -> InspectedFile:
 
 
 def _decode_inline_definition(encoding: KeyEncoding, key: str, value: str | None) -> Json:
-    """Return the definition that a value holds itself; None where it leads to a file, or another program wrote it."""
+    """Return the inline definition of a value; None if it is a path or another program wrote it."""
     definition = None if value is None else decode_inline_pointer(value, "a node")
     if definition is None:
         return None
@@ -231,21 +230,23 @@ def _with_rows(
     data: bytes,
     fields: Json,
     node: Node,
-    said: Callable[[str], str],
-    held: Callable[[str, str | None], Json] = _no_inline_definition,
+    format_key: Callable[[str], str],
+    decode_inline: Callable[[str, str | None], Json] = _no_inline_definition,
 ) -> InspectedFile:
     children = [child if isinstance(child, str) else "(not written)" for child in node.children]
     first = [KeyRow(None, None, children[0])] if children else []
     rest = [
-        KeyRow(said(key), _value_text(value), children[place + 1] if children else None, held(key, value))
+        KeyRow(
+            format_key(key), _value_text(value), children[place + 1] if children else None, decode_inline(key, value)
+        )
         for place, (key, value) in enumerate(zip(node.keys, node.values, strict=True))
     ]
     buffer = tuple(
         BufferRow(
-            said(one.key),
+            format_key(one.key),
             None if one.value is None else _value_text(one.value),
             one.transaction,
-            held(one.key, one.value),
+            decode_inline(one.key, one.value),
         )
         for one in node.buffer
     )
@@ -254,7 +255,7 @@ def _with_rows(
 
 def _value_text(value: str) -> str:
     definition = decode_inline_pointer(value, "a node")
-    return value if definition is None else f"(a definition of {len(definition)} bytes inside)"
+    return value if definition is None else f"(inline definition of {len(definition)} bytes)"
 
 
 def _definition(path: str, data: bytes) -> InspectedFile:
@@ -303,8 +304,8 @@ def _log(path: str, data: bytes) -> InspectedFile:
 
 def _hint(path: str, data: bytes) -> InspectedFile:
     version = decode_hint(data)
-    said = "cannot be read, which is harmless" if version is None else f"names version {version}"
-    return InspectedFile(path, f"hint at the newest version: {said}", len(data), {"version": version})
+    content = "cannot be read, which is harmless" if version is None else f"names version {version}"
+    return InspectedFile(path, f"hint at the newest version: {content}", len(data), {"version": version})
 
 
 def _record(path: str, data: bytes) -> InspectedFile:
@@ -324,13 +325,13 @@ def _mapping(path: str) -> InspectedFile:
     try:
         file = parse_numbered_path(path)
     except FormatError:
-        raise InvalidInputError(f"{path} is empty, and its name is none of either layout") from None
+        raise InvalidInputError(f"{path} is empty, and its name does not belong to either layout") from None
     fields: Json = {"target": file.target, "operation": file.operation, "transaction": file.transaction}
     return InspectedFile(path, f"mapping {file.number} of a name to an object's id", 0, fields)
 
 
 def _plain(value: Any) -> Json:
-    """Return what MessagePack held as JSON; bytes are an Arrow schema, or hexadecimal digits."""
+    """Return a MessagePack value as JSON; bytes become an Arrow schema or hexadecimal digits."""
     match value:
         case dict():
             return {str(key): _plain(inner) for key, inner in value.items()}

@@ -25,7 +25,7 @@ _LAST_MILLIS: Final = 253_402_300_799_999
 
 
 def format_count(count: int) -> str:
-    """Return a number with its thousands apart.
+    """Return a number with thousands separators.
 
     >>> format_count(1234567)
     '1,234,567'
@@ -34,7 +34,7 @@ def format_count(count: int) -> str:
 
 
 def format_compact(count: int) -> str:
-    """Return a number in few characters, for the side of a plot.
+    """Return a number in few characters, for the axis of a plot.
 
     >>> format_compact(9_500), format_compact(40_000), format_compact(2_500_000)
     ('9,500', '40 k', '2.5 M')
@@ -46,7 +46,7 @@ def format_compact(count: int) -> str:
 
 
 def format_quantity(count: int, one: str) -> str:
-    """Return a number with its word.
+    """Return a number with its noun in singular or plural.
 
     >>> format_quantity(1, "table"), format_quantity(2, "table")
     ('1 table', '2 tables')
@@ -70,7 +70,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_timestamp(millis: int) -> str:
-    """Return a time in UTC, to the second; 0 stands for a time that nobody noted.
+    """Return a time in UTC, to the second; 0 is an unknown time.
 
     >>> format_timestamp(1_800_000_000_000), format_timestamp(0)
     ('2027-01-15 08:00:00 UTC', 'at an unknown time')
@@ -81,7 +81,7 @@ def format_timestamp(millis: int) -> str:
 
 
 def format_time_millis(millis: int) -> str:
-    """Return a time as people and programs read it, in UTC; empty where it is not known.
+    """Return a time in UTC in ISO 8601; empty for 0, an unknown time.
 
     >>> format_time_millis(1_793_491_200_123)
     '2026-11-01T00:00:00.123Z'
@@ -116,7 +116,7 @@ def shorten_text(text: str, characters_max: int) -> str:
 
 
 def compute_share(part: int, whole: int) -> float:
-    """Return how much of the whole the part is, from 0 to 1.
+    """Return the fraction of the whole, from 0 to 1.
 
     >>> compute_share(1, 4), compute_share(9, 4), compute_share(1, 0)
     (0.25, 1.0, 0.0)

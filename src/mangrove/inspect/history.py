@@ -29,19 +29,19 @@ class HistoryInfo:
     seen: PageVersion
     versions: tuple[VersionInfo, ...]
     next_before: int | None
-    """Where the next page begins; None on the last."""
+    """The `before` of the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDiffInfo:
-    """A version, and what changes on the way to it from another."""
+    """A version and its changes from another version."""
 
     seen: PageVersion
     version: VersionInfo
     against: VersionInfo | None
-    """None for the oldest version that is kept, which has nothing before it."""
+    """The other version; None for the oldest version."""
     is_rollback_preview: bool
-    """Whether this is what rolling the newest version back to this one would do."""
+    """Whether the changes are those of a rollback from the newest version to this one."""
     changes: tuple[DiffEntry, ...]
     has_more: bool
     can_compare: bool
@@ -52,8 +52,8 @@ def load_history_info(pinned: PinnedLakehouse, requested: PageRequest) -> Histor
     before = requested.number("before")
     before = pinned.snapshot.version + 1 if before is None else min(before, pinned.snapshot.version + 1)
     commits = list(islice(pinned.lake.metastore.history(before=before), _PAGE_MAX + 1))
-    shown = tuple(build_version_info(commit) for commit in commits[:_PAGE_MAX])
-    return HistoryInfo(pinned.seen, shown, shown[-1].version if len(commits) > _PAGE_MAX else None)
+    versions = tuple(build_version_info(commit) for commit in commits[:_PAGE_MAX])
+    return HistoryInfo(pinned.seen, versions, versions[-1].version if len(commits) > _PAGE_MAX else None)
 
 
 def load_version_diff(pinned: PinnedLakehouse, requested: PageRequest) -> VersionDiffInfo:
@@ -80,7 +80,7 @@ def _against(pinned: PinnedLakehouse, version: Snapshot, where: str | None) -> S
     if where is not None:
         against = resolve_snapshot(pinned.lake, where)
         if against.version == version.version:
-            raise InvalidInputError(f"version {version.version} is compared with itself: name another one")
+            raise InvalidInputError(f"version {version.version} is compared with itself; give another version")
         return against
     before = next(iter(pinned.lake.metastore.history(before=version.version)), None)
     return None if before is None else pinned.lake.metastore.at_version(before.version)

@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 COUNTED_MAX: Final = 10_000
-"""How many objects of a kind are looked at: a page should come soon, also for a very large lakehouse."""
+"""How many objects of a kind are counted, to bound the time of a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectCounts:
-    """How much there is. Rows and bytes are those of the files that deltas name, replaced ones too."""
+    """Counts of objects; rows and bytes are those of the files of all deltas, including replaced files."""
 
     namespaces: int
     tables: int
@@ -47,11 +47,11 @@ class ObjectCounts:
     rows: int
     size_bytes: int
     is_complete: bool
-    """False where counting stopped at the bound, so that there is at least so much."""
+    """False if counting stopped at the bound; the counts are lower bounds then."""
 
 
 def count_objects(compared: VersionComparer, snapshot: Snapshot, counted_max: int = COUNTED_MAX) -> ObjectCounts:
-    """Return how much a version holds."""
+    """Count the objects of a version, up to a bound for each kind."""
     counts = {kind: _count(compared, snapshot, kind, counted_max) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
     deltas = list(
         iterate_data_totals(value for _, value in islice(compared.objects(snapshot, Kind.DELTA), counted_max))
@@ -85,7 +85,7 @@ _LISTED_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class ExportInfo:
-    """A version that has a name."""
+    """An exported version."""
 
     name: str
     version: int
@@ -94,7 +94,7 @@ class ExportInfo:
 
 @dataclass(frozen=True, slots=True)
 class SharedTransactionInfo:
-    """A transaction that several processes join."""
+    """An open shared transaction."""
 
     name: str
     state: str
@@ -105,11 +105,11 @@ class SharedTransactionInfo:
 
 @dataclass(frozen=True, slots=True)
 class OverviewInfo:
-    """The lakehouse at a glance."""
+    """The overview of a lakehouse."""
 
     seen: PageVersion
     tally: ObjectCounts | None
-    """None where the layout cannot count."""
+    """None if the layout cannot list all objects."""
     commits: tuple[VersionInfo, ...]
     settings: tuple[tuple[str, int], ...]
     properties: tuple[tuple[str, str], ...]
@@ -117,8 +117,8 @@ class OverviewInfo:
     shared_transactions: tuple[SharedTransactionInfo, ...]
 
 
-def load_overview_info(pinned: PinnedLakehouse, requested: PageRequest) -> OverviewInfo:  # noqa: ARG001 - every page is asked alike
-    """Return the lakehouse at a glance."""
+def load_overview_info(pinned: PinnedLakehouse, requested: PageRequest) -> OverviewInfo:  # noqa: ARG001 - all pages have one signature
+    """Return the overview of the pinned version."""
     snapshot = pinned.snapshot
     compared = version_comparer_of(pinned.lake)
     commits = islice(pinned.lake.metastore.history(before=snapshot.version + 1), _COMMITS_MAX)
@@ -149,7 +149,7 @@ def _numbers(settings: LakehouseSettings) -> tuple[tuple[str, int], ...]:
 
 
 def _is_open(value: Object) -> TypeGuard[SharedTransaction]:
-    """Return whether somebody may join it: those that were published only note how far a stream has come."""
+    """Return whether a process may join; a published one only records the progress of a stream."""
     return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.OPEN
 
 

@@ -49,7 +49,7 @@ class VersionInfo:
 
 
 def build_version_info(commit: Commit) -> VersionInfo:
-    """Return what is told about a version."""
+    """Return the information about the version of a commit."""
     line = history_entry_of(commit)
     records = tuple(
         TransactionInfo(one.id, one.message, one.author, tuple(one.properties.items())) for one in line.transactions
@@ -62,10 +62,10 @@ _REQUEST_CHARACTERS_MAX: Final = 500
 
 @runtime_checkable
 class VersionComparer(Protocol):
-    """What the explorer needs of a layout beyond reading: see `mangrove.metastore.MetastoreMaintenance`."""
+    """A metastore that compares versions and lists all objects; see `mangrove.metastore.MetastoreMaintenance`."""
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-        """Yield the objects that differ."""
+        """Yield the objects that differ between two snapshots."""
         ...
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
@@ -75,7 +75,7 @@ class VersionComparer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The steps of an address and its query, which anybody may have written."""
+    """The path parameters and the query of a URL; untrusted input."""
 
     steps: Mapping[str, str]
     query: Mapping[str, str]
@@ -84,30 +84,30 @@ class PageRequest:
         for name, value in (*self.steps.items(), *self.query.items()):
             if len(value) > _REQUEST_CHARACTERS_MAX:
                 raise InvalidInputError(
-                    f"{name[:40]!r} has {len(value)} characters: {_REQUEST_CHARACTERS_MAX} are allowed in an address"
+                    f"{name[:40]!r} has {len(value)} characters; the limit is {_REQUEST_CHARACTERS_MAX}"
                 )
 
     def text(self, name: str) -> str | None:
-        """Return what the query says, or None; an empty field of a form says nothing."""
+        """Return a query parameter, or None if it is missing or empty."""
         return self.query.get(name, "").strip() or None
 
     def number(self, name: str) -> int | None:
-        """Return a whole number of the query, or None."""
+        """Return a query parameter as a whole number, or None."""
         text = self.text(name)
         return None if text is None else _number(name, text)
 
     def step(self, name: str) -> str:
-        """Return a step of the address."""
+        """Return a path parameter."""
         return self.steps[name]
 
     def step_number(self, name: str) -> int:
-        """Return a step of the address that is a number."""
+        """Return a path parameter as a whole number."""
         return _number(name, self.steps[name])
 
 
 @dataclass(frozen=True, slots=True)
 class PageVersion:
-    """Which lakehouse and which version a page is about; every page says so."""
+    """The lakehouse and the version of a page."""
 
     lakehouse: str
     uri: str
@@ -115,22 +115,22 @@ class PageVersion:
     version: VersionInfo
     newest_version: int
     requested: str | None
-    """The version as the address asks for it; None for the newest."""
+    """The requested version, time or export; None for the newest version."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedLakehouse:
-    """A lakehouse pinned at the version that is asked for, so that a page never shows two."""
+    """A lakehouse pinned at the requested version, so that a page shows one version only."""
 
     lake: Lakehouse
-    past: LakeSnapshot
+    lake_snapshot: LakeSnapshot
     newest: Snapshot
     seen: PageVersion
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version."""
-        return self.past.snapshot
+        """The snapshot of the pinned version."""
+        return self.lake_snapshot.snapshot
 
 
 def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
@@ -150,19 +150,19 @@ def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
 
 
 def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:
-    """Return what compares versions, or None where the layout cannot."""
+    """Return the comparer of versions, or None if the layout has none."""
     return lake.metastore if isinstance(lake.metastore, VersionComparer) else None
 
 
 def resolve_snapshot(lake: Lakehouse, where: str) -> Snapshot:
-    """Return the version that a number, a time or the name of an export means."""
+    """Return the snapshot of a version number, a time or an export name."""
     if where.isdecimal():
         return lake.metastore.at_version(_number("version", where))
     return lake.snapshot_at(where)
 
 
 def _number(name: str, text: str) -> int:
-    # Longer digits are no version, and Python refuses to turn very long ones into a number.
+    # Python refuses to parse very long digit strings.
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_INTEGER)):
-        raise InvalidInputError(f"{name} is {text[:40]!r}: give a whole number from 0")
+        raise InvalidInputError(f"invalid {name} {text[:40]!r}; give a whole number from 0")
     return int(text)

@@ -60,7 +60,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsLine:
-    """What a file says about a column; a column that the table no longer has goes by its id."""
+    """The statistics of a column in a file; a dropped column is named by its id."""
 
     column_id: int
     column: str
@@ -82,7 +82,7 @@ class DataFileInfo:
     size_bytes: int
     schema_id: int | None
     partition_values: tuple[Value | None, ...] | None
-    """Only where they differ from those of the partition."""
+    """Only if they differ from those of the partition."""
     statistics: tuple[StatisticsLine, ...]
     statistics_left_out: int
 
@@ -107,10 +107,10 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
     after = requested.number("after")
     following = None if not after else _delta_locator(locator, after)
     taken = [
-        _delta_line(way, delta)
-        for way, delta in islice(scan_deltas(pinned.snapshot, locator, after=following), _DELTAS_MAX + 1)
+        _delta_line(delta_locator, delta)
+        for delta_locator, delta in islice(scan_deltas(pinned.snapshot, locator, after=following), _DELTAS_MAX + 1)
     ]
-    shown = tuple(taken[:_DELTAS_MAX])
+    page = tuple(taken[:_DELTAS_MAX])
     return PartitionInfo(
         pinned.seen,
         opened.locator.namespace,
@@ -119,8 +119,8 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         format_partition(opened, partition),
         partition.state.value,
         tuple(partition.properties.items()),
-        shown,
-        shown[-1].position if len(taken) > _DELTAS_MAX else None,
+        page,
+        page[-1].position if len(taken) > _DELTAS_MAX else None,
     )
 
 
@@ -148,7 +148,7 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
 
 
 def _find_partition(pinned: PinnedLakehouse, requested: PageRequest) -> tuple[OpenTable, PartitionLocator, Partition]:
-    opened = pinned.past.table(parse_table_name(requested.step("name"))).opened()
+    opened = pinned.lake_snapshot.table(parse_table_name(requested.step("name"))).opened()
     locator = opened.partition_locator(requested.step("partition"))
     partition = pinned.snapshot.get(locator)
     if not isinstance(partition, Partition):

@@ -17,7 +17,7 @@ __all__ = ["FileKindLine", "GrowthPoint", "StorageInfo", "classify_file", "load_
 _FILES_MAX: Final = 50_000
 _GROWTH_VERSIONS_MAX: Final = 60
 _CHANGES_MAX: Final = 5_000
-"""How many changed objects are looked at in all before growth goes back no further."""
+"""How many changed objects the growth reads in all."""
 
 _KINDS: Final = (
     ("version roots", re.compile(r"_[01]+\.ipc|vn/[01]+")),
@@ -43,7 +43,7 @@ class FileKindLine:
 
 @dataclass(frozen=True, slots=True)
 class GrowthPoint:
-    """How much data a version names."""
+    """The data that a version references."""
 
     version: int
     created_at_millis: int
@@ -54,7 +54,7 @@ class GrowthPoint:
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """What lies on storage now, whichever version needs it, and how much data the last versions name."""
+    """The files on storage, of any version, and the data that the last versions reference."""
 
     seen: PageVersion
     kinds: tuple[FileKindLine, ...]
@@ -62,11 +62,11 @@ class StorageInfo:
     files_listed: int
     tally: ObjectCounts | None
     growth: tuple[GrowthPoint, ...]
-    """Oldest first; empty where the layout cannot compare versions or there is too much to count."""
+    """Oldest first; empty if the layout cannot compare versions or there are too many objects."""
 
 
 def classify_file(path: str) -> str:
-    """Return what kind of file lies at a path, by its name.
+    """Return the kind of a file by its path.
 
     >>> classify_file("_00100110000000000000000000000000.ipc"), classify_file("data/a.parquet")
     ('version roots', 'data files')
@@ -74,15 +74,15 @@ def classify_file(path: str) -> str:
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(path)), _OTHER)
 
 
-def load_storage_info(pinned: PinnedLakehouse, requested: PageRequest) -> StorageInfo:  # noqa: ARG001 - every page is asked alike
-    """Return files by kind, and the growth up to the pinned version."""
+def load_storage_info(pinned: PinnedLakehouse, requested: PageRequest) -> StorageInfo:  # noqa: ARG001 - all pages have one signature
+    """Return the files by kind and the growth up to the pinned version."""
     kinds, listed, is_complete = _list_file_kinds(pinned.lake.effects.store)
     compared = version_comparer_of(pinned.lake)
-    held = None if compared is None else count_objects(compared, pinned.snapshot)
+    tally = None if compared is None else count_objects(compared, pinned.snapshot)
     growth: tuple[GrowthPoint, ...] = ()
-    if compared is not None and held is not None and held.deltas < COUNTED_MAX:
-        growth = tuple(reversed(list(_growth(pinned, compared, held))))
-    return StorageInfo(pinned.seen, kinds, is_complete, listed, held, growth)
+    if compared is not None and tally is not None and tally.deltas < COUNTED_MAX:
+        growth = tuple(reversed(list(_growth(pinned, compared, tally))))
+    return StorageInfo(pinned.seen, kinds, is_complete, listed, tally, growth)
 
 
 def _list_file_kinds(store: Store) -> tuple[tuple[FileKindLine, ...], int, bool]:
@@ -100,10 +100,10 @@ def _list_file_kinds(store: Store) -> tuple[tuple[FileKindLine, ...], int, bool]
     return lines, listed, listed < _FILES_MAX
 
 
-def _growth(pinned: PinnedLakehouse, compared: VersionComparer, held: ObjectCounts) -> Iterator[GrowthPoint]:
-    """Yield the points from the pinned version backwards, each from what the next one changed."""
+def _growth(pinned: PinnedLakehouse, compared: VersionComparer, tally: ObjectCounts) -> Iterator[GrowthPoint]:
+    """Yield the points from the pinned version backwards, each by undoing the changes of the next."""
     after: Snapshot = pinned.snapshot
-    deltas, rows, size = held.deltas, held.rows, held.size_bytes
+    deltas, rows, size = tally.deltas, tally.rows, tally.size_bytes
     commits = islice(pinned.lake.metastore.history(before=after.version), _GROWTH_VERSIONS_MAX - 1)
     left = _CHANGES_MAX
     yield GrowthPoint(after.version, after.commit.created_at_millis, deltas, rows, size)

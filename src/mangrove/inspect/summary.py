@@ -67,7 +67,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True)
 class DeltaSummary:
-    """What the deltas of a table come to: rows as they were written, before upserts and deletes are applied."""
+    """Totals of the deltas of a table; rows as written, before upserts and deletes are applied."""
 
     partitions: int = 0
     deltas: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class TableSummary:
     properties: dict[str, str]
     format_properties: dict[str, str]
     data: DeltaSummary | None
-    """None where others keep the data."""
+    """None for an external table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +126,17 @@ class LakehouseSummary:
     """The version of each export, by the export's name."""
 
 
-def summary_to_json(facts: Any) -> Json:
-    """Return facts as JSON, all of their fields with them; a list for several."""
-    if isinstance(facts, list | tuple):
-        return [summary_to_json(one) for one in facts]
-    found: dict[str, Json] = asdict(facts)
-    return found
+def summary_to_json(summary: Any) -> Json:
+    """Return a summary as JSON; a list for several."""
+    if isinstance(summary, list | tuple):
+        return [summary_to_json(one) for one in summary]
+    fields: dict[str, Json] = asdict(summary)
+    return fields
 
 
 def summarize_lakehouse(lake: Lakehouse, snapshot: Snapshot) -> LakehouseSummary:
-    """Return what a version says about the lakehouse."""
-    # Most commands name no export, and what knows them takes long to import.
+    """Return the summary of a version of the lakehouse."""
+    # Most commands need no exports, and their module is slow to import.
     from mangrove.maintenance.exports import list_exports  # noqa: PLC0415
 
     settings = snapshot.settings
@@ -155,12 +155,12 @@ def summarize_lakehouse(lake: Lakehouse, snapshot: Snapshot) -> LakehouseSummary
 
 
 def summarize_namespace(namespace: LakeNamespace) -> NamespaceSummary:
-    """Return what there is to say about a namespace."""
+    """Return the summary of a namespace."""
     return NamespaceSummary(str(namespace), namespace.id, namespace.description, dict(namespace.properties))
 
 
 def summarize_table(table: LakeTable) -> TableSummary:
-    """Return what there is to say about a table, reading its columns and deltas."""
+    """Return the summary of a table; this reads its columns and deltas."""
     is_managed = table.table_type is TableType.MANAGED
     return TableSummary(
         name=str(table),
@@ -180,7 +180,7 @@ def summarize_table(table: LakeTable) -> TableSummary:
 
 
 def summarize_view(view: LakeView) -> ViewSummary:
-    """Return what there is to say about a view."""
+    """Return the summary of a view."""
     return ViewSummary(
         str(view), view.id, view.sql, view.value.dialect, view.reads, view.description, dict(view.properties)
     )
@@ -201,7 +201,7 @@ def summarize_columns(schema: Schema | None, keys: Iterable[str]) -> tuple[Colum
 
 
 def summarize_deltas(deltas: Iterable[tuple[Any, Delta]]) -> DeltaSummary:
-    """Return what deltas come to."""
+    """Return the totals of deltas."""
     partitions: set[str] = set()
     types: Counter[str] = Counter()
     files = rows = size_bytes = 0

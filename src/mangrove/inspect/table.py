@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known about a column; None is what is not known."""
+    """The statistics of a column; None where unknown."""
 
     null_count: int | None = None
     minimum: Value | None = None
@@ -39,13 +39,13 @@ class ColumnBounds:
 
 
 def merge_bounds(column_id: int, files: Sequence[DataFile]) -> ColumnBounds:
-    """Return the nulls and bounds of a column over all files that hold rows.
+    """Merge the null counts and bounds of a column over all data files.
 
-    A file that says nothing may hold anything, so then nothing is known of all.
+    If one file has no statistics, the result has none.
     """
-    found = [file.statistics_of(column_id) for file in files if file.row_count and file.kind is FileKind.DATA]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
+    statistics = [file.statistics_of(column_id) for file in files if file.row_count and file.kind is FileKind.DATA]
+    known = [one for one in statistics if one is not None]
+    if not known or len(known) < len(statistics):
         return ColumnBounds()
     nulls = [one.null_count for one in known if one.null_count is not None]
     bounded = [one for one in known if not _is_all_null(one)]
@@ -70,13 +70,13 @@ def _outermost(values: Sequence[Value | None], choose: Callable[[list[Any]], Any
 
 _PARTITIONS_MAX: Final = 50
 _DELTAS_MAX: Final = 2_000
-"""How many deltas of a page of partitions are looked at for sums and statistics."""
+"""How many deltas of a page of partitions are read for totals and statistics."""
 _TABLE_VERSIONS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """A column; its statistics are those of the files that were looked at."""
+    """A column with the statistics of the files that were read."""
 
     path: str
     depth: int
@@ -103,7 +103,7 @@ class TableVersionLine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """A partition in a list, with the sums over its deltas."""
+    """A partition in a list, with the totals of its deltas."""
 
     id: str
     name: str
@@ -113,7 +113,7 @@ class PartitionLine:
     size_bytes: int
     last_position: int | None
     is_complete: bool
-    """False where it has more deltas than were looked at."""
+    """False if it has more deltas than were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class TableInfo:
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
     locator: TableLocator = parse_table_name(requested.step("name"))
-    table = pinned.past.table(locator)
+    table = pinned.lake_snapshot.table(locator)
     value = table.value
     opened = table.opened() if _has_rows(value) else None
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
@@ -170,7 +170,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
 
 
 def format_partition(opened: OpenTable, partition: Partition) -> str:
-    """Return what a partition is called, as in `ts_days=2026-11-15`."""
+    """Return the display name of a partition, as in `ts_days=2026-11-15`."""
     fields = opened.version.partition_scheme_with_id(partition.scheme_id).fields
     named = zip(fields, partition.values, strict=False)
     return ", ".join(f"{field.name}={format_value(value)}" for field, value in named) or "all rows"
@@ -183,12 +183,12 @@ def _has_rows(table: Table) -> bool:
 def _partitions(
     snapshot: Snapshot, opened: OpenTable | None, after: str | None
 ) -> tuple[tuple[PartitionLine, ...], list[DataFile], str | None]:
-    """Return a page of partitions, the files that were met, and where the next page begins."""
+    """Return a page of partitions, the files of their deltas, and the `after` of the next page."""
     if opened is None:
         return (), [], None
     following = None if after is None else opened.partition_locator(after)
-    found = snapshot.children(Kind.PARTITION, opened.stream_locator, after=following)
-    taken = list(islice(found, _PARTITIONS_MAX + 1))
+    partitions = snapshot.children(Kind.PARTITION, opened.stream_locator, after=following)
+    taken = list(islice(partitions, _PARTITIONS_MAX + 1))
     files: list[DataFile] = []
     lines: list[PartitionLine] = []
     left = _DELTAS_MAX
@@ -202,7 +202,7 @@ def _partitions(
         lines.append(_line(format_partition(opened, value), locator, deltas, is_complete=is_complete))
         files.extend(entry for delta in deltas for entry in delta.manifest.entries)
     if after is None and len(taken) <= _PARTITIONS_MAX:
-        # Ids are hashes; where all partitions are here, people want them in the order of their values.
+        # Ids are hashes; a complete list is sorted by partition values.
         return tuple(sorted(lines, key=lambda line: line.name)), files, None
     return tuple(lines), files, lines[-1].id if len(taken) > _PARTITIONS_MAX else None
 

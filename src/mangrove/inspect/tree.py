@@ -16,7 +16,7 @@ from mangrove.layouts.tree.snapshot import TreeSnapshot
 __all__ = ["NodeInfo", "NodePosition", "NodeRowInfo", "TreeInfo", "TreeLevelInfo", "load_tree_info"]
 
 _NODES_MAX: Final = 256
-"""How many nodes are drawn in all."""
+"""How many nodes are listed in all."""
 _LEVEL_NODES_MAX: Final = 128
 _ROWS_MAX: Final = 200
 _POINTER_CHARACTERS_MAX: Final = 90
@@ -24,7 +24,7 @@ _POINTER_CHARACTERS_MAX: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class NodePosition:
-    """A node in the drawing; `way` says which child to take at each level, as in `0.3`, and is empty for the root."""
+    """A node of a level; `way` is its path of child indexes, as in `0.3`, and empty for the root."""
 
     way: str
     keys: int
@@ -34,11 +34,11 @@ class NodePosition:
 
 @dataclass(frozen=True, slots=True)
 class TreeLevelInfo:
-    """The nodes of a level that are shown, from left to right."""
+    """The listed nodes of a level, from left to right."""
 
     nodes: tuple[NodePosition, ...]
     left_out: int
-    """How many children of the level above are not shown; what lies below them is not counted."""
+    """How many children of the level above are left out, without their descendants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class NodeRowInfo:
 
     key: str
     value: str | None
-    """Where it points; None for a message that deletes."""
+    """The pointer; None for a delete message."""
     transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """What one node holds."""
+    """The content of one node."""
 
     way: str
     path: str
@@ -66,7 +66,7 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class TreeInfo:
-    """The drawing's facts; where the layout is not the tree layout there are no levels."""
+    """The metadata tree of a version; other layouts than the tree layout have no levels."""
 
     seen: PageVersion
     is_tree: bool
@@ -78,7 +78,7 @@ class TreeInfo:
 
 
 def load_tree_info(pinned: PinnedLakehouse, requested: PageRequest) -> TreeInfo:
-    """Return the tree of the version, with the node open that the query's `node` leads to."""
+    """Return the tree of the pinned version with the content of the query's `node`."""
     snapshot = pinned.snapshot
     if not isinstance(snapshot, TreeSnapshot):
         return TreeInfo(pinned.seen, False, 0, 0, 0, (), None)  # noqa: FBT003
@@ -95,31 +95,31 @@ def load_tree_info(pinned: PinnedLakehouse, requested: PageRequest) -> TreeInfo:
 
 
 def _levels(snapshot: TreeSnapshot) -> Iterator[TreeLevelInfo]:
-    """Yield the levels from the root down, as far as the bound on nodes reaches."""
+    """Yield the levels from the root down, up to the bound on nodes."""
     level: list[tuple[str, Node]] = [("", snapshot.root.node)]
     left_out = 0
     room = _NODES_MAX
     for _ in range(DEPTH_MAX):
         room -= len(level)
-        yield TreeLevelInfo(tuple(_place(way, node) for way, node in level), left_out)
-        ways = [
-            (f"{way}.{number}" if way else str(number), child)
-            for way, node in level
+        yield TreeLevelInfo(tuple(_build_position(path, node) for path, node in level), left_out)
+        children = [
+            (f"{path}.{number}" if path else str(number), child)
+            for path, node in level
             for number, child in enumerate(node.children)
         ]
-        shown = ways[: min(room, _LEVEL_NODES_MAX)]
-        left_out = len(ways) - len(shown)
-        if not ways:
+        listed = children[: min(room, _LEVEL_NODES_MAX)]
+        left_out = len(children) - len(listed)
+        if not children:
             return
-        if not shown:
+        if not listed:
             yield TreeLevelInfo((), left_out)
             return
-        level = list(zip((way for way, _ in shown), _read(snapshot, [child for _, child in shown]), strict=True))
+        level = list(zip((path for path, _ in listed), _read(snapshot, [child for _, child in listed]), strict=True))
     raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: run `mangrove check`")
 
 
-def _place(way: str, node: Node) -> NodePosition:
-    return NodePosition(way, len(node.keys), len(node.buffer), len(node.children))
+def _build_position(path: str, node: Node) -> NodePosition:
+    return NodePosition(path, len(node.keys), len(node.buffer), len(node.children))
 
 
 def _read(snapshot: TreeSnapshot, children: list[str | Node]) -> list[Node]:
@@ -127,21 +127,21 @@ def _read(snapshot: TreeSnapshot, children: list[str | Node]) -> list[Node]:
     return [next(stored) if isinstance(child, str) else child for child in children]
 
 
-def _node(snapshot: TreeSnapshot, way: str) -> NodeInfo:
-    """Return the node at the end of a way. Nothing but the tree's own pointers is followed."""
+def _node(snapshot: TreeSnapshot, node_path: str) -> NodeInfo:
+    """Return the node at a path of child indexes; only pointers of this tree are followed."""
     node, path = snapshot.root.node, snapshot.root.path
-    for step in way.split(".")[:DEPTH_MAX] if way else ():
+    for step in node_path.split(".")[:DEPTH_MAX] if node_path else ():
         if not (step.isascii() and step.isdecimal()) or len(step) > 9:
-            raise InvalidInputError(f"{way!r} is no way to a node: it is numbers with dots between, as in 0.3")
+            raise InvalidInputError(f"invalid node {node_path!r}; expected child indexes separated by dots, as in 0.3")
         if int(step) >= len(node.children):
-            raise NotFoundError(f"there is no node {way!r} in this version's tree: start from its root")
+            raise NotFoundError(f"there is no node {node_path!r} in the tree of this version; start from the root")
         child = node.children[int(step)]
         path = child if isinstance(child, str) else "not stored"
         node = _read(snapshot, [child])[0]
     keys = islice(zip(node.keys, node.values, strict=True), _ROWS_MAX)
     messages = islice(reversed(node.buffer), _ROWS_MAX)
     return NodeInfo(
-        way,
+        node_path,
         path,
         tuple(NodeRowInfo(_format_key(snapshot, key), _pointer(value)) for key, value in keys),
         max(0, len(node.keys) - _ROWS_MAX),

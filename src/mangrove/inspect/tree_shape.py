@@ -10,7 +10,7 @@ __all__ = ["DrawableTree", "NodeShape", "measure_tree"]
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node, and those of its children that were looked at."""
+    """The fill level of a node, with those of its children that were read."""
 
     path: str
     keys: int
@@ -25,20 +25,20 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class DrawableTree:
-    """A tree that can be drawn, whichever layout keeps it."""
+    """The tree of any layout."""
 
     path: str
     root: Node
     shape: Shape
     read: ReadNodes
-    said: Callable[[str], str]
-    """A key in the words of people."""
+    format_key: Callable[[str], str]
+    """Returns a key as text for users."""
 
 
 def measure_tree(tree: DrawableTree, *, depth: int, width: int) -> NodeShape:
-    """Return the root with what lies below it, `depth` levels deep and at most `width` children of each node.
+    """Return the root with its descendants, `depth` levels deep and at most `width` children of each node.
 
-    Each level is read with one request for many.
+    The children of a node are read in one batch.
     """
     return _measure_node(tree, tree.path, tree.root, depth, width, messages_max=tree.shape.root_buffer_max)
 
@@ -55,8 +55,8 @@ def _measure_node(tree: DrawableTree, path: str, node: Node, depth: int, width: 
         keys_max=tree.shape.keys_max,
         messages=len(node.buffer),
         messages_max=messages_max,
-        first=tree.said(node.keys[0]) if node.keys else "",
-        last=tree.said(node.keys[-1]) if node.keys else "",
+        first=tree.format_key(node.keys[0]) if node.keys else "",
+        last=tree.format_key(node.keys[-1]) if node.keys else "",
         children=len(node.children),
         below=below,
     )

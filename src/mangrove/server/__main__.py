@@ -10,20 +10,25 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until stopped; return 0, 1 where the lakehouse could not be opened, 2 where the call was wrong."""
-    parser = argparse.ArgumentParser(prog="mangrove serve", description="Show a lakehouse in the browser.")
-    parser.add_argument("uri", help="where the lakehouse lies, as in file:///data/lake or s3://bucket/lake")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8181, help="the port; 0 takes a free one (default: %(default)s)")
-    parser.add_argument("--token", help="what visitors must show; needed on any address but a loopback one")
-    parser.add_argument("--writable", action="store_true", help="let those who have the token roll back and commit")
+    """Serve until stopped; return 0, 1 if the lakehouse cannot be opened, or 2 for wrong arguments."""
+    parser = argparse.ArgumentParser(
+        prog="mangrove serve", description="Serve the explorer and the Iceberg REST catalog of a lakehouse."
+    )
+    parser.add_argument("uri", help="URI of the lakehouse, as in file:///data/lake or s3://bucket/lake")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8181, help="port; 0 chooses a free one (default: %(default)s)")
+    parser.add_argument("--token", help="token that clients must send; required except on a loopback address")
+    parser.add_argument("--writable", action="store_true", help="let clients with the token roll back and commit")
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM file of the TLS certificate with its chain")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM file of the certificate's private key")
     parser.add_argument(
-        "--max-connections-per-peer", type=int, metavar="COUNT", help="open connections from one address (128)"
+        "--max-connections-per-peer", type=int, metavar="COUNT", help="open connections from one address (default: 128)"
     )
     parser.add_argument(
-        "--max-wrong-tokens", type=int, metavar="COUNT", help="wrong tokens from one address until it must wait (10)"
+        "--max-wrong-tokens",
+        type=int,
+        metavar="COUNT",
+        help="wrong tokens from one address before it must wait (default: 10)",
     )
     given = parser.parse_args(arguments)
     try:

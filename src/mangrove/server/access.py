@@ -1,11 +1,11 @@
 """Authorization of requests: tokens, session cookies, CSRF protection and security headers.
 
-Without a token the server listens on a loopback address only, and then it answers
-only to names of this machine: else a page from elsewhere could have its own name
-point here and read the answers through the visitor's browser.
+Without a token the server listens on a loopback address only, and answers only requests whose
+Host header is a loopback name. This prevents DNS rebinding: a foreign page that resolves its own
+name to this machine and reads the responses.
 
-Who may change something has the token in any case, and did not come from a page of
-elsewhere: a browser sends its cookie along also with a form that a stranger wrote.
+A request that writes needs the token in any case, and must not be cross-origin: a browser sends
+the session cookie also with a form of a foreign page.
 """
 
 import enum
@@ -14,18 +14,18 @@ import hmac
 import ipaddress
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mangrove.errors import InvalidInputError
 from mangrove.rest.errors import is_iceberg_path, respond_iceberg_error
 from mangrove.server.connections import peer_of
-from mangrove.server.metrics import RequestCounts, classify_path
+from mangrove.server.metrics import ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.web.routes import respond_error
 
@@ -40,19 +40,19 @@ __all__ = [
     "authorize",
     "derive_csrf_token",
     "derive_session_cookie",
+    "extract_secrets",
     "has_bearer_token",
+    "has_secret_in_body",
     "is_loopback",
     "is_token",
-    "shown_secrets",
     "strip_token",
-    "takes_secret",
 ]
 
 COOKIE: Final = "mangrove_session"
 TOKEN_LENGTH_MIN: Final = 16
-"""How many characters a token has at least, so that it cannot be found by trying."""
+"""The minimum length of a token, so that it cannot be guessed."""
 _TOKENS: Final = "/iceberg/v1/oauth/tokens"
-"""Where a client of Iceberg's gives the token to be told it again; nothing changes there."""
+"""The OAuth endpoint of the Iceberg REST protocol. It returns the token that the client sent, and writes nothing."""
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", _TOKENS})
 _CLIENTS_FOLDER: Final = "/iceberg/"
 _OPEN_FOLDERS: Final = ("/static/",)
@@ -63,20 +63,20 @@ _READING: Final = frozenset({"GET", "HEAD"})
 class Verdict(enum.Enum):
     """What to do with a request."""
 
-    ALLOW = "answer"
+    ALLOW = "allow"
     LOG_IN = "log in"
-    """The address holds the right token: remember it in a cookie, and go to the address without it."""
-    UNAUTHENTICATED = "stranger"
-    """The token is missing or wrong: ask for it."""
-    BAD_HOST = "wrong name"
-    """It was sent to a name that is not this machine's."""
-    CROSS_ORIGIN = "elsewhere"
-    """It would change something, and nothing says that a page of this server sent it."""
+    """The URL has the right token: set the session cookie and redirect to the URL without it."""
+    UNAUTHENTICATED = "unauthenticated"
+    """The token is missing or wrong."""
+    BAD_HOST = "bad host"
+    """The Host header is not a loopback name, and there is no token."""
+    CROSS_ORIGIN = "cross origin"
+    """The request writes, and no header proves that a page of this server sent it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address that the server listens on, the token that it asks for, and whether visitors may change things."""
+    """The address that the server listens on, the token that it requires, and whether it accepts writes."""
 
     host: str
     token: str | None = field(default=None, repr=False)
@@ -84,7 +84,9 @@ class Access:
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise InvalidInputError("a token is made of letters, digits and signs of ASCII: give another one")
+            raise InvalidInputError(
+                "the token has characters other than printable ASCII; generate one, as with `openssl rand -hex 32`"
+            )
         if self.token is not None and len(self.token) < TOKEN_LENGTH_MIN:
             raise InvalidInputError(
                 f"the token has {len(self.token)} characters; expected at least {TOKEN_LENGTH_MIN}: "
@@ -92,17 +94,17 @@ class Access:
             )
         if self.token is None and not is_loopback(self.host):
             raise InvalidInputError(
-                f"{self.host!r} can be reached by others, so a token is needed: give --token, or listen on 127.0.0.1"
+                f"{self.host!r} is not a loopback address and requires a token: give --token, or listen on 127.0.0.1"
             )
         if self.token is None and self.is_writable:
             raise InvalidInputError(
-                "a server that changes things needs a token, on this machine too: give --token, or leave --writable out"
+                "a writable server requires a token, also on a loopback address: give --token, or omit --writable"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a request says about who sent it."""
+    """The parts of a request that authorization uses."""
 
     path: str
     query: str = ""
@@ -112,9 +114,9 @@ class RequestInfo:
     cookies: Mapping[str, str] = field(default_factory=dict)
     method: str = "GET"
     origin: str | None = None
-    """The Origin header: which server's page sent a form."""
+    """The Origin header: the server whose page sent a form."""
     site: str | None = None
-    """The Sec-Fetch-Site header: the same, as told by a browser that saw the address before any proxy did."""
+    """The Sec-Fetch-Site header, which the browser sets from the URL before any proxy changes it."""
 
 
 def is_loopback(host: str) -> bool:
@@ -146,25 +148,25 @@ def authorize(access: Access, request_info: RequestInfo) -> Verdict:
 
 
 def has_bearer_token(access: Access, authorization: str | None) -> bool:
-    """Return whether the header holds the token; no browser adds that header to a stranger's form."""
+    """Return whether the header has the token; no browser adds that header to a form of a foreign page."""
     return access.token is not None and _is_same(_bearer(authorization), access.token)
 
 
 def is_token(access: Access, text: str) -> bool:
-    """Return whether a text is the token; how long it takes says nothing about it."""
+    """Return whether a text is the token, in constant time."""
     return access.token is not None and _is_same(text, access.token)
 
 
-def shown_secrets(request_info: RequestInfo) -> list[str]:
-    """Return what a request shows as a token or a session, right or wrong, where that is compared with the token."""
+def extract_secrets(request_info: RequestInfo) -> list[str]:
+    """Return the tokens and session cookies of a request, right or wrong, on paths that require the token."""
     if request_info.path in _OPEN_PATHS or request_info.path.startswith(_OPEN_FOLDERS):
         return []
-    found = (_bearer(request_info.authorization), _query_token(request_info), request_info.cookies.get(COOKIE))
-    return [secret for secret in found if secret is not None]
+    secrets = (_bearer(request_info.authorization), _query_token(request_info), request_info.cookies.get(COOKIE))
+    return [secret for secret in secrets if secret is not None]
 
 
-def takes_secret(path: str) -> bool:
-    """Return whether requests to the path send the token in their body."""
+def has_secret_in_body(path: str) -> bool:
+    """Return whether requests to the path have the token in their body."""
     return path == _TOKENS
 
 
@@ -184,30 +186,30 @@ def _authorize_browser(access: Access, request_info: RequestInfo) -> Verdict:
 
 
 def derive_session_cookie(token: str) -> str:
-    """Return what the cookie holds: enough to know the visitor again, and not the token itself."""
+    """Return the value of the session cookie: a keyed hash, from which nobody can compute the token."""
     return hmac.new(token.encode(), b"mangrove explorer session", hashlib.sha256).hexdigest()
 
 
 def derive_csrf_token(token: str) -> str:
-    """Return what a form holds that changes something: only who may read our pages can know it."""
+    """Return the CSRF token of forms, which only readers of the pages know."""
     return hmac.new(token.encode(), b"mangrove explorer form", hashlib.sha256).hexdigest()
 
 
 def strip_token(path: str, query: str) -> str:
-    """Return the address without its token, and never one of another server.
+    """Return the path and query without the token, and never a URL of another server.
 
     >>> strip_token("/history", "token=secret&before=7")
     '/history?before=7'
-    >>> strip_token("//elsewhere/", "token=secret")
-    '/elsewhere/'
+    >>> strip_token("//evil.example/", "token=secret")
+    '/evil.example/'
     """
-    kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
+    fields = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name != _FIELD]
     step = "/" + path.lstrip("/\\")
-    return f"{step}?{urlencode(kept)}" if kept else step
+    return f"{step}?{urlencode(fields)}" if fields else step
 
 
 def _is_cross_site_page(request_info: RequestInfo) -> bool:
-    """Return whether a page of elsewhere asks what only programs ask: for some answers files are written."""
+    """Return whether a foreign page requests an Iceberg path; some of these requests write files."""
     return request_info.path.startswith(_CLIENTS_FOLDER) and request_info.site in ("cross-site", "same-site")
 
 
@@ -237,17 +239,17 @@ def _bearer(authorization: str | None) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def _is_same(given: str | None, wanted: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _is_same(given: str | None, expected: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 SECURITY_HEADERS: Final = {
-    # No script at all, and nothing from elsewhere: a hostile name that got into a page would still do nothing.
+    # No scripts and nothing from other servers: a hostile name that becomes markup still runs nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # To other servers nothing; without it to our own, browsers would not say which page sent a form.
+    # With `no-referrer`, browsers would send no Origin header with our own forms.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -255,16 +257,19 @@ SECURITY_HEADERS: Final = {
 
 
 class AccessMiddleware:
-    """An ASGI application around another."""
+    """ASGI middleware that authorizes requests, adds security headers and counts requests.
 
-    def __init__(self, inner: ASGIApp, access: Access, counts: RequestCounts, throttle: TokenThrottle) -> None:
+    It wraps the whole application, so that responses to unexpected errors pass through it as well.
+    """
+
+    def __init__(self, inner: ASGIApp, access: Access, metrics: ServerMetrics, throttle: TokenThrottle) -> None:
         self._inner = inner
         self._access = access
-        self._counts = counts
+        self._metrics = metrics
         self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or say why not."""
+        """Pass the request on, or send the response that refuses it."""
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -274,21 +279,21 @@ class AccessMiddleware:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add_headers(message)
-                self._counts.count(classify_path(scope["path"]), message["status"])
-                if takes_secret(scope["path"]) and message["status"] == 401:
+                self._metrics.count_request(scope["path"], message["status"])
+                if has_secret_in_body(scope["path"]) and message["status"] == 401:
                     self._throttle.record_wrong(peer, None)
             await send(message)
 
-        answer = self._refused(scope, peer)
+        answer = self._refuse(scope, peer)
         await (self._inner if answer is None else answer)(scope, receive, send_guarded)
 
-    def _refused(self, scope: Scope, peer: str) -> Response | None:
+    def _refuse(self, scope: Scope, peer: str) -> Response | None:
         request_info = _build_request_info(scope)
-        secrets = shown_secrets(request_info) if self._access.token is not None else []
-        if secrets or takes_secret(request_info.path):
+        secrets = extract_secrets(request_info) if self._access.token is not None else []
+        if secrets or has_secret_in_body(request_info.path):
             seconds = self._throttle.retry_after_seconds(peer)
             if seconds is not None:
-                # The right token is refused too: else the answer would say which guess was right.
+                # The right token is refused too: otherwise the response would reveal a right guess.
                 answer = _respond_message(
                     request_info, 429, "Too many wrong tokens", _THROTTLED.format(seconds=seconds)
                 )
@@ -298,24 +303,24 @@ class AccessMiddleware:
         if verdict is Verdict.UNAUTHENTICATED:
             for secret in secrets:
                 self._throttle.record_wrong(peer, secret)
-        return self._refused_by(verdict, scope, request_info)
+        return self._respond_to_verdict(verdict, scope, request_info)
 
-    def _refused_by(self, verdict: Verdict, scope: Scope, request_info: RequestInfo) -> Response | None:
+    def _respond_to_verdict(self, verdict: Verdict, scope: Scope, request_info: RequestInfo) -> Response | None:
         match verdict:
             case Verdict.ALLOW:
                 return None
             case Verdict.LOG_IN:
-                return self._logged_in(scope, request_info)
+                return self._respond_logged_in(scope, request_info)
             case Verdict.UNAUTHENTICATED:
-                answer = _respond_message(request_info, 401, "A token is needed", _FOR_WHOM)
+                answer = _respond_message(request_info, 401, "Token required", _UNAUTHENTICATED_MESSAGE)
                 answer.headers["WWW-Authenticate"] = 'Bearer realm="mangrove"'
                 return answer
             case Verdict.BAD_HOST:
-                return _respond_message(request_info, 421, "Another name", _BAD_HOST_MESSAGE)
+                return _respond_message(request_info, 421, "Wrong host name", _BAD_HOST_MESSAGE)
             case Verdict.CROSS_ORIGIN:
-                return _respond_message(request_info, 403, "Not from here", _CROSS_ORIGIN_MESSAGE)
+                return _respond_message(request_info, 403, "Cross-origin request", _CROSS_ORIGIN_MESSAGE)
 
-    def _logged_in(self, scope: Scope, request_info: RequestInfo) -> Response:
+    def _respond_logged_in(self, scope: Scope, request_info: RequestInfo) -> Response:
         answer = RedirectResponse(strip_token(request_info.path, request_info.query), 303)
         assert self._access.token is not None
         answer.set_cookie(
@@ -328,21 +333,20 @@ class AccessMiddleware:
         return answer
 
 
-_FOR_WHOM: Final = (
-    "This lakehouse is shown to who has its token: open the address with ?token=… once, "
-    "or send the header Authorization: Bearer …"
+_UNAUTHENTICATED_MESSAGE: Final = (
+    "This server requires a token: open the URL with ?token=… once, or send the header Authorization: Bearer …"
 )
 _BAD_HOST_MESSAGE: Final = (
-    "Without a token this server answers only to localhost and 127.0.0.1: open it under one of these, "
-    "or start it with a token"
+    "Without a token this server answers only to localhost and loopback addresses: open http://127.0.0.1, "
+    "or start it with --token"
 )
 _CROSS_ORIGIN_MESSAGE: Final = (
-    "Only a page of this server may change something, or a program that sends the header Authorization: Bearer …: "
-    "open the page here, and press its button"
+    "Writes are accepted only from a page of this server, or with the header Authorization: Bearer …: "
+    "open the page on this server and submit its form"
 )
 
 
-_THROTTLED: Final = "Too many wrong tokens came from this address: try again in {seconds} seconds"
+_THROTTLED: Final = "too many wrong tokens from this address; try again in {seconds} seconds"
 
 
 def _respond_message(request_info: RequestInfo, status: int, title: str, sentence: str) -> Response:
@@ -357,24 +361,18 @@ def _peer(scope: Scope) -> str:
 
 
 def _build_request_info(scope: Scope) -> RequestInfo:
-    headers = Headers(scope=scope)
+    request = Request(scope)
+    headers = request.headers
     return RequestInfo(
         scope["path"],
         scope.get("query_string", b"").decode("latin-1"),
         headers.get("host"),
         headers.get("authorization"),
-        _cookies(headers.get("cookie", "")),
-        scope["method"],
+        request.cookies,
+        request.method,
         headers.get("origin"),
         headers.get("sec-fetch-site"),
     )
-
-
-def _cookies(text: str) -> dict[str, str]:
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(text).items()}
-    except CookieError:
-        return {}
 
 
 def _add_headers(message: MutableMapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_err
 from mangrove.rest.routes import build_unavailable_routes
 from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
 from mangrove.server.health import Readiness
-from mangrove.server.metrics import RequestCounts, render_metrics
+from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.web.rollback import RollbackAccess
@@ -32,18 +32,20 @@ def build_app(
     counted: Sequence[CountingStore] | None = None,
     wrong_tokens_max: int | None = None,
 ) -> ASGIApp:
-    """Return the application that serves a lakehouse; `others` are routes of the caller's.
+    """Return the ASGI application for a lakehouse; `others` are additional routes.
 
-    What the stores in `counted` were asked is among the metrics; without them, what the
-    lakehouse's own store was asked, where it is one that counts.
+    The metrics have the requests of the stores in `counted`; by default those of the
+    lakehouse's own store, if it is a `CountingStore`.
     """
     store = lake.effects.store
     stores = counted if counted is not None else [store] if isinstance(store, CountingStore) else []
-    counts = RequestCounts()
+    metrics = ServerMetrics(
+        lambda: sum((counting.requests for counting in stores), StoreRequests()), lambda: _load_newest_version(lake)
+    )
     routes = [
-        Route("/healthz", _answer_health),
+        Route("/healthz", _respond_health),
         Route("/readyz", _ready(Readiness(lake.effects))),
-        Route("/metrics", _metrics(lake, counts, stores)),
+        Route("/metrics", _metrics(metrics)),
         *others,
         *_iceberg(lake, access),
         *build_explorer_routes(lake, _build_rollback_access(access), _build_iceberg_endpoint(access)),
@@ -51,16 +53,16 @@ def build_app(
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
     )
-    return AccessMiddleware(inner, access, counts, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
+    return AccessMiddleware(inner, access, metrics, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
 
 
 def has_iceberg() -> bool:
-    """Return whether what Iceberg's clients need is installed."""
+    """Return whether the extra `iceberg` is installed."""
     return importlib.util.find_spec("pyiceberg") is not None
 
 
 def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
-    """Return the routes for clients of Iceberg's; without the extra, those that say what to install."""
+    """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
     from mangrove.rest.routes import build_iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
@@ -81,8 +83,8 @@ def _build_rollback_access(access: Access) -> RollbackAccess | None:
     )
 
 
-async def _answer_health(_: Request) -> Response:
-    """Answer that the process is alive; being a coroutine, it waits for no thread and touches no storage."""
+async def _respond_health(_: Request) -> Response:
+    """Respond that the process is alive; a coroutine needs no worker thread."""
     return PlainTextResponse("ok\n")
 
 
@@ -95,27 +97,28 @@ def _ready(readiness: Readiness) -> Callable[[Request], Response]:
     return answer
 
 
-def _metrics(lake: Lakehouse, counts: RequestCounts, stores: Sequence[CountingStore]) -> Callable[[Request], Response]:
+def _metrics(metrics: ServerMetrics) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
-        try:
-            newest = lake.version
-        except MangroveError:
-            newest = None
-        requested = sum((store.requests for store in stores), StoreRequests())
-        text = render_metrics(counts.snapshot(), requested, newest)
-        return Response(text, media_type="text/plain; version=0.0.4")
+        return Response(metrics.render(), media_type=METRICS_CONTENT_TYPE)
 
     return answer
 
 
+def _load_newest_version(lake: Lakehouse) -> int | None:
+    try:
+        return lake.version
+    except MangroveError:
+        return None
+
+
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    titles = {404: ("Not there", "There is no such page."), 405: ("Not allowed", "This page is only read: use GET.")}
+    titles = {404: ("Not found", "There is no such page."), 405: ("Not allowed", "This page is read-only: use GET.")}
     title, sentence = titles.get(error.status_code, ("Error", error.detail))
     if is_iceberg_path(request.url.path):
         requested = f"{request.method} {request.url.path[:200]}"
         return respond_iceberg_error(
-            error.status_code, f"{requested} is not served here: /iceberg/v1/config tells what is."
+            error.status_code, f"{requested} is not an endpoint of this server; /iceberg/v1/config lists the endpoints."
         )
     answer = respond_error(error.status_code, title, sentence, as_json=_accepts_json(request))
     answer.headers.update(error.headers or {})
@@ -123,7 +126,7 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _handle_unexpected_error(request: Request, error: Exception) -> Response:
-    sentence = f"Something went wrong here that should not ({type(error).__name__}); the server's log says more."
+    sentence = f"Internal error ({type(error).__name__}); see the log of the server."
     if is_iceberg_path(request.url.path):
         return respond_iceberg_error(500, sentence)
     return respond_error(500, "Error", sentence, as_json=_accepts_json(request))

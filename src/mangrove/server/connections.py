@@ -25,7 +25,7 @@ from mangrove.errors import InvalidInputError
 __all__ = ["ConnectionLimits", "LimitedServer", "limits_of", "peer_of"]
 
 _IPV6_PREFIX_BITS: Final = 64
-"""What one customer of a provider has in IPv6 at least: addresses within it cost nothing."""
+"""The smallest IPv6 prefix that a provider assigns; a peer can use all addresses within it."""
 _REFUSED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
     b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
@@ -34,15 +34,15 @@ _REFUSED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections are open at once, and how long a peer may take."""
+    """Limits on the number of open connections and on timeouts."""
 
     per_peer_max: int = 128
-    """From one peer: an IPv4 address, or the first 64 bits of an IPv6 address."""
+    """Connections of one peer: an IPv4 address, or the first 64 bits of an IPv6 address."""
     total_max: int = 512
     headers_seconds: float = 10.0
-    """From a connection's begin, or the end of the answer before, until the headers of a request are there."""
+    """From the start of a connection, or the end of the previous response, to the end of the request headers."""
     body_seconds: float = 60.0
-    """From the end of the headers until the body is there."""
+    """From the end of the headers to the end of the body."""
     stalled_seconds: float = 60.0
     """For how long a peer may take nothing of an answer."""
     stalled_grace_seconds: float = 2.0
@@ -56,7 +56,7 @@ class ConnectionLimits:
 
 
 def limits_of(per_peer_max: int | None = None) -> ConnectionLimits:
-    """Return the usual limits, with another one for each peer, and in all, where that one is greater."""
+    """Return the default limits with another limit per peer, which raises the total if it is greater."""
     usual = ConnectionLimits()
     if per_peer_max is None:
         return usual
@@ -71,7 +71,7 @@ class LimitedServer(uvicorn.Server):
         self._pool = _Pool(limits)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections on the sockets."""
+        """Start to accept connections on the sockets."""
         await super().startup(sockets=[])
         loop = asyncio.get_running_loop()
         for listening in sockets or ():
@@ -88,24 +88,24 @@ class LimitedServer(uvicorn.Server):
 
 
 def peer_of(address: str) -> str:
-    """Return by what the connections of one peer are counted.
+    """Return the key by which the connections of one peer are counted.
 
     >>> peer_of("192.0.2.7"), peer_of("::ffff:192.0.2.7"), peer_of("2001:db8::1:2:3:4")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found), _IPV6_PREFIX_BITS), strict=False))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX_BITS), strict=False))
 
 
 class _Awaited(enum.Enum):
-    """What the server waits for."""
+    """What the server waits for from the peer."""
 
     HEADERS = "headers"
     BODY = "body"
@@ -134,7 +134,7 @@ class _Counted(Protocol):
 
 
 class _Pool:
-    """The open connections by peer, each peer's in the order in which they came."""
+    """The open connections by peer, oldest first."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -213,7 +213,7 @@ class _Handshake(asyncio.Protocol):
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection that is closed when a request does not arrive, or an answer is not taken, in time."""
+    """An HTTP connection with timeouts for requests that do not arrive and responses that are not received."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], pool: _Pool) -> None:
         super().__init__(config, state, app_state)
@@ -283,7 +283,7 @@ class _Connection(H11Protocol):
             self._set_stall(None)
 
     def _await_next(self) -> None:
-        """Begin to measure the time when something else is awaited; more bytes of the same begin nothing."""
+        """Restart the timer when the server waits for the next part; more bytes of the same part do not."""
         limits = self._pool.limits
         if self.conn.their_state is h11.IDLE:
             awaited, seconds = _Awaited.HEADERS, limits.headers_seconds
@@ -297,13 +297,13 @@ class _Connection(H11Protocol):
 
     def _end_arrival(self) -> None:
         if self._awaited is _Awaited.BODY and self.flow.read_paused:
-            # The server itself has not taken what came, so the peer is not late.
+            # The server itself has paused reading, so the peer is not late.
             self._set_arrival(self._pool.limits.body_seconds)
         else:
             self._close()
 
     def _close(self) -> None:
-        """Close it once what is left of an answer is sent, or at the latest when the peer has stalled."""
+        """Close the connection after the rest of the response is sent, or when the peer stalls."""
         self.transport.close()
         self._set_stall(self._pool.limits.stalled_seconds)
 

@@ -24,19 +24,19 @@ from mangrove.storage.port import Store
 
 __all__ = ["Certificate", "certificate_of", "serve"]
 
-_GOODBYE_SECONDS: Final = 5
+_SHUTDOWN_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The PEM files of a certificate, with its chain, and of its private key."""
+    """The PEM files of a TLS certificate with its chain, and of its private key."""
 
     certificate_path: str
     key_path: str
 
     def __post_init__(self) -> None:
         def refuse_password() -> str:
-            raise InvalidInputError(f"the TLS key {self.key_path} has a password: give a key without one")
+            raise InvalidInputError(f"the TLS key {self.key_path} is encrypted; give a key without a password")
 
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
@@ -50,11 +50,11 @@ class Certificate:
 
 
 def certificate_of(certificate_path: str | None, key_path: str | None) -> Certificate | None:
-    """Return the certificate, or None where neither file is given; one without the other is refused."""
+    """Return the certificate, or None without both files; one without the other is an error."""
     if certificate_path is None and key_path is None:
         return None
     if certificate_path is None or key_path is None:
-        raise InvalidInputError("--tls-cert and --tls-key belong together: give both or neither")
+        raise InvalidInputError("--tls-cert and --tls-key must be given together")
     return Certificate(certificate_path, key_path)
 
 
@@ -72,19 +72,19 @@ def serve(
     wrong_tokens_max: int | None = None,
     announce: Callable[[str, str | None], None],
 ) -> None:
-    """Serve the lakehouse at `uri`, which may be an export of another; what never changes is kept in the cache.
+    """Serve the lakehouse or export at `uri` until stopped.
 
-    `announce` is told, once they can be opened, the address for browsers and that for clients
-    of Iceberg's REST catalog, or None where that is not installed. Port 0 takes one that is
-    free. Where it is writable, who has the token may roll back, and commit as such a client.
-    With a `certificate` it speaks HTTPS alone.
+    `announce` is called when the server listens, with the URL for browsers and the URL of the
+    Iceberg REST catalog (None if the extra is not installed). Port 0 chooses a free port. A
+    writable server accepts rollbacks and Iceberg commits from clients with the token. With a
+    `certificate` the server speaks HTTPS only.
     """
     access = Access(host, token, is_writable)
     limits = limits_of(connections_per_peer_max)
     counted: list[CountingStore] = []
 
     def store_at(place: str | os.PathLike[str]) -> Store:
-        # What the cache answers is no request, so it stands before what counts them.
+        # The counter is below the cache: a cache hit is no storage request.
         counted.append(CountingStore(open_store(place, storage_options)))
         return counted[-1]
 
@@ -93,7 +93,7 @@ def serve(
     config = uvicorn.Config(
         build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max),
         log_level="warning",
-        # An address may hold a token, and a log is read by many.
+        # A URL may contain the token, which must not be logged.
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -106,27 +106,27 @@ def serve(
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
     )
     with listening:
-        shown = f"[{host}]" if ":" in host else host
-        origin = f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}"
+        authority = f"[{host}]" if ":" in host else host
+        origin = f"{'https' if certificate else 'http'}://{authority}:{listening.getsockname()[1]}"
         announce(f"{origin}/", f"{origin}{BASE_PATH}" if has_iceberg() else None)
-        # Ctrl-C is how people stop it; uvicorn raises it again after it has said goodbye to its visitors.
+        # Users stop the server with Ctrl-C; uvicorn raises it again after its graceful shutdown.
         with suppress(KeyboardInterrupt):
             LimitedServer(config, limits).run(sockets=[listening])
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
-        raise InvalidInputError(f"there is no port {port}: give one from 0 to 65535, where 0 takes one that is free")
+        raise InvalidInputError(f"invalid port {port}; expected 0 to 65535, where 0 chooses a free port")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise InvalidInputError(f"{host!r} is no address of this machine ({error})") from error
+        raise InvalidInputError(f"cannot resolve address {host!r} ({error})") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen()
     except OSError as error:
         listening.close()
-        raise InvalidInputError(f"{host}:{port} cannot be listened on ({error}): choose another port") from error
+        raise InvalidInputError(f"cannot listen on {host}:{port} ({error}); choose another port") from error
     return listening

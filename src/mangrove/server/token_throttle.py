@@ -1,69 +1,67 @@
-"""Throttling of token guesses: a peer that showed several wrong tokens waits before it may show another.
+"""Rate limit on wrong tokens by peer.
 
-The same wrong token again is no new guess, so a client with an outdated token, which
-tries again and again, does not make others wait that come from the same address.
+A repeated wrong token counts once, so that a client with an outdated token does not block
+other clients of the same address.
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from cachetools import LRUCache
 
 from mangrove.errors import InvalidInputError
 
 __all__ = ["TokenThrottle"]
 
 _WRONG_TOKENS_MAX: Final = 10
-"""How many different wrong tokens a peer may show before it has to wait."""
+"""How many different wrong tokens a peer may send before it must wait."""
 _WAIT_MILLIS: Final = 60_000
 _PEERS_MAX: Final = 10_000
 
 
 @dataclass
 class _Guesses:
-    """The wrong tokens of one peer as digests, and when the last of them came."""
+    """The digests of the wrong tokens of one peer, and the time of the last."""
 
     last_at_millis: int = 0
     digests: set[bytes] = field(default_factory=set)
 
 
 class TokenThrottle:
-    """The wrong tokens of the last minute by peer; a limit of 0 throttles nobody, None is the usual one."""
+    """The wrong tokens of the last minute by peer; a limit of 0 disables the throttle, None is the default."""
 
     def __init__(self, now_millis: Callable[[], int], wrong_tokens_max: int | None = None) -> None:
         self._now_millis = now_millis
         self._wrong_tokens_max = _WRONG_TOKENS_MAX if wrong_tokens_max is None else wrong_tokens_max
         if self._wrong_tokens_max < 0:
             raise InvalidInputError(f"the limit is {wrong_tokens_max} wrong tokens; expected 0 or more")
-        self._by_peer: OrderedDict[str, _Guesses] = OrderedDict()
+        self._by_peer: LRUCache[str, _Guesses] = LRUCache(_PEERS_MAX)
 
     def record_wrong(self, peer: str, token: str | None) -> None:
-        """Record a wrong token; None stands for one that nobody kept, which counts as different from all others."""
+        """Record a wrong token; None is an unknown token, which counts as a new one each time."""
         if not self._wrong_tokens_max:
             return
-        self._forget_if_over(peer)
+        self._remove_expired(peer)
         guesses = self._by_peer.setdefault(peer, _Guesses())
-        self._by_peer.move_to_end(peer)
         number = str(len(guesses.digests))
         digest = hashlib.sha256(number.encode() if token is None else token.encode("utf-8", "replace")).digest()
         if digest not in guesses.digests:
             guesses.digests.add(digest)
             guesses.last_at_millis = self._now_millis()
-        if len(self._by_peer) > _PEERS_MAX:
-            self._by_peer.popitem(last=False)
 
     def retry_after_seconds(self, peer: str) -> int | None:
-        """Return for how long the peer has to wait, or None if it may show a token now."""
-        self._forget_if_over(peer)
+        """Return the seconds that the peer must wait, or None if it may send a token now."""
+        self._remove_expired(peer)
         guesses = self._by_peer.get(peer)
         if guesses is None or len(guesses.digests) < self._wrong_tokens_max:
             return None
         left_millis = guesses.last_at_millis + _WAIT_MILLIS - self._now_millis()
         return max(1, min(-(-left_millis // 1_000), _WAIT_MILLIS // 1_000))
 
-    def _forget_if_over(self, peer: str) -> None:
+    def _remove_expired(self, peer: str) -> None:
         guesses = self._by_peer.get(peer)
-        # A clock that was set back must not make anybody wait for longer.
+        # A clock that was set back must not extend the wait.
         if guesses is not None and not 0 <= self._now_millis() - guesses.last_at_millis < _WAIT_MILLIS:
             del self._by_peer[peer]

@@ -1,12 +1,12 @@
 """Streaming reader of the Spark data source with offsets and rate limits."""
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 import pyspark
+from cachetools import LRUCache
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -65,7 +65,7 @@ class TableHistory:
         self._locator = name
         self._table: Table = open_table(lake.metastore.latest(), name).table if table is None else table
         self._fails_on_data_loss = fails_on_data_loss
-        self._states: OrderedDict[int, TableState] = OrderedDict()
+        self._states: LRUCache[int, TableState] = LRUCache(_STATES_MAX)
         self._first: StreamStep | None = None
 
     @property
@@ -88,8 +88,6 @@ class TableHistory:
         """Return the table as a version has it, without rows where the version does not have it yet."""
         if version not in self._states:
             self._states[version] = self._read(version)
-            if len(self._states) > _STATES_MAX:
-                self._states.popitem(last=False)
         return self._states[version]
 
     def steps(self, start: StreamOffset, upto: int) -> Iterator[StreamStep]:

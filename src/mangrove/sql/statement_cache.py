@@ -8,12 +8,13 @@ other things were used after it. All that runs SQL on one lakehouse object share
 it, from any thread, and it goes with that object.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
+
+from cachetools import LRUCache
 
 from mangrove.errors import NotFoundError
 from mangrove.expressions.predicates import Predicate
@@ -39,7 +40,7 @@ __all__ = [
     "statement_cache_of",
 ]
 
-_CACHED_FRAMES: Final[WeakKeyDictionary[SparkEngine, OrderedDict[str, Frame]]] = WeakKeyDictionary()
+_CACHED_FRAMES: Final[WeakKeyDictionary[SparkEngine, dict[str, Frame]]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
 
 
@@ -47,7 +48,7 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
     """Keep the rows of a table or let them go, and return what was done; `frame` is None where there is no table."""
     called = join_name(*name)
     with _LOCK:
-        before = _CACHED_FRAMES.setdefault(engine, OrderedDict()).pop(called, None)
+        before = _CACHED_FRAMES.setdefault(engine, {}).pop(called, None)
     if before is not None:
         uncache_rows(before)
     if statement.action == "uncache":
@@ -77,29 +78,24 @@ _FRAMES_MAX: Final = 256
 _TEXTS_MAX: Final = 128
 
 
-@dataclass
 class BoundedCache(Generic[V]):
-    """The things that were used last, by what they are made of."""
+    """A thread-safe LRU cache bounded by its number of entries."""
 
-    entries_max: int
-    _entries: OrderedDict[Hashable, V] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
+    def __init__(self, entries_max: int) -> None:
+        self._entries: LRUCache[Hashable, V] = LRUCache(entries_max)
+        self._lock = Lock()
 
     def got(self, key: Hashable | None, make: Callable[[], V]) -> V:
-        """Return what was made under this key, or make it; without a key, always make it."""
+        """Return the value under this key, or make and cache it; without a key, always make it."""
         if key is None:
             return make()
         with self._lock:
             if key in self._entries:
-                self._entries.move_to_end(key)
                 return self._entries[key]
         # Not under the lock: making may take long, and two that make the same harm nobody.
         made = make()
         with self._lock:
             self._entries[key] = made
-            self._entries.move_to_end(key)
-            while len(self._entries) > self.entries_max:
-                self._entries.popitem(last=False)
         return made
 
 

@@ -16,10 +16,11 @@ ask for other ranges, and find the blocks that both need.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+
+from cachetools import LRUCache
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.storage.disk_cache import DiskCache
@@ -42,11 +43,9 @@ class CachingStore:
             raise InvalidInputError(f"a cache of {bytes_max} bytes holds nothing; give more, or use the store itself")
         self._store = store
         self._is_immutable = is_immutable
-        self._bytes_max = bytes_max
         self._disk = disk
         self._lock = threading.Lock()
-        self._cached_values: OrderedDict[str, bytes] = OrderedDict()
-        self._cached_bytes = 0
+        self._cached_values: LRUCache[str, bytes] = LRUCache(bytes_max, getsizeof=len)
         self._requested: dict[str, Future[bytes | None]] = {}
 
     @property
@@ -62,7 +61,7 @@ class CachingStore:
     @property
     def cached_bytes(self) -> int:
         """How many bytes are remembered in memory."""
-        return self._cached_bytes
+        return int(self._cached_values.currsize)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""
@@ -91,7 +90,6 @@ class CachingStore:
             for path in dict.fromkeys(paths):
                 held = self._cached_values.get(path)
                 if held is not None:
-                    self._cached_values.move_to_end(path)
                     found[path] = held
                 elif not self._is_immutable(path):
                     mine[path] = Future()
@@ -147,7 +145,7 @@ class CachingStore:
             check_path(path)
         for path in filter(self._is_immutable, listed):
             with self._lock:
-                self._cached_bytes -= len(self._cached_values.pop(path, b""))
+                self._cached_values.pop(path, None)
             if self._disk is not None:
                 self._disk.forget(self.uri, path)
 
@@ -207,9 +205,8 @@ class CachingStore:
             return None
         with self._lock:
             held = self._cached_values.get(path)
-            if held is not None:
-                self._cached_values.move_to_end(path)
-                return held
+        if held is not None:
+            return held
         return None if self._disk is None else self._disk.read(self.uri, path)
 
     def _remember(self, path: str, data: bytes, *, known_to_disk: bool = False) -> None:
@@ -218,13 +215,10 @@ class CachingStore:
         if self._disk is not None and not known_to_disk:
             self._disk.write(self.uri, path, data)
         # One large object must not push out everything else.
-        if len(data) > self._bytes_max // 4:
+        if len(data) > self._cached_values.maxsize // 4:
             return
         with self._lock:
-            self._cached_bytes += len(data) - len(self._cached_values.pop(path, b""))
             self._cached_values[path] = data
-            while self._cached_bytes > self._bytes_max:
-                self._cached_bytes -= len(self._cached_values.popitem(last=False)[1])
 
 
 class UncachedStore:

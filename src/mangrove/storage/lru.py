@@ -1,8 +1,10 @@
 """A thread-safe LRU cache bounded by bytes."""
 
 import threading
-from collections import OrderedDict
+from operator import itemgetter
 from typing import Generic, TypeVar
+
+from cachetools import LRUCache
 
 __all__ = ["LruCache"]
 
@@ -10,31 +12,20 @@ T = TypeVar("T")
 
 
 class LruCache(Generic[T]):
-    """Values by path, the least recently used dropped when they outgrow `bytes_max`; safe under threads."""
+    """Values by path with their sizes; the least recently used are evicted beyond `bytes_max`. Thread-safe."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._cached_values: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._entries: LRUCache[str, tuple[T, int]] = LRUCache(bytes_max, getsizeof=itemgetter(1))
         self._lock = threading.Lock()
 
     def get(self, path: str) -> T | None:
-        """Return the value, or None if it is not held."""
+        """Return the value, or None if it is not cached."""
         with self._lock:
-            found = self._cached_values.get(path)
-            if found is None:
-                return None
-            self._cached_values.move_to_end(path)
-            return found[0]
+            entry = self._entries.get(path)
+        return None if entry is None else entry[0]
 
     def put(self, path: str, value: T, size_bytes: int) -> None:
-        """Hold the value, unless it alone is larger than everything may be."""
-        if size_bytes > self._bytes_max:
-            return
-        with self._lock:
-            _, before = self._cached_values.pop(path, (None, 0))
-            self._cached_values[path] = (value, size_bytes)
-            self._bytes += size_bytes - before
-            while self._bytes > self._bytes_max:
-                _, (_, dropped) = self._cached_values.popitem(last=False)
-                self._bytes -= dropped
+        """Cache the value, unless it alone is larger than the cache."""
+        if size_bytes <= self._entries.maxsize:
+            with self._lock:
+                self._entries[path] = value, size_bytes

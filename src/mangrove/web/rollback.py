@@ -27,66 +27,67 @@ _FIELDS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RollbackAccess:
-    """Who may change things: a form with this proof, which stands only on our pages, or a header with the token."""
+    """Access to rollbacks: by the CSRF token of the form, or by a header with the server's token."""
 
-    proof: str = field(repr=False)
+    csrf_token: str = field(repr=False)
     has_token: Callable[[str | None], bool] = field(repr=False)
 
-    def admits(self, authorization: str | None, proof: str) -> bool:
-        """Return whether the sender may change things; how long it takes says nothing about the proof."""
+    def admits(self, authorization: str | None, csrf_token: str) -> bool:
+        """Return whether the request may roll back; the comparison takes constant time."""
         return self.has_token(authorization) or hmac.compare_digest(
-            proof.encode("utf-8", "replace"), self.proof.encode()
+            csrf_token.encode("utf-8", "replace"), self.csrf_token.encode()
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """A rollback that somebody asked for who may."""
+    """An authorized rollback request."""
 
     to: int
     expected_version: int | None
-    """The version that was the newest when the sender looked; None from a program that did not say."""
+    """The newest version when the preview was rendered; None if the client did not send it."""
     message: str
 
 
 def parse_form(body: bytes) -> dict[str, str]:
-    """Return the fields of a form as browsers send it."""
+    """Return the fields of a URL-encoded form."""
     try:
         return dict(
             parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
         )
     except ValueError as error:
-        raise InvalidInputError(f"the form cannot be read ({error}): open the preview again") from error
+        raise InvalidInputError(f"invalid form ({error}); open the preview again") from error
 
 
 def parse_rollback_request(to: str, fields: Mapping[str, str]) -> RollbackRequest:
-    """Return what a form asks for, or refuse it before anything is read."""
+    """Return the rollback request of a form, or raise `InvalidInputError`."""
     message = fields.get("message", "").strip()
     if len(message) > MESSAGE_CHARACTERS_MAX:
-        raise InvalidInputError(f"the message has {len(message)} characters: {MESSAGE_CHARACTERS_MAX} are allowed")
+        raise InvalidInputError(f"the message has {len(message)} characters; the limit is {MESSAGE_CHARACTERS_MAX}")
     expected_version = fields.get("from")
     return RollbackRequest(_version(to), None if expected_version is None else _version(expected_version), message)
 
 
-def roll_back(lake: Lakehouse, order: RollbackRequest) -> int:
-    """Roll back and return the new version, unless somebody committed what the sender has not seen.
+def roll_back(lake: Lakehouse, request: RollbackRequest) -> int:
+    """Roll back and return the new version; raise `ConflictError` if a newer version than expected exists.
 
-    Who commits between our look and our commit is not noticed. What they wrote stays in the
-    history, and the new version names the one that it was rolled back from.
+    A commit between this check and the rollback is not detected. It stays in the history, and the
+    new version records the version that it was rolled back from.
     """
     newest = lake.version
-    if order.expected_version is not None and order.expected_version != newest:
+    if request.expected_version is not None and request.expected_version != newest:
         raise ConflictError(
-            f"the newest version is now {newest}, and the preview was of a rollback from version "
-            f"{order.expected_version}: "
-            f"nothing was changed; look at the preview again"
+            f"the newest version is {newest}, but the preview was of a rollback from version "
+            f"{request.expected_version}; nothing was changed, open the preview again"
         )
-    if order.to >= newest:
-        raise InvalidInputError(f"version {order.to} is not older than the newest, {newest}: name an earlier one")
-    return lake.rollback(order.to, message=order.message, author="explorer")
+    if request.to >= newest:
+        raise InvalidInputError(
+            f"version {request.to} is not older than the newest version {newest}; give an older version"
+        )
+    return lake.rollback(request.to, message=request.message, author="explorer")
 
 
 def _version(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_INTEGER)):
-        raise InvalidInputError(f"{text[:40]!r} is no version: give a whole number")
+        raise InvalidInputError(f"invalid version {text[:40]!r}; give a whole number")
     return int(text)

@@ -1,7 +1,7 @@
 """Routes of the explorer pages, the JSON API and static files.
 
-Pages are plain functions, so that each request runs in a worker thread: the core
-waits for storage, and the server goes on meanwhile.
+Pages are plain functions, so that Starlette runs each request in a worker thread: reads of
+storage block.
 """
 
 import json
@@ -29,25 +29,24 @@ from mangrove.inspect.tree import load_tree_info
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
-from mangrove.web.html import Element, render_document
 from mangrove.web.links import API, STATIC, Links
-from mangrove.web.pages.catalog import render_namespace_page, render_namespaces_page, render_view_page
 from mangrove.web.pages.connect import IcebergConnection
-from mangrove.web.pages.frame import render_message_page
-from mangrove.web.pages.history import render_history_page, render_version_page
 from mangrove.web.pages.overview import render_overview_page
 from mangrove.web.pages.storage import render_storage_page
 from mangrove.web.pages.table import render_delta_page, render_partition_page, render_table_page
 from mangrove.web.pages.tree import render_tree_page
+from mangrove.web.pages.version import render_version_page
+from mangrove.web.pages.view import render_view_page
+from mangrove.web.rendering import render_message_page, render_page
 from mangrove.web.rollback import BODY_BYTES_MAX, RollbackAccess, parse_form, parse_rollback_request, roll_back
 
 __all__ = ["IcebergEndpoint", "PageRoute", "build_explorer_routes", "encode_json", "respond_error", "to_json_value"]
 
 
 def to_json_value(value: Any) -> Json:
-    """Return plain JSON of facts: objects, lists, text, numbers.
+    """Return a value of the inspect layer as plain JSON.
 
-    Values of columns have the form that `mangrove.model.json_codec` gives them.
+    Column values are encoded by `mangrove.model.json_codec`.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -65,7 +64,7 @@ def to_json_value(value: Any) -> Json:
 
 
 def encode_json(answer: Json) -> bytes:
-    """Return JSON as it is sent."""
+    """Return the bytes of a JSON response."""
     return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
 
 
@@ -73,29 +72,29 @@ _PARTITION: Final = "/tables/{name}/partitions/{partition}"
 _ROLLBACK: Final = "/history/{number}/rollback"
 _STATIC_FOLDER: Final = Path(__file__).with_name("static")
 _STATIC_TYPES: Final = {"explorer.css": "text/css", "mark.svg": "image/svg+xml"}
-_READ_ONLY: Final = "This server only reads: start it with --writable and a token, or run mangrove rollback."
-_UNPROVEN: Final = "The form was not made by this server as it runs now: open the preview again, and press its button."
-_REFUSALS: Final[dict[type[MangroveError], tuple[int, str]]] = {
-    InvalidInputError: (400, "That cannot be meant"),
-    NotFoundError: (404, "Not there"),
-    ConflictError: (409, "Others were faster"),
+_READ_ONLY: Final = "This server is read-only: start it with --writable and a token, or run mangrove rollback."
+_INVALID_FORM: Final = "The CSRF token of the form is invalid: open the preview again and submit its form."
+_ERROR_RESPONSES: Final[dict[type[MangroveError], tuple[int, str]]] = {
+    InvalidInputError: (400, "Invalid request"),
+    NotFoundError: (404, "Not found"),
+    ConflictError: (409, "Conflict"),
     FormatError: (500, "The lakehouse is damaged"),
-    StorageError: (503, "The storage does not answer"),
+    StorageError: (503, "Storage is unavailable"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """An address, what is told there, and how it looks."""
+    """A URL path, the function that loads its information, and the function that renders it."""
 
     path: str
-    read: Callable[[PinnedLakehouse, PageRequest], Any]
-    show: Callable[[Any, str], Element]
+    load: Callable[[PinnedLakehouse, PageRequest], Any]
+    render: Callable[[Any, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergEndpoint:
-    """How this server speaks Iceberg's REST protocol."""
+    """The Iceberg REST endpoint of this server."""
 
     path: str
     has_token: bool
@@ -103,13 +102,13 @@ class IcebergEndpoint:
 
 _PAGES: Final = (
     PageRoute("/", load_overview_info, render_overview_page),
-    PageRoute("/namespaces", load_namespace_list, render_namespaces_page),
-    PageRoute("/namespaces/{name}", load_namespace_info, render_namespace_page),
+    PageRoute("/namespaces", load_namespace_list, partial(render_page, "namespaces.html")),
+    PageRoute("/namespaces/{name}", load_namespace_info, partial(render_page, "namespace.html")),
     PageRoute("/tables/{name}", load_table_info, render_table_page),
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
-    PageRoute("/history", load_history_info, render_history_page),
+    PageRoute("/history", load_history_info, partial(render_page, "history.html")),
     PageRoute("/history/{number}", load_version_diff, render_version_page),
     PageRoute("/tree", load_tree_info, render_tree_page),
     PageRoute("/storage", load_storage_info, render_storage_page),
@@ -117,81 +116,89 @@ _PAGES: Final = (
 
 
 def build_explorer_routes(
-    lake: Lakehouse, changing: RollbackAccess | None = None, serving: IcebergEndpoint | None = None
+    lake: Lakehouse, rollback_access: RollbackAccess | None = None, iceberg_endpoint: IcebergEndpoint | None = None
 ) -> list[Route]:
-    """Return the routes of the explorer of a lakehouse; they only read, unless it is said who may change things.
+    """Return the routes of the explorer; without `rollback_access` they are read-only.
 
-    Where tables are served to Iceberg's clients as well, their pages say how.
+    With an Iceberg endpoint, the pages of tables have connection snippets.
     """
-    pages = [Route(page.path, _page(lake, page, serving)) for page in _pages(changing)]
-    twins = [Route(f"{API}{page.path}", _json_handler(lake, page)) for page in _PAGES]
-    changes = [Route(path, _rollback(lake, changing), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")]
-    return [*pages, *twins, *changes, *_static_routes()]
+    pages = [Route(page.path, _page(lake, page, iceberg_endpoint)) for page in _pages(rollback_access)]
+    json_routes = [Route(f"{API}{page.path}", _json_handler(lake, page)) for page in _PAGES]
+    rollbacks = [
+        Route(path, _rollback(lake, rollback_access), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")
+    ]
+    return [*pages, *json_routes, *rollbacks, *_static_routes()]
 
 
-def _pages(changing: RollbackAccess | None) -> Iterator[PageRoute]:
-    """Yield the pages, with a button on the preview of a rollback for who may press it."""
-    proof = None if changing is None else changing.proof
+def _pages(rollback_access: RollbackAccess | None) -> Iterator[PageRoute]:
+    """Yield the pages; with access, the rollback preview has a form."""
+    csrf_token = None if rollback_access is None else rollback_access.csrf_token
     for page in _PAGES:
-        yield (
-            replace(page, show=partial(render_version_page, proof=proof)) if page.show is render_version_page else page
-        )
+        if page.render is render_version_page:
+            yield replace(page, render=partial(render_version_page, csrf_token=csrf_token))
+        else:
+            yield page
 
 
 def respond_error(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
-    """Return an answer that says in one sentence why there is nothing else."""
+    """Return an error response with one message."""
     if as_json:
         return _json_response({"error": {"status": status, "title": title, "message": sentence}}, status)
     return _html_response(render_message_page(title, sentence), status)
 
 
-def _page(lake: Lakehouse, page: PageRoute, serving: IcebergEndpoint | None) -> Callable[[Request], Response]:
+def _page(lake: Lakehouse, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _load_info(lake, page, request)
+            info = _load_page_info(lake, page, request)
         except MangroveError as error:
-            return _respond_refused(error, as_json=False)
-        if serving is not None and isinstance(facts, TableInfo):
+            return _respond_exception(error, as_json=False)
+        if iceberg_endpoint is not None and isinstance(info, TableInfo):
             return _html_response(
-                render_table_page(facts, _api_address(request), _build_iceberg_connection(request, facts, serving)), 200
+                render_table_page(
+                    info, _api_address(request), _build_iceberg_connection(request, info, iceberg_endpoint)
+                ),
+                200,
             )
-        return _html_response(page.show(facts, _api_address(request)), 200)
+        return _html_response(page.render(info, _api_address(request)), 200)
 
     return answer
 
 
-def _build_iceberg_connection(request: Request, facts: TableInfo, serving: IcebergEndpoint) -> IcebergConnection:
-    """Return where other engines find a table: on the server that the browser reached, in the version that it shows."""
-    seen = facts.seen
-    address = f"{request.url.scheme}://{request.url.netloc}{serving.path}"
+def _build_iceberg_connection(
+    request: Request, info: TableInfo, iceberg_endpoint: IcebergEndpoint
+) -> IcebergConnection:
+    """Return the connection to the server as the browser addressed it, at the version of the page."""
+    seen = info.seen
+    address = f"{request.url.scheme}://{request.url.netloc}{iceberg_endpoint.path}"
     version = None if seen.requested is None else seen.version.version
-    return IcebergConnection(address, seen.uri, version, serving.has_token)
+    return IcebergConnection(address, seen.uri, version, iceberg_endpoint.has_token)
 
 
 def _json_handler(lake: Lakehouse, page: PageRoute) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            facts = _load_info(lake, page, request)
+            info = _load_page_info(lake, page, request)
         except MangroveError as error:
-            return _respond_refused(error, as_json=True)
-        return _json_response(to_json_value(facts), 200)
+            return _respond_exception(error, as_json=True)
+        return _json_response(to_json_value(info), 200)
 
     return answer
 
 
-def _rollback(lake: Lakehouse, changing: RollbackAccess | None) -> Callable[[Request], Awaitable[Response]]:
+def _rollback(lake: Lakehouse, rollback_access: RollbackAccess | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         as_json = request.url.path.startswith(API)
-        if changing is None:
-            return respond_error(403, "Only reading", _READ_ONLY, as_json=as_json)
+        if rollback_access is None:
+            return respond_error(403, "Read-only", _READ_ONLY, as_json=as_json)
         try:
             fields = parse_form(await _body(request))
-            if not changing.admits(request.headers.get("authorization"), fields.get("proof", "")):
-                return respond_error(403, "Another form", _UNPROVEN, as_json=as_json)
-            order = parse_rollback_request(request.path_params["number"], fields)
-            version = await run_in_threadpool(roll_back, lake, order)
+            if not rollback_access.admits(request.headers.get("authorization"), fields.get("proof", "")):
+                return respond_error(403, "Invalid form", _INVALID_FORM, as_json=as_json)
+            rollback_request = parse_rollback_request(request.path_params["number"], fields)
+            version = await run_in_threadpool(roll_back, lake, rollback_request)
         except MangroveError as error:
-            return _respond_refused(error, as_json=as_json)
+            return _respond_exception(error, as_json=as_json)
         if as_json:
             return _json_response({"version": version}, 200)
         return RedirectResponse(Links().version(version), 303)
@@ -204,13 +211,13 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES_MAX:
-            raise InvalidInputError(f"the form has more than {BODY_BYTES_MAX} bytes: shorten the message")
+            raise InvalidInputError(f"the form has more than {BODY_BYTES_MAX} bytes; shorten the message")
     return body
 
 
-def _load_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
+def _load_page_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
     requested = PageRequest(dict(request.path_params), dict(request.query_params))
-    return page.read(pin_version(lake, requested), requested)
+    return page.load(pin_version(lake, requested), requested)
 
 
 def _api_address(request: Request) -> str:
@@ -218,13 +225,15 @@ def _api_address(request: Request) -> str:
     return f"{API}{request.url.path}{f'?{query}' if query else ''}"
 
 
-def _respond_refused(error: MangroveError, *, as_json: bool) -> Response:
-    status, title = next((found for kind, found in _REFUSALS.items() if isinstance(error, kind)), (500, "Error"))
+def _respond_exception(error: MangroveError, *, as_json: bool) -> Response:
+    status, title = next(
+        (response for kind, response in _ERROR_RESPONSES.items() if isinstance(error, kind)), (500, "Error")
+    )
     return respond_error(status, title, str(error), as_json=as_json)
 
 
-def _html_response(page: Element, status: int) -> Response:
-    return Response(render_document(page), status, media_type="text/html")
+def _html_response(page: bytes, status: int) -> Response:
+    return Response(page, status, media_type="text/html")
 
 
 def _json_response(answer: Any, status: int) -> Response:
@@ -232,7 +241,7 @@ def _json_response(answer: Any, status: int) -> Response:
 
 
 def _static_routes() -> list[Route]:
-    """Return routes to the few files that pages load; no part of an address ever names a file."""
+    """Return one route for each static file; no part of a URL is used as a file name."""
     return [Route(f"{STATIC}/{name}", _static(name, media_type)) for name, media_type in _STATIC_TYPES.items()]
 
 

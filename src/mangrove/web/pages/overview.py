@@ -1,57 +1,37 @@
 """Overview page."""
 
-from mangrove.inspect.formatting import format_count, format_size, format_timestamp
-from mangrove.inspect.overview import COUNTED_MAX, ObjectCounts, OverviewInfo
-from mangrove.web.html import Content, Element, element
+from typing import Final
+
+from mangrove.inspect.formatting import format_count, format_size
+from mangrove.inspect.overview import COUNTED_MAX, OverviewInfo
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import render_frame
-from mangrove.web.pages.pieces import (
-    code,
-    grid,
-    more,
-    note,
-    properties,
-    render_definition_list,
-    render_long_code,
-    section,
-    tiles,
-    timeline,
-)
+from mangrove.web.rendering import render_page
 
 __all__ = ["render_overview_page"]
 
-_HOUR_MILLIS = 3_600_000
+_HOUR_MILLIS: Final = 3_600_000
 
 
-def render_overview_page(facts: OverviewInfo, api_address: str) -> Element:
+def render_overview_page(info: OverviewInfo, api_address: str) -> bytes:
     """Return the page."""
-    seen, links = facts.seen, Links(facts.seen.requested)
-    return render_frame(
-        seen,
-        seen.lakehouse,
-        (),
-        "Overview",
+    return render_page(
+        "overview.html",
+        info,
         api_address,
-        tiles(_numbers(facts, links)),
-        _bound(facts.tally),
-        section("Last commits", timeline(facts.commits, links), more(links.history(), "The whole history")),
-        _exports(facts),
-        _render_shared_transactions(facts, links),
-        section(
-            "Settings", render_definition_list([("Place", code(seen.uri)), ("Layout", seen.layout), *_settings(facts)])
-        ),
-        properties(facts.properties),
+        tiles=_build_tiles(info, Links(info.seen.requested)),
+        settings=[_format_setting(name, value) for name, value in info.settings],
+        counted_max=COUNTED_MAX,
     )
 
 
-def _numbers(facts: OverviewInfo, links: Links) -> list[tuple[str, str, str | None]]:
-    shown: list[tuple[str, str, str | None]] = [
-        ("version", format_count(facts.seen.version.version), links.version(facts.seen.version.version))
-    ]
-    tally = facts.tally
+def _build_tiles(info: OverviewInfo, links: Links) -> list[tuple[str, str, str | None]]:
+    """Return the name, the value and the URL of each tile."""
+    version = info.seen.version.version
+    tiles: list[tuple[str, str, str | None]] = [("version", format_count(version), links.version(version))]
+    tally = info.tally
     if tally is None:
-        return shown
-    told = (
+        return tiles
+    counts = (
         (tally.namespaces, "namespace", links.namespaces()),
         (tally.tables, "table", links.namespaces()),
         (tally.views, "view", links.namespaces()),
@@ -59,57 +39,17 @@ def _numbers(facts: OverviewInfo, links: Links) -> list[tuple[str, str, str | No
     )
     plus = "" if tally.is_complete else "+"
     return [
-        *shown,
-        *((word if count == 1 else f"{word}s", format_count(count) + plus, address) for count, word, address in told),
+        *tiles,
+        *((noun if count == 1 else f"{noun}s", format_count(count) + plus, url) for count, noun, url in counts),
         ("rows written", format_count(tally.rows) + plus, None),
         ("data in files", format_size(tally.size_bytes) + plus, links.storage()),
     ]
 
 
-def _bound(tally: ObjectCounts | None) -> Element | None:
-    if tally is None or tally.is_complete:
-        return None
-    return note(f"There is more: counting stops at {format_count(COUNTED_MAX)} objects of a kind.")
-
-
-def _settings(facts: OverviewInfo) -> list[tuple[str, Content]]:
-    told: list[tuple[str, Content]] = []
-    for name, value in facts.settings:
-        words = name.replace("_", " ").capitalize()
-        if name.endswith("_millis"):
-            told.append((words.removesuffix(" millis"), f"{format_count(value // _HOUR_MILLIS)} hours"))
-        elif name.endswith("_size_bytes"):
-            told.append((words.removesuffix(" size bytes"), format_size(value)))
-        else:
-            told.append((words, format_count(value)))
-    return told
-
-
-def _exports(facts: OverviewInfo) -> Element | None:
-    if not facts.exports:
-        return None
-    rows = (
-        (
-            element("a", one.name, href=Links(one.name).overview()),
-            element("a", format_count(one.version), href=Links(str(one.version)).overview()),
-            render_long_code(one.location),
-        )
-        for one in facts.exports
-    )
-    return section("Exports", grid("Exports", ("Name", "Version", "Location"), rows, numbers=(1,)))
-
-
-def _render_shared_transactions(facts: OverviewInfo, links: Links) -> Element | None:
-    if not facts.shared_transactions:
-        return None
-    rows = (
-        (
-            one.name,
-            one.state,
-            element("a", format_count(one.base_version), href=links.version(one.base_version)),
-            format_timestamp(one.expires_at_millis),
-        )
-        for one in facts.shared_transactions
-    )
-    heads = ("Name", "State", "Stands on version", "Expires")
-    return section("Shared transactions", grid("Shared transactions", heads, rows, numbers=(2,)))
+def _format_setting(name: str, value: int) -> tuple[str, str]:
+    label = name.replace("_", " ").capitalize()
+    if name.endswith("_millis"):
+        return label.removesuffix(" millis"), f"{format_count(value // _HOUR_MILLIS)} hours"
+    if name.endswith("_size_bytes"):
+        return label.removesuffix(" size bytes"), format_size(value)
+    return label, format_count(value)

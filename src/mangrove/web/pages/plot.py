@@ -1,14 +1,13 @@
-"""SVG step plot of a value by version."""
+"""Geometry of the SVG step plots of a value by version."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.web.html import Element, element
 from mangrove.web.links import Links
 
-__all__ = ["PlotPoint", "compute_axis_steps", "plot"]
+__all__ = ["Plot", "PlotPoint", "build_plot", "compute_axis_steps"]
 
 _WIDTH: Final = 560
 _HEIGHT: Final = 170
@@ -21,14 +20,36 @@ _STEPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class PlotPoint:
-    """What a version has."""
+    """The value of one version."""
 
     version: int
     value: int
 
 
-def plot(title: str, points: Sequence[PlotPoint], text_of: Callable[[int], str], links: Links) -> Element:
-    """Return the plot; each point leads to its version."""
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """The coordinates and labels of a plot."""
+
+    title: str
+    label: str
+    rules: list[tuple[float, str]]
+    """Horizontal lines: y and text."""
+    versions: list[tuple[str, float, str]]
+    """Labels of the version axis: text, x and anchor."""
+    line: str
+    """The SVG path of the steps."""
+    area: str
+    """The SVG path of the area below the steps."""
+    dots: list[tuple[float, float, str, str]]
+    """The points: x, y, label and URL of the version."""
+    width: int = _WIDTH
+    height: int = _HEIGHT
+    left: int = _LEFT
+    right: int = _WIDTH - _RIGHT
+
+
+def build_plot(title: str, points: Sequence[PlotPoint], format_number: Callable[[int], str], links: Links) -> Plot:
+    """Return the plot of at least one point; each point links to its version."""
     steps = compute_axis_steps(max(point.value for point in points))
     first, last = points[0].version, points[-1].version
 
@@ -39,28 +60,23 @@ def plot(title: str, points: Sequence[PlotPoint], text_of: Callable[[int], str],
         return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - value / steps[-1]), 1)
 
     places = [(x_of(point.version), y_of(point.value)) for point in points]
-    outline = _stairs(places)
-    ends = sorted({first, last, points[len(points) // 2].version})
-    told = f"{text_of(points[0].value)} at version {first}, {text_of(points[-1].value)} at version {last}"
-    drawn = element(
-        "svg",
-        (_rule(y_of(step), text_of(step)) for step in steps),
-        (_end(end, x_of(end), _anchor(end, first, last)) for end in ends),
-        element("path", d=f"{outline} V{y_of(0)} H{places[0][0]} Z", class_="area"),
-        element("path", d=outline, class_="line"),
-        (
-            _dot(x, y, f"Version {point.version}: {text_of(point.value)}", links.version(point.version))
+    line = _build_steps_path(places)
+    labelled = sorted({first, last, points[len(points) // 2].version})
+    ends = f"{format_number(points[0].value)} at version {first}, {format_number(points[-1].value)} at version {last}"
+    return Plot(
+        title,
+        f"{title}: {ends}",
+        rules=[(y_of(step), format_number(step)) for step in steps],
+        versions=[
+            (f"version {version}" if version == first else str(version), x_of(version), _anchor(version, first, last))
+            for version in labelled
+        ],
+        line=line,
+        area=f"{line} V{y_of(0)} H{places[0][0]} Z",
+        dots=[
+            (x, y, f"Version {point.version}: {format_number(point.value)}", links.version(point.version))
             for point, (x, y) in zip(points, places, strict=True)
-        ),
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        role="group",
-        aria_label=f"{title}: {told}",
-    )
-    return element(
-        "figure",
-        element("figcaption", title),
-        element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=title),
-        class_="plot",
+        ],
     )
 
 
@@ -78,27 +94,10 @@ def compute_axis_steps(largest: int) -> tuple[int, ...]:
     return tuple(range(0, largest + step, step))
 
 
-def _stairs(places: Sequence[tuple[float, float]]) -> str:
-    """Return the outline: a version holds until the next one comes."""
+def _build_steps_path(places: Sequence[tuple[float, float]]) -> str:
+    """Return an SVG path that keeps each value until the next version."""
     (x, y), *others = places
     return f"M{x} {y}" + "".join(f" H{next_x} V{next_y}" for next_x, next_y in others)
-
-
-def _rule(y: float, text: str) -> tuple[Element, Element]:
-    return (
-        element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="rule"),
-        element("text", text, x=_LEFT - 8, y=y + 4, class_="axis", text_anchor="end"),
-    )
-
-
-def _end(version: int, x: float, anchor: str) -> Element:
-    text = f"version {version}" if anchor == "start" else str(version)
-    return element("text", text, x=x, y=_HEIGHT - 8, class_="axis", text_anchor=anchor)
-
-
-def _dot(x: float, y: float, label: str, address: str) -> Element:
-    circle = element("circle", element("title", label), cx=x, cy=y, r=3.5, class_="dot")
-    return element("a", circle, href=address, aria_label=label)
 
 
 def _anchor(version: int, first: int, last: int) -> str:

@@ -1,64 +1,36 @@
 """Storage usage page."""
 
-from mangrove.inspect.formatting import compute_share, format_compact, format_count, format_size
-from mangrove.inspect.storage import StorageInfo
-from mangrove.web.html import Element, element
+from mangrove.inspect.formatting import compute_share, format_compact, format_size
+from mangrove.inspect.storage import FileKindLine, StorageInfo
 from mangrove.web.links import Links
-from mangrove.web.pages.frame import render_frame
-from mangrove.web.pages.pieces import grid, note, render_filled_bar, section
-from mangrove.web.pages.plot import PlotPoint, plot
+from mangrove.web.pages.plot import Plot, PlotPoint, build_plot
+from mangrove.web.rendering import render_page
 
 __all__ = ["render_storage_page"]
 
 
-def render_storage_page(facts: StorageInfo, api_address: str) -> Element:
+def render_storage_page(info: StorageInfo, api_address: str) -> bytes:
     """Return the page."""
-    links = Links(facts.seen.requested)
-    return render_frame(
-        facts.seen,
-        "Storage",
-        (("Overview", links.overview()), ("Storage", None)),
-        "Storage",
-        api_address,
-        section("Files by kind", _kinds(facts)),
-        section("Growth", _growth(facts, links)),
+    return render_page(
+        "storage.html", info, api_address, kinds=_build_bars(info), plots=_build_plots(info, Links(info.seen.requested))
     )
 
 
-def _kinds(facts: StorageInfo) -> list[Element]:
-    whole = sum(line.size_bytes for line in facts.kinds)
-    rows = (
-        (
-            line.kind,
-            format_count(line.files),
-            format_size(line.size_bytes),
-            render_filled_bar(
-                compute_share(line.size_bytes, whole), f"{compute_share(line.size_bytes, whole):.0%} of all bytes"
-            ),
-        )
-        for line in facts.kinds
-    )
-    total = f"{format_count(facts.files_listed)} files, {format_size(whole)}, whichever versions need them."
-    cut = f"There are more files: the listing stops at {format_count(facts.files_listed)}."
-    return [
-        grid("Files by kind", ("Kind", "Files", "Size", "Share"), rows, numbers=(1, 2)),
-        note(total if facts.is_listing_complete else cut),
-    ]
+def _build_bars(info: StorageInfo) -> list[tuple[FileKindLine, str, float]]:
+    """Return each kind of file with the label and the width of its bar, in percent of all bytes."""
+    total = sum(line.size_bytes for line in info.kinds)
+    shares = [(line, compute_share(line.size_bytes, total)) for line in info.kinds]
+    return [(line, f"{share:.0%} of all bytes", round(max(share, 0.01) * 100, 2)) for line, share in shares]
 
 
-def _growth(facts: StorageInfo, links: Links) -> list[Element]:
-    if len(facts.growth) < 2:
-        return [note("There are too few versions to plot, or too many objects to count.")]
-    first = facts.growth[0].version
-    span = f"From version {first} to version {facts.growth[-1].version}."
-    points = {
-        "Data named by each version": [PlotPoint(one.version, one.size_bytes) for one in facts.growth],
-        "Rows written": [PlotPoint(one.version, one.rows) for one in facts.growth],
-        "Deltas": [PlotPoint(one.version, one.deltas) for one in facts.growth],
-    }
-    texts = {"Data named by each version": format_size}
-    plots = [plot(title, series, texts.get(title, format_compact), links) for title, series in points.items()]
+def _build_plots(info: StorageInfo, links: Links) -> list[Plot]:
+    if len(info.growth) < 2:
+        return []
+    data = [PlotPoint(point.version, point.size_bytes) for point in info.growth]
+    rows = [PlotPoint(point.version, point.rows) for point in info.growth]
+    deltas = [PlotPoint(point.version, point.deltas) for point in info.growth]
     return [
-        element("div", plots, class_="plots"),
-        note(span if first == 0 else f"{span} Older versions are not counted."),
+        build_plot("Data named by each version", data, format_size, links),
+        build_plot("Rows written", rows, format_compact, links),
+        build_plot("Deltas", deltas, format_compact, links),
     ]

@@ -1,0 +1,43 @@
+"""Version diff page."""
+
+from mangrove.inspect.diff import DiffEntry
+from mangrove.inspect.formatting import format_quantity
+from mangrove.inspect.history import VersionDiffInfo
+from mangrove.model.locators import parse_table_name
+from mangrove.web.links import Links
+from mangrove.web.rendering import render_page
+from mangrove.web.rollback import MESSAGE_CHARACTERS_MAX
+
+__all__ = ["render_version_page"]
+
+
+def render_version_page(info: VersionDiffInfo, api_address: str, *, csrf_token: str | None = None) -> bytes:
+    """Return the page of a version with its changes; with a CSRF token, a rollback preview has a form."""
+    return render_page(
+        "version.html",
+        info,
+        api_address,
+        changes=[(change, _change_url(change, info)) for change in info.changes],
+        summary=_summarize_changes(info.changes),
+        csrf_token=csrf_token,
+        message_characters_max=MESSAGE_CHARACTERS_MAX,
+    )
+
+
+def _summarize_changes(changes: tuple[DiffEntry, ...]) -> str:
+    actions = [change.action for change in changes]
+    counts = (
+        f"{actions.count(action)} {action}"
+        for action in ("added", "changed", "renamed", "removed")
+        if action in actions
+    )
+    return f"{format_quantity(len(changes), 'object')}: {', '.join(counts)}"
+
+
+def _change_url(change: DiffEntry, info: VersionDiffInfo) -> str | None:
+    """Return the URL of the changed table, in a version that has it."""
+    if change.table is None or info.against is None:
+        return None
+    version = info.against.version if change.action == "removed" else info.version.version
+    links = Links(None if version == info.seen.newest_version else str(version))
+    return links.table(parse_table_name(change.table))
