@@ -103,7 +103,7 @@ def serve(
         ssl_keyfile=certificate.key_path if certificate else None,
         # Connections are limited before that, so this bounds the requests that go on after their client has left.
         limit_concurrency=2 * limits.total_max,
-        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     with listening:
         authority = f"[{host}]" if ":" in host else host
