@@ -26,6 +26,19 @@ LONG_FUNCTIONS: dict[str, str] = {}
 GRAB_BAGS = frozenset({"base", "common", "helper", "helpers", "impl", "manager", "misc", "util", "utils"})
 DECISION_PARTS = ["Problem", "Decision", "Rejected", "Consequences"]
 
+LAZY_IMPORTS = frozenset({"src/mangrove/__init__.py", "src/mangrove/wiring.py", "src/mangrove/cli/main.py"})
+"""Where a function may import a module of the package: the package itself, the composition root, the command line."""
+REPLACED_NAMES = re.compile(
+    r"(?:^|_)(?:told|tells?|wanted|asked|asking|strangers?|rivals?|contest(?:ed)?|kept|sight|mentions|splices|nearness"
+    r"|anew|upkeep|heeded|left_behind|taking_back|moments|showing|shown|placing|hidden|hiding)(?:_|$)"
+)
+REPLACED_PROSE = re.compile(
+    r"\b(?:anew|told|strangers?|rivals?|upkeep|wanted rows|tells? (?:it )?again|lies (?:in|on|at|below|there)|of ours"
+    r"|in words of)\b",
+    re.IGNORECASE,
+)
+"""Words that docs/glossary.md replaces by established terms."""
+
 # Written in pieces so that this file passes its own checks.
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error"]) + r")\b")
 MACHINE = re.compile(r"(?<![\w./~-])/(?:" + "|".join(["root", "work", "home", "Users"]) + r")/[\w.]")
@@ -71,6 +84,47 @@ def grab_bag_names(sources: list[Source]) -> Iterable[str]:
             words = re.findall(r"[A-Z]?[a-z]+", name.removesuffix(".py"))
             for word in GRAB_BAGS.intersection(map(str.lower, words)):
                 yield f"{source.path}: {name!r} says {word!r}; name it after what it does"
+
+
+def replaced_words(sources: list[Source]) -> Iterable[str]:
+    """Names and opening sentences use the established terms of docs/glossary.md."""
+    for source in sources:
+        tree = ast.parse(source.text)
+        names = [Path(source.path).stem]
+        names += [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        for name in names:
+            snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+            if not name.startswith("_") and REPLACED_NAMES.search(snake):
+                yield f"{source.path}: {name!r} has an established term; see docs/glossary.md"
+        if match := REPLACED_PROSE.search(source.docstring.partition("\n")[0]):
+            yield f"{source.path}: the opening sentence says {match[0]!r}; see docs/glossary.md"
+
+
+def repeated_class_names(sources: list[Source]) -> Iterable[str]:
+    """No two public classes have the same name."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        for node in ast.parse(source.text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(source.path)
+    for name, paths in places.items():
+        if len(paths) > 1:
+            yield f"{', '.join(paths)}: each has a public class {name}; rename all but one"
+
+
+def hidden_imports(sources: list[Source]) -> Iterable[str]:
+    """Modules of the package are imported at the top; only LAZY_IMPORTS may import them inside functions."""
+    for source in sources:
+        if source.path in LAZY_IMPORTS:
+            continue
+        for function in ast.walk(ast.parse(source.text)):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    module = node.module if isinstance(node, ast.ImportFrom) else None
+                    names = [module or ""] if module else []
+                    names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                    if any(name.partition(".")[0] == "mangrove" for name in names):
+                        yield f"{source.path}:{node.lineno}: import {names[0]} at the top of the module"
 
 
 def long_modules(sources: list[Source]) -> Iterable[str]:
@@ -228,6 +282,9 @@ def _is_utf8(path: Path) -> bool:
 CHECKS: list[tuple[Checker, Callable[[], list[Source]]]] = [
     (opening_sentences, _modules),
     (grab_bag_names, _modules),
+    (replaced_words, _modules),
+    (repeated_class_names, _modules),
+    (hidden_imports, _modules),
     (long_modules, _modules),
     (long_functions, _modules),
     (exclusive_creates, _modules),
@@ -250,6 +307,13 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (grab_bag_names, [Source("src/mangrove/tables/path_utils.py", "")]),
     (grab_bag_names, [Source("src/mangrove/common/scan.py", "")]),
     (grab_bag_names, [Source(M, "class ScanManager: ...\n")]),
+    (replaced_words, [Source("src/mangrove/tables/hiding.py", '"""Delete modes."""\n')]),
+    (replaced_words, [Source(M, '"""Scan plans."""\ndef told_files(): ...\n')]),
+    (replaced_words, [Source(M, '"""Scan plans."""\nclass FoundHidden: ...\n')]),
+    (replaced_words, [Source(M, '"""Rewrites a log anew."""\n')]),
+    (repeated_class_names, [Source("a.py", "class Page: ...\n"), Source("b.py", "class Page: ...\n")]),
+    (hidden_imports, [Source(M, "def scan():\n    from mangrove.local import engine\n")]),
+    (hidden_imports, [Source(M, "def scan():\n    import mangrove.local\n")]),
     (long_modules, [Source(M, "\n" * (LINES_MAX + 1))]),
     (long_functions, [Source(M, "def f():\n" + "    g()\n" * FUNCTION_LINES_MAX)]),
     (exclusive_creates, [Source(M, "effects.store.create(path, data)\n")]),

@@ -1,7 +1,6 @@
 """Mangrove is a lakehouse with ACID transactions that needs nothing but object storage."""
 
-import importlib
-from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mangrove.errors import (
@@ -21,14 +20,9 @@ if TYPE_CHECKING:
 
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.opening import EnginesFactory
-    from mangrove.lakehouse.transaction import LakeTransaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
     from mangrove.model.settings import LakehouseSettings
-    from mangrove.spark.statements import Arguments, Frame
-    from mangrove.storage.port import Store
-    from mangrove.tables.table_state import TableState
 
 # Everything below is imported when it is first needed: the command line starts with this package, and its help, for
 # one, needs none of it. Arrow and Spark take longest.
@@ -50,67 +44,34 @@ __all__ = [
 ]
 
 
-_LATE = {
-    "Isolation": "mangrove.metastore",
-    "Lakehouse": "mangrove.lakehouse.lakehouse",
-    "load_ipython_extension": "mangrove.sql.notebook",
-}
-"""The names that are not there until somebody asks for them, each with its module; IPython asks for the last one."""
-
-
 def __getattr__(name: str) -> object:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = importlib.import_module(_LATE[name])
-    except ModuleNotFoundError as error:
-        if name != "load_ipython_extension":
-            raise
-        needed = "SQL in a notebook needs Spark, which is not installed: pip install 'mangrove-lake[spark]'"
-        raise InvalidInputError(needed) from error
-    value: object = getattr(module, name)
+    """Import a class when it is first used."""
+    value: object
+    match name:
+        case "Isolation":
+            from mangrove.metastore import Isolation
+
+            value = Isolation
+        case "Lakehouse":
+            from mangrove.lakehouse.lakehouse import Lakehouse
+
+            value = Lakehouse
+        case "load_ipython_extension":
+            if find_spec("pyspark") is None:
+                raise InvalidInputError(
+                    "SQL in a notebook needs Spark, which is not installed: pip install 'mangrove-lake[spark]'"
+                )
+            from mangrove.notebook import load_ipython_extension
+
+            value = load_ipython_extension
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: "Arguments") -> "Frame":
-    from mangrove.sql.session import run_sql
-
-    return run_sql(lake, transaction, text, arguments)
-
-
-def _names_read(text: str, namespace: str) -> tuple[str, ...]:
-    try:
-        from mangrove.sql.views import find_referenced_names
-    except ModuleNotFoundError:
-        return ()  # without what takes SQL apart nobody can run it either
-    return find_referenced_names(text, namespace)
-
-
-def _iceberg_address(store: "Store", state: "TableState", at_millis: int) -> str:
-    try:
-        # By name, since SQL in a notebook imports this package and lies below what shows tables.
-        showing = importlib.import_module("mangrove.iceberg.publish.metadata_writer")
-    except ModuleNotFoundError as error:
-        raise InvalidInputError("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'") from error
-    address: str = showing.shown_address(store, state, at_millis)
-    return address
-
-
-def _engines(storage_options: "Mapping[str, str] | None") -> "EnginesFactory":
-    from mangrove.spark.engines import BothEngines
-
-    return partial(
-        BothEngines,
-        storage_options=storage_options,
-        sql=_run_sql,
-        names_read=_names_read,
-        iceberg=_iceberg_address,
-    )
 
 
 def check(
@@ -127,8 +88,9 @@ def check(
     still opens, and what to do.
     """
     from mangrove.lakehouse.checking import check_uri
+    from mangrove.wiring import build_engines_factory
 
-    engines = _engines(storage_options)
+    engines = build_engines_factory(storage_options)
     return check_uri(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
 
 
@@ -148,10 +110,10 @@ def create(
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
     """
-    from mangrove.lakehouse.opening import NO_CLIENTS
-    from mangrove.lakehouse.opening import create_lakehouse as create_with
+    from mangrove.lakehouse.opening import NO_CLIENTS, create_lakehouse
+    from mangrove.wiring import build_engines_factory
 
-    return create_with(
+    return create_lakehouse(
         uri,
         layout=layout,
         settings=settings,
@@ -160,7 +122,7 @@ def create(
         cache=cache,
         cache_bytes_max=cache_bytes_max,
         clients=NO_CLIENTS if clients is None else clients,
-        engines=_engines(storage_options),
+        engines=build_engines_factory(storage_options),
     )
 
 
@@ -180,15 +142,15 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     Commits are refused while the newest version is dated further in the future than
     `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
-    from mangrove.lakehouse.opening import NO_CLIENTS
-    from mangrove.lakehouse.opening import open_lakehouse as open_with
+    from mangrove.lakehouse.opening import NO_CLIENTS, open_lakehouse
+    from mangrove.wiring import build_engines_factory
 
-    return open_with(
+    return open_lakehouse(
         uri,
         storage_options=storage_options,
         cache=cache,
         cache_bytes_max=cache_bytes_max,
         clock_tolerance=clock_tolerance,
         clients=NO_CLIENTS if clients is None else clients,
-        engines=_engines(storage_options),
+        engines=build_engines_factory(storage_options),
     )

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove.notebook import NotebookSql
 from mangrove.spark.job_group import GROUP_PROPERTY, cancel_job_group, enter_job_group, leave_job_group
 from mangrove.spark.statements import RUNTIME_ERRORS
-from mangrove.sql.notebook import NotebookSql
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
 

@@ -23,7 +23,6 @@ from mangrove.cli.context import (
     parse_key_values,
     resolve_cache,
 )
-from mangrove.cli.startup import RestartRequired
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -171,15 +170,10 @@ class LakeCommand(click.Command):
         options = parse_key_values(given.pop("storage_options"), "--option")
         cache = resolve_cache(given.pop("cache"), given.pop("cache_bytes"))
         session = CommandContext(given.pop("as_json"), given.pop("with_stats"), options, cache)
-        is_over = True
         try:
             return ctx.invoke(self.callback, session=session, **given) if self.callback else None
-        except RestartRequired:
-            is_over = False
-            raise
         finally:
-            if is_over:
-                session.finish()
+            session.finish()
 
     def _words(self, args: list[str]) -> Sequence[str]:
         """Return the arguments that are neither options nor their values."""

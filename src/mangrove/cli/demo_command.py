@@ -19,8 +19,8 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.json_codec import Json
 from mangrove.model.settings import LakehouseSettings
-from mangrove.spark.engines import BothEngines
 from mangrove.storage.uri import expand_location
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["demo_command"]
 
@@ -74,10 +74,9 @@ def _walk(tour: Tour) -> None:
     looking.storage(tour)
 
 
-def _engines(effects: Effects) -> BothEngines:
-    from mangrove.sql.session import run_sql  # noqa: PLC0415 - imports Spark, which may not be installed
+def _engines(effects: Effects) -> LakehouseEngines:
 
-    return BothEngines(effects, sql=run_sql)
+    return LakehouseEngines(effects)
 
 
 def _make_room(session: CommandContext, place: Path, *, replace: bool) -> None:

@@ -9,57 +9,48 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import click
 
 from mangrove.cli.context import LAKE_VARIABLE
-from mangrove.cli.startup import (
-    RestartRequired,
-    block_pandas_import,
-    escape_unencodable_output,
-    restart_process,
-    was_restarted,
-)
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]
 
 COMMANDS = {
-    "init": ("catalog_commands", "Make a new, empty lakehouse in a folder or bucket."),
-    "ls": ("catalog_commands", "List the namespaces, or the tables and views of one."),
-    "show": ("catalog_commands", "Show the lakehouse, or a namespace, table or view of it."),
-    "create": ("catalog_commands", "Make a namespace, a table (its name has a dot) or a view."),
-    "ingest": ("ingest_command", "Write the rows of files into a table."),
-    "read": ("read_command", "Show rows of a table."),
-    "sql": ("sql_command", "Run SQL on Spark: statements separated by semicolons, until the first error."),
-    "shell": ("shell_command", "Talk SQL with a lakehouse."),
-    "delete": ("change_commands", "Delete the rows of a table for which a predicate holds."),
-    "update": ("change_commands", "Set columns of the rows of a table."),
-    "rename": ("catalog_commands", "Give a namespace, a table or a view another name."),
-    "drop": ("catalog_commands", "Drop a namespace, a table or a view."),
-    "log": ("history_commands", "Show the versions, newest first."),
-    "diff": ("history_commands", "Show what changed between two versions."),
-    "rollback": ("history_commands", "Make an earlier version the newest."),
-    "iceberg": ("iceberg_command", "Show a table to engines that read Iceberg."),
-    "export": ("export_command", "Give a version a name that keeps it."),
-    "convert": ("convert_command", "Tell a lakehouse again in another layout or format revision."),
-    "expire": ("upkeep_commands", "Forget versions that are older than the lakehouse keeps them."),
-    "vacuum": ("upkeep_commands", "Delete the files that no version needs."),
-    "compact": ("upkeep_commands", "Write the rows of a table anew, or of every table."),
-    "check": ("upkeep_commands", "Look for broken rules in every file that the versions reach."),
-    "repair-clock": ("upkeep_commands", "Date versions by this machine's clock again."),
-    "upgrade": ("upkeep_commands", "Bring a lakehouse to the newer format revision."),
-    "inspect": ("inspect_command", "Print any file of either layout as text."),
-    "tree": ("tree_command", "Draw the tree that holds the catalog."),
-    "serve": ("serve_command", "Show a lakehouse in the browser, until Ctrl-C."),
+    "init": ("catalog", "Create an empty lakehouse in a folder or bucket."),
+    "ls": ("catalog", "List the namespaces, or the tables and views of one."),
+    "show": ("catalog", "Describe the lakehouse, or one of its namespaces, tables or views."),
+    "create": ("catalog", "Create a namespace, a table or a view."),
+    "ingest": ("rows", "Load files into a table."),
+    "read": ("rows", "Print rows of a table."),
+    "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
+    "shell": ("shell", "Interactive SQL shell."),
+    "delete": ("rows", "Delete the rows that match a predicate."),
+    "update": ("rows", "Update columns of the rows that match a predicate."),
+    "rename": ("catalog", "Rename a namespace, a table or a view."),
+    "drop": ("catalog", "Drop a namespace, a table or a view."),
+    "log": ("history", "List the versions, newest first."),
+    "diff": ("history", "Show what changed between two versions."),
+    "rollback": ("history", "Restore an earlier version as the newest one."),
+    "iceberg": ("serve", "Publish a table as Iceberg metadata."),
+    "export": ("maintenance", "Export a version under a name, which also protects it from expiry."),
+    "convert": ("maintenance", "Convert a lakehouse to another layout or format revision."),
+    "expire": ("maintenance", "Expire versions that are past their retention."),
+    "vacuum": ("maintenance", "Delete files that no version needs."),
+    "compact": ("maintenance", "Compact the data files of one table or of all tables."),
+    "check": ("maintenance", "Verify every file that the versions reference."),
+    "repair-clock": ("maintenance", "Reset version timestamps after a commit from a wrong clock."),
+    "upgrade": ("maintenance", "Upgrade a lakehouse to the newer format revision."),
+    "inspect": ("inspect", "Print any file of either layout as text."),
+    "tree": ("tree", "Draw the catalog's B-epsilon tree."),
+    "serve": ("serve", "Serve the explorer and the Iceberg REST catalog over HTTP."),
     "bench": ("bench_command", "Measure what a lakehouse costs on a disk or bucket: times and requests."),
     "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
-    "completion": ("completion_command", "Print the script that completes commands, options and names in a shell."),
+    "completion": ("completion", "Print the shell completion script."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
-
-_WITH_FRAMES = frozenset({"demo", "shell", "sql"})
-"""The commands that always use Spark or pandas, and so numpy."""
 
 
 class _LateGroup(click.Group):
@@ -116,14 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        escape_unencodable_output()
-    if arguments is None and not (_WITH_FRAMES.intersection(given[:1]) or was_restarted()):
-        block_pandas_import()
+        _escape_unencodable_output()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
-    except RestartRequired:
-        restart_process()
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(error.format_message() + "\n")
         code = 2
@@ -169,3 +156,10 @@ def _report_failure(given: Sequence[str], kind: str, message: str, code: int) ->
     else:
         sys.stderr.write(f"mangrove: {message}\n")
     return code
+
+
+def _escape_unencodable_output() -> None:
+    """Escape characters that the encoding of the terminal lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -27,12 +27,11 @@ from rich.console import RenderableType
 from mangrove.cli.command import check_installed, lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.rows import format_cell, render_rows, to_json_value
-from mangrove.cli.startup import require_pandas
 from mangrove.cli.terminal import draw, format_quantity, show_spinner, supports_unicode
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.spark.engines import BothEngines
 from mangrove.storage.counting import StoreRequests
+from mangrove.wiring import LakehouseEngines
 
 if TYPE_CHECKING:
     from mangrove.cli.conversation import Conversation
@@ -183,8 +182,6 @@ _TAIL_BYTES = 2000
 
 def start_quiet_session(what: str) -> Any:
     """Return a Spark session for `what`; what its Java says while it starts is shown only if it does not start."""
-    check_installed(what, SPARK_MODULES[:1], "spark")
-    require_pandas()
     check_installed(what, SPARK_MODULES, "spark")
     from mangrove.spark.session import local_session  # noqa: PLC0415 - Spark takes long to import
 
@@ -197,7 +194,7 @@ def start_quiet_session(what: str) -> Any:
             raise StorageError(f"Spark did not start ({error}): {_tail(said.fileno())}") from error
 
 
-class QuietEngines(BothEngines):
+class QuietEngines(LakehouseEngines):
     """Both engines, of which Spark starts without a word when something first needs it."""
 
     def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None, what: str = "SQL") -> None:

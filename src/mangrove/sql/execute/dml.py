@@ -35,7 +35,7 @@ from mangrove.sql.parse.statements import (
     MergeWhenClause,
     MultiInsert,
     Query,
-    TruncateTable,
+    TruncateStatement,
     Update,
 )
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, parse_name_chain, tokenize
@@ -345,7 +345,7 @@ def _source_parts(source: SqlFragment) -> tuple[str, ...]:
     return parse_name_chain(tokens, 0)[0] if tokens[0].is_name else ()
 
 
-DmlStatement: TypeAlias = Insert | MultiInsert | Update | Delete | Merge | TruncateTable
+DmlStatement: TypeAlias = Insert | MultiInsert | Update | Delete | Merge | TruncateStatement
 
 
 def execute_dml(
@@ -356,7 +356,7 @@ def execute_dml(
     bound: Callable[[Query], BoundQuery],
 ) -> RowCounts:
     """Do what the statement says, and return how many rows came, changed and went."""
-    if isinstance(statement, TruncateTable):
+    if isinstance(statement, TruncateStatement):
         return execute_truncate(statement, transaction, binder.resolver)
     common = None if isinstance(statement, Insert | MultiInsert) else statement.common
     expressions = StatementExpressions(binder, source, common)

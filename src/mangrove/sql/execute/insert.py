@@ -15,7 +15,7 @@ from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, add_literal_columns
 from mangrove.sql.execute.expressions import StatementExpressions
 from mangrove.sql.execute.query import BoundQuery
-from mangrove.sql.parse.statements import Insert, Query, TruncateTable
+from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
 from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
@@ -80,7 +80,7 @@ def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> R
     return _overwrite_rows(statement, table, require_schema(table), work.rows, work.fixed, expressions.binder.engine)
 
 
-def execute_truncate(statement: TruncateTable, transaction: LakeTransaction, resolver: NameResolver) -> RowCounts:
+def execute_truncate(statement: TruncateStatement, transaction: LakeTransaction, resolver: NameResolver) -> RowCounts:
     """Take all rows away."""
     return load_managed_table(transaction, resolver, statement.table).overwrite([])
 

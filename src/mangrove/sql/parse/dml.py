@@ -12,7 +12,7 @@ from mangrove.sql.parse.statements import (
     Merge,
     MergeWhenClause,
     MultiInsert,
-    TruncateTable,
+    TruncateStatement,
     Update,
 )
 from mangrove.sql.parse.tokens import SqlFragment, TokenCursor, build_error_at, tokenize
@@ -117,10 +117,10 @@ def parse_merge(cursor: TokenCursor, common: SqlFragment | None) -> Merge:
     return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves, source_columns)
 
 
-def parse_truncate(cursor: TokenCursor) -> TruncateTable:
+def parse_truncate(cursor: TokenCursor) -> TruncateStatement:
     """Take TRUNCATE TABLE."""
     cursor.expect("TRUNCATE", "TABLE")
-    statement = TruncateTable(cursor.name())
+    statement = TruncateStatement(cursor.name())
     cursor.expect_end()
     return statement
 

@@ -50,7 +50,7 @@ __all__ = [
     "Statement",
     "TableAction",
     "TemporaryView",
-    "TruncateTable",
+    "TruncateStatement",
     "UnsetProperties",
     "Update",
     "Use",
@@ -158,7 +158,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class TruncateTable:
+class TruncateStatement:
     """Delete all rows."""
 
     table: SqlName
@@ -515,7 +515,7 @@ Statement: TypeAlias = (
     | Update
     | Delete
     | Merge
-    | TruncateTable
+    | TruncateStatement
     | CallStatement
     | CacheTable
     | Analyze

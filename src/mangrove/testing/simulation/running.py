@@ -10,12 +10,12 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
-from mangrove.spark.engines import BothEngines
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
 from mangrove.testing.simulation.turns import TurnScheduler
 from mangrove.testing.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["FAULT_PROFILES", "Simulation", "SimulationReport", "run_simulation"]
 
@@ -81,7 +81,9 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
 def _create_lakehouse(store: MemoryStore, layout: str) -> Lakehouse:
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4)
-    lake = create_on_store(build_deterministic_effects(store), layout=layout, settings=settings, engines=BothEngines)
+    lake = create_on_store(
+        build_deterministic_effects(store), layout=layout, settings=settings, engines=LakehouseEngines
+    )
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
         for name in FIRST_TABLES:
@@ -160,7 +162,7 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
 def _check_integrity(store: MemoryStore, newest: Bank) -> None:
     """Check every file, then let a year pass, sweep, and look whether the newest version is still whole."""
     effects = build_deterministic_effects(store, Clock(1_800_000_000_000 + _YEAR_MILLIS), first_id=10**11)
-    lake = open_on_store(effects, engines=BothEngines)
+    lake = open_on_store(effects, engines=LakehouseEngines)
     try:
         for _ in ("as the writers left it", "after a year and a sweep"):
             # Who crashed right after the commit left a hint out of date, and in the DeltaCAT layout no log.

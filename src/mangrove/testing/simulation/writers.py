@@ -18,7 +18,6 @@ from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
 from mangrove.lakehouse.transaction import LakeTransaction
-from mangrove.spark.engines import BothEngines
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
@@ -37,6 +36,7 @@ from mangrove.testing.simulation.bank import (
     draw_operation,
 )
 from mangrove.testing.simulation.turns import ScheduledStore, TurnScheduler
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]
 
@@ -128,7 +128,7 @@ class Writer:
         first_id = (self.number * 1_000 + self.lives) * _IDS_OF_A_LIFE
         counted = build_deterministic_effects(store, self._clock, first_id)
         effects = Effects(store, counted.now_millis, counted.new_id, self._pause, self._later)
-        return open_on_store(effects, engines=BothEngines)
+        return open_on_store(effects, engines=LakehouseEngines)
 
     def _pause(self, _: float) -> None:
         self.turns.hand_over(self.name)

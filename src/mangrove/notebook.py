@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.engines import BothEngines
+from mangrove.lakehouse.opening import open_lakehouse
 from mangrove.sql.execute.show import ResultRow
 from mangrove.sql.parse.tokens import tokenize
 from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
+from mangrove.wiring import LakehouseEngines, build_engines_factory
 
 __all__ = ["NotebookResult", "NotebookSql", "load_ipython_extension"]
 
@@ -70,7 +71,7 @@ class NotebookSql:
         if self._session is None:
             raise InvalidInputError("no lakehouse is open: write %mangrove with its URI or a variable first")
         engines = self._session.lake.engines
-        with engines.cancellable() if isinstance(engines, BothEngines) else nullcontext():
+        with engines.cancellable() if isinstance(engines, LakehouseEngines) else nullcontext():
             last: Result | None = None
             for result in self._session.script(cell, self._arguments(cell)):
                 last = result
@@ -101,11 +102,12 @@ def _preview_result(result: Result) -> NotebookResult:
 
 def load_ipython_extension(ipython: Any) -> None:
     """Teach a notebook `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
-    # The package itself knows how to open a lakehouse with all its engines, and imports this module when it is asked.
-    from mangrove import open as open_lake  # noqa: PLC0415
-
-    state = NotebookSql(open_lake, ipython.user_ns)
+    state = NotebookSql(_open_lake, ipython.user_ns)
     ipython.register_magic_function(state.magic, "line_cell", "mangrove")
+
+
+def _open_lake(uri: str) -> Lakehouse:
+    return open_lakehouse(uri, engines=build_engines_factory())
 
 
 def _cell(value: object) -> str:

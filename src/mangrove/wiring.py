@@ -1,11 +1,14 @@
-"""Lazy construction of the Arrow and Spark engines of a lakehouse."""
+"""Composition root: the engines, SQL and Iceberg publication of a lakehouse.
+
+This is the only module that knows all of them. Each is imported when it is first used:
+Arrow, Spark and PyIceberg take long to import, and the last two are optional.
+"""
 
 import importlib.util
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
@@ -13,38 +16,28 @@ from mangrove.spark.availability import can_open_in_workers, is_spark_installed
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.opening import EnginesFactory
     from mangrove.lakehouse.transaction import LakeTransaction
     from mangrove.local.engine import LocalEngine, LocalReader
     from mangrove.spark.engine import SparkEngine
-    from mangrove.storage.port import Store
     from mangrove.tables.table_state import TableState
 
-__all__ = ["BothEngines", "IcebergPublisher", "ReferencedNamesFinder", "SqlRunner"]
-
-SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], Any]"
-ReferencedNamesFinder: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
-IcebergPublisher: TypeAlias = "Callable[[Store, TableState, int], str]"
-
-# Arrow takes long to import, and Spark longer.
 # ruff: noqa: PLC0415
 
+__all__ = ["LakehouseEngines", "build_engines_factory"]
 
-class BothEngines:
-    """The engines on the files of one lakehouse."""
 
-    def __init__(
-        self,
-        effects: Effects,
-        storage_options: Mapping[str, str] | None = None,
-        sql: "SqlRunner | None" = None,
-        names_read: "ReferencedNamesFinder | None" = None,
-        iceberg: "IcebergPublisher | None" = None,
-    ) -> None:
+def build_engines_factory(storage_options: Mapping[str, str] | None = None) -> "EnginesFactory":
+    """Return what builds the engines of a lakehouse from its store, clock and ids."""
+    return partial(LakehouseEngines, storage_options=storage_options)
+
+
+class LakehouseEngines:
+    """The engines of one lakehouse: Arrow in this process, Spark, SQL and Iceberg publication."""
+
+    def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None) -> None:
         self._effects = effects
         self._storage_options = storage_options
-        self._sql = sql
-        self._names_read = names_read
-        self._iceberg = iceberg
         self._job_group: str | None = None
 
     @cached_property
@@ -77,7 +70,7 @@ class BothEngines:
         """Put the Spark jobs that this thread starts within into one group, for `cancel`; Ctrl-C cancels it too."""
         from mangrove.spark.job_group import enter_job_group, leave_job_group
 
-        self._job_group = group = str(uuid.uuid4())
+        self._job_group = group = self._effects.new_id()
         if "_spark" in self.__dict__:
             enter_job_group(self._spark.session, group)
         try:
@@ -107,24 +100,28 @@ class BothEngines:
         return self._local
 
     def sql(self, lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: Any) -> Any:
-        """Run the statements of a text, and return the rows of the last one."""
-        if self._sql is None:
-            raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+        """Run the statements of a text on Spark, and return the rows of the last one."""
         _check_spark()
         _check_parser()
-        return self._sql(lake, transaction, text, arguments)
+        from mangrove.sql.session import run_sql
+
+        return run_sql(lake, transaction, text, arguments)
 
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
-        """Return the tables and views that a query names, none where nobody takes it apart."""
-        return () if self._names_read is None else self._names_read(text, namespace)
+        """Return the tables and views that a query references; none if no SQL parser is installed."""
+        if not _is_parser_installed():
+            return ()
+        from mangrove.sql.views import find_referenced_names
+
+        return find_referenced_names(text, namespace)
 
     def iceberg_address(self, state: "TableState", at_millis: int) -> str:
-        """Write what is missing to show a state to Iceberg, and return where its metadata lies."""
-        if self._iceberg is None:
-            raise InvalidInputError(
-                "Iceberg was not handed in: open the lakehouse with mangrove.open or mangrove.create"
-            )
-        return self._iceberg(self._effects.store, state, at_millis)
+        """Publish a state as Iceberg metadata, and return the location of the metadata file."""
+        if importlib.util.find_spec("pyiceberg") is None:
+            raise InvalidInputError("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'")
+        from mangrove.iceberg.publish.metadata_writer import publish_metadata
+
+        return publish_metadata(self._effects.store, state, at_millis)
 
     def can_spark_open(self, *others: str) -> bool:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
@@ -145,7 +142,11 @@ def _check_spark() -> None:
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
 
 
+def _is_parser_installed() -> bool:
+    return importlib.util.find_spec("sqlglot") is not None
+
+
 def _check_parser() -> None:
-    """Refuse SQL where somebody has a Spark of their own, without the rest of the extra."""
-    if importlib.util.find_spec("sqlglot") is None:
+    """Refuse SQL where PySpark is installed without the rest of the extra."""
+    if not _is_parser_installed():
         raise InvalidInputError("sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'")
