@@ -9,7 +9,7 @@ FIRST ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CHECKED := src tests $(wildcard benchmarks/*.py docs/*.py examples/*.py proto/*.py)
+CHECKED := src tests $(wildcard benchmarks/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
 PYTEST := $(BIN)/pytest -q --durations=5 --durations-min=1
 
 # An environment knows the folder it was made for; in a moved or copied checkout it is made again.
@@ -28,7 +28,7 @@ $(READY): requirements.lock pyproject.toml .ci/setup
 	@.ci/setup $(PYTHON) $(VENV)
 
 demo: $(READY) ## the guided tour, in about two minutes
-	@$(BIN)/python examples/first_steps.py
+	@$(BIN)/python examples/demo .build/demo --replace
 
 test: test-fast test-slow test-docs ## everything that runs as a test
 
@@ -59,13 +59,13 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 	$(BIN)/zensical build --strict
 
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
-	@$(BIN)/python -m mangrove.testing.simulation --seeds $(SEEDS) --first $(FIRST)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
 	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
 
 bench-quick: $(READY) ## what a lakehouse costs on this disk: times and requests, in seconds
-	@mkdir -p .build && $(BIN)/mangrove bench .build
+	@$(BIN)/python benchmarks/quick.py .build
 
 serve: $(READY) ## the explorer of a lakehouse: make serve LAKE=s3://bucket/lake; without LAKE a small sample
 	@$(if $(LAKE),,mkdir -p .build && $(BIN)/python examples/sample_lakehouse.py .build/sample)

@@ -358,14 +358,16 @@ def decision_page() -> str:
 def example_page() -> str:
     """Return the list of examples, each in its own words."""
     entries = []
-    for path in sorted((ROOT / "examples").glob("*.py")):
+    folder = ROOT / "examples"
+    for path in sorted([*folder.glob("*.py"), *folder.glob("*/__main__.py")]):
         said = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         sentence, _, rest = said.partition("\n")
         # What is indented is how to run it.
         shown = re.sub(
             r"(?m)^((?: {4}.+\n?)+)", lambda run: f"```text\n{textwrap.dedent(run[0]).rstrip()}\n```\n", rest
         )
-        entries.append(f"## `examples/{path.name}`\n\n{sentence}\n{shown.rstrip()}\n")
+        name = path.relative_to(ROOT).as_posix().removesuffix("/__main__.py")
+        entries.append(f"## `{name}`\n\n{sentence}\n{shown.rstrip()}\n")
     return "\n".join([WRITTEN, "# Examples\n", "Complete, small, and run by the tests.\n", *entries])
 
 

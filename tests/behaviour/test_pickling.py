@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from pyspark import cloudpickle
+from tests.support.s3_server import S3Server
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.testing.s3_server import S3Server
 
 
 @pytest.fixture

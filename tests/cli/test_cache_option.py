@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
+from tests.support.s3_server import S3Server
 
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import build_cache_settings
 from mangrove.storage.opening import open_store
-from mangrove.testing.s3_server import S3Server
 
 LAKE = "s3://bucket/lake"
 

@@ -99,7 +99,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
-LONG = {"bench", "demo", "serve", "shell", "sql"}
+LONG = {"serve", "shell", "sql"}
 """Commands that start Spark or a server, whose tests are elsewhere."""
 
 

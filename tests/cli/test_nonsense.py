@@ -8,7 +8,7 @@ import pytest
 import mangrove
 from mangrove.cli.main import COMMANDS
 
-WITHOUT_LAKE = {"completion", "demo", "bench", "inspect"}
+WITHOUT_LAKE = {"completion", "inspect"}
 REST = {
     "create": ["more"],
     "ingest": ["sales.orders", "rows.csv"],

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from tests.support.s3_server import S3Server
 
 import mangrove
-from mangrove.testing.s3_server import S3Server
 
 PAGES = ("", "namespaces/sales", "tables/sales.orders", "history", "tree", "storage", "healthz", "metrics")
 

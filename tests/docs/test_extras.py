@@ -51,7 +51,7 @@ def test_the_start_page_lists_every_extra() -> None:
     ("extra", "code"),
     [
         ("spark,connect", "from pyspark.sql.connect.session import SparkSession"),
-        ("spark,shell", "from mangrove.cli import shell, shell_command, shell_words"),
+        ("spark,shell", "from mangrove.cli import shell"),
         ("iceberg", f"{SHOP}assert orders.iceberg().endswith('.metadata.json')"),
         ("testing", "from mangrove.testing import store_contract"),
     ],
@@ -104,7 +104,6 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
         "serve ./lake": "server",
         "iceberg ./lake shop.orders": "iceberg",
         "sql ./lake select": "spark",
-        "demo ./demo": "spark",
         "compact ./lake shop.orders --engine spark": "spark",
         "shell ./lake": "shell",
     }

@@ -11,8 +11,7 @@ from tests.docs import page_code
 from tests.docs.clean_environments import make_environment
 from tests.docs.page_code import Reader, blocks_of, needs_of, requirements_of
 from tests.spark.conftest import SHORT_LIVED
-
-from mangrove.testing.s3_server import S3Server
+from tests.support.s3_server import S3Server
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.s3_server import S3Server
 
 import mangrove
-from mangrove.testing.s3_server import S3Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
+from tests.support.s3_server import S3Server
 
 import mangrove
 from mangrove.effects import Effects
@@ -32,7 +33,6 @@ from mangrove.storage.port import ObjectInfo, Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.testing.metastore_contract import commit_objects, make_delta_locator, make_namespace, make_table
-from mangrove.testing.s3_server import S3Server
 
 AGE_MILLIS = 100_000_000
 SETTINGS = LakehouseSettings(

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.rest.conftest import TOKEN, counted, filled, served
 from tests.rest.peer_process import Asking, Rows, has_module, peer
+from tests.support.servers import run_seaweedfs
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
 from mangrove.server.access import Access
-from mangrove.testing.servers import run_seaweedfs
 from mangrove.web.pages.connect import IcebergConnection, render_snippets
 
 pytestmark = [

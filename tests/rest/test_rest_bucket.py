@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from tests.rest.conftest import served
+from tests.support.servers import RealServer, run_seaweedfs
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.testing.servers import RealServer, run_seaweedfs
 
 pytestmark = pytest.mark.interop
 

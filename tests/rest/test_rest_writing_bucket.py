@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from tests.rest.conftest import TOKEN, served
+from tests.support.servers import RealServer, run_seaweedfs
 
 import mangrove
 from mangrove.server.access import Access
-from mangrove.testing.servers import RealServer, run_seaweedfs
 
 pytestmark = pytest.mark.interop
 

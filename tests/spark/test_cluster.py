@@ -16,11 +16,14 @@ pytestmark = [
     pytest.mark.xdist_group("spark-processes"),
 ]
 
-SCRIPT = Path(__file__).parent / "scripts" / "cluster_write.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_write_during_which_an_executor_is_killed_holds_every_row_once(tmp_path: Path) -> None:
-    command, known = [sys.executable, str(SCRIPT), str(tmp_path)], os.environ | SHORT_LIVED
-    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", env=known)
+    command, known = (
+        [sys.executable, "-m", "tests.spark.scripts.cluster_write", str(tmp_path)],
+        os.environ | SHORT_LIVED,
+    )
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, encoding="utf-8", env=known)
     assert done.returncode == 0, done.stderr[-5000:]
     assert "every row once" in done.stdout

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.servers import RealServer, run_seaweedfs
 
 import mangrove
 from mangrove.spark.hadoop import has_filesystem_classes
-from mangrove.testing.servers import RealServer, run_seaweedfs
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

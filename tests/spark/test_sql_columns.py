@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.s3_server import S3Server
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.hadoop import has_filesystem_classes
 from mangrove.sql.session import SqlSession
-from mangrove.testing.s3_server import S3Server
 
 pytestmark = pytest.mark.interop
 

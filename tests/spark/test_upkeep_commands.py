@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.cli.main import main
-from mangrove.lakehouse import upkeep_engines
+from mangrove.lakehouse import maintenance
 from mangrove.maintenance.compaction import LocalLimits
 
 pytestmark = pytest.mark.interop
@@ -98,6 +98,6 @@ def test_a_little_is_done_here_and_much_by_executors_without_a_word(
 ) -> None:
     _, jobs = run("export", lake, "small", "--to", str(tmp_path / "small"))
     assert jobs == 0
-    monkeypatch.setattr(upkeep_engines, "COPYING", LocalLimits(files_max=2, bytes_max=None))
+    monkeypatch.setattr(maintenance, "COPY_LIMITS", LocalLimits(files_max=2, bytes_max=None))
     _, jobs = run("export", lake, "large", "--to", str(tmp_path / "large"))
     assert jobs > 0

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.servers import RealServer, run_azurite, run_radosgw, run_seaweedfs
 
 from mangrove.errors import NotFoundError
-from mangrove.testing.servers import RealServer, run_azurite, run_radosgw, run_seaweedfs
 
 # Only rewritten asserts show what differed; the contract is imported by the test modules, after this.
 pytest.register_assert_rewrite("mangrove.testing.store_contract")

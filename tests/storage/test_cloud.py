@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.s3_server import Fault, S3Server
 
 import mangrove
 from mangrove.errors import InvalidInputError, StorageError
@@ -12,7 +13,6 @@ from mangrove.storage.cloud_client import build_clients, load_profile_options
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
-from mangrove.testing.s3_server import Fault, S3Server
 from mangrove.testing.store_contract import StoreContract, list_paths
 
 

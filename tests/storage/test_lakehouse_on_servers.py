@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from tests.support.servers import RealServer
 
 from mangrove.effects import build_effects
 from mangrove.layouts.tree.metastore import create_tree, open_tree
@@ -11,7 +12,6 @@ from mangrove.model.locators import Kind, NamespaceLocator
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.testing.metastore_contract import commit_objects, make_namespace, make_table
-from mangrove.testing.servers import RealServer
 
 pytestmark = pytest.mark.interop
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.process_race import race_processes
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
 from mangrove.storage.local import LocalStore
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.probe import probe_creates
 from mangrove.storage.uri import parse_root_uri
-from mangrove.testing.process_race import race_processes
 from mangrove.testing.store_contract import REFUSED_PATHS, StoreContract, list_paths
 
 CRASHES = Path(__file__).with_name("crashes.py")

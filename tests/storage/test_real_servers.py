@@ -1,13 +1,13 @@
 import uuid
 
 import pytest
+from tests.support.process_race import race_processes
+from tests.support.servers import RealServer
 
 from mangrove.errors import StorageError
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 from mangrove.storage.probe import probe_creates
-from mangrove.testing.process_race import race_processes
-from mangrove.testing.servers import RealServer
 from mangrove.testing.store_contract import StoreContract
 
 pytestmark = pytest.mark.interop

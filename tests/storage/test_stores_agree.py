@@ -6,6 +6,7 @@ import tempfile
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.s3_server import S3Server
 
 from mangrove.errors import NotFoundError
 from mangrove.storage.cache import CachingStore
@@ -14,7 +15,6 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
-from mangrove.testing.s3_server import S3Server
 
 # No path here is a folder of another, which a disk cannot hold.
 PATHS = st.sampled_from(["a", "b-c", "b/a", "b/b", "b/c/d", "b/c/e", "b0", "é", "_0", "_1/x"])

@@ -24,6 +24,7 @@ from mangrove.server.serving import Certificate, certificate_of
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+HALF_BODY = b"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf"
 LONG_SECONDS = 600.0
 """For deadlines that must not end within a test, and for sockets that must answer before."""
 
@@ -153,6 +154,17 @@ class Slow:
         self.ended.release()
 
 
+class Reading(Slow):
+    """An application that answers when the body is there, and says when a request has begun."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.began.release()
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
 class Talkative(Slow):
     """An application that sends more than any buffer between it and the client holds."""
 
@@ -169,6 +181,35 @@ def test_an_answer_that_nobody_takes_is_given_up() -> None:
     with serving(app, ConnectionLimits(stalled_seconds=0.2)) as port, connect(port) as peer:
         peer.sendall(WHOLE)
         assert app.ended.acquire(timeout=LONG_SECONDS)
+
+
+def test_half_sent_bodies_keep_nobody_out() -> None:
+    app = Reading()
+    limits = ConnectionLimits(2, 2, headers_seconds=LONG_SECONDS, body_seconds=LONG_SECONDS)
+    with serving(app, limits) as port, connect(port) as first, connect(port) as second:
+        for half_sent in (first, second):
+            half_sent.sendall(HALF_BODY)
+            assert app.began.acquire(timeout=LONG_SECONDS)
+        assert health(port) == 200
+
+
+def test_half_sent_bodies_that_are_answered_already_keep_nobody_out(app: object) -> None:
+    limits = ConnectionLimits(2, 2, headers_seconds=LONG_SECONDS, body_seconds=LONG_SECONDS)
+    with serving(app, limits) as port, connect(port) as first, connect(port) as second:
+        for half_sent in (first, second):
+            half_sent.sendall(HALF_BODY)
+            assert half_sent.recv(65_536).startswith(b"HTTP/1.1 404")
+        assert health(port) == 200
+
+
+def test_answers_that_nobody_takes_keep_nobody_out() -> None:
+    app = Talkative()
+    limits = ConnectionLimits(1, stalled_seconds=LONG_SECONDS, stalled_grace_seconds=0.0)
+    with serving(app, limits) as port, connect(port) as peer:
+        peer.sendall(WHOLE)
+        assert peer.recv(1) == b"H"
+        # Until the buffers in between are full the answer goes on, and a new connection is refused.
+        assert any(health(port) == 200 for _ in range(1_000))
 
 
 def test_a_request_that_is_being_answered_is_never_closed_for_another() -> None:
@@ -232,6 +273,25 @@ def test_with_a_certificate_it_speaks_https(app: object, certificate: Certificat
 def test_a_handshake_that_is_not_completed_is_closed(app: object, certificate: Certificate) -> None:
     with serving(app, ConnectionLimits(headers_seconds=0.1), certificate) as port, connect(port) as peer:
         assert is_closed(peer)
+
+
+def test_handshakes_that_are_not_completed_count_as_connections(app: object, certificate: Certificate) -> None:
+    trusting = ssl.create_default_context(cafile=certificate.certificate_path)
+    limits = ConnectionLimits(per_peer_max=2, headers_seconds=LONG_SECONDS)
+    with serving(app, limits, certificate) as port, ExitStack() as stack:
+        begun = [stack.enter_context(connect(port)) for _ in range(10)]
+        assert all(is_closed(one) for one in begun[:8])
+        client = http.client.HTTPSConnection("127.0.0.1", port, timeout=LONG_SECONDS, context=trusting)
+        client.request("GET", "/healthz")
+        assert client.getresponse().status == 200
+        client.close()
+
+
+def test_what_does_not_speak_tls_is_closed(app: object, certificate: Certificate) -> None:
+    with serving(app, ConnectionLimits(headers_seconds=LONG_SECONDS), certificate) as port, connect(port) as peer:
+        peer.sendall(WHOLE)
+        while peer.recv(65_536):
+            pass
 
 
 def test_files_that_are_no_certificate_are_refused(certificate: Certificate, tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ def _text_of(schema: str) -> str:
 
 
 def _kind_of(facts: _Summary) -> str:
-    return type(facts).__name__.removesuffix("Facts").lower()
+    return type(facts).__name__.removesuffix("Summary").lower()
 
 
 def _render_summary(facts: _Summary) -> RenderableType:

@@ -46,8 +46,6 @@ COMMANDS = {
     "inspect": ("inspect", "Print any file of either layout as text."),
     "tree": ("tree", "Draw the catalog's B-epsilon tree."),
     "serve": ("serve", "Serve the explorer and the Iceberg REST catalog over HTTP."),
-    "bench": ("bench_command", "Measure what a lakehouse costs on a disk or bucket: times and requests."),
-    "demo": ("demo_command", "Take a guided tour: a small shop on local disk, with Spark, in about two minutes."),
     "completion": ("completion", "Print the shell completion script."),
 }
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""

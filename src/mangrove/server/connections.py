@@ -2,16 +2,18 @@
 
 A connection that waits for a request, or has sent half of one, is closed when its time is
 over, or earlier when a new connection needs its place: the oldest of the same peer goes first.
-So half-sent requests never keep a client out that sends a whole one. Only where all
-places are taken by requests that are being answered is a new connection refused.
+TLS handshakes, headers, bodies and answers that the peer does not read are all counted, so none
+of them keeps a client out that sends a whole request. Only where all places are taken by
+requests that are being answered is a new connection refused.
 """
 
 import asyncio
 import enum
 import ipaddress
 import socket
+import ssl
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import h11
 import uvicorn
@@ -43,6 +45,8 @@ class ConnectionLimits:
     """From the end of the headers until the body is there."""
     stalled_seconds: float = 60.0
     """For how long a peer may take nothing of an answer."""
+    stalled_grace_seconds: float = 2.0
+    """After how long without taking anything of an answer a connection is closed where a new one needs its place."""
 
     def __post_init__(self) -> None:
         if self.per_peer_max < 1 or self.total_max < 1:
@@ -74,15 +78,13 @@ class LimitedServer(uvicorn.Server):
             server = await loop.create_server(
                 self._accept,
                 sock=listening,
-                ssl=self.config.ssl,
-                # Before a handshake is complete no protocol is asked, so asyncio bounds its time.
-                ssl_handshake_timeout=self._pool.limits.headers_seconds if self.config.ssl else None,
                 backlog=self.config.backlog,
             )
             self.servers.append(server)
 
     def _accept(self) -> asyncio.Protocol:
-        return _Connection(self.config, self.server_state, self.lifespan.state, self._pool)
+        connection = _Connection(self.config, self.server_state, self.lifespan.state, self._pool)
+        return connection if self.config.ssl is None else _Handshake(connection, self.config.ssl, self._pool)
 
 
 def peer_of(address: str) -> str:
@@ -110,15 +112,36 @@ class _Awaited(enum.Enum):
     NOTHING = "nothing"
 
 
+class _Eviction(enum.IntEnum):
+    """Which connections are closed first where a new one needs a place."""
+
+    WAITS_FOR_HEADERS = 0
+    WAITS_FOR_BODY = 1
+    STALLED = 2
+    NEVER = 3
+
+
+class _Counted(Protocol):
+    """A connection that takes a place in the pool."""
+
+    peer: str
+    transport: asyncio.Transport
+
+    @property
+    def eviction(self) -> _Eviction:
+        """How soon it is closed for another."""
+        ...
+
+
 class _Pool:
     """The open connections by peer, each peer's in the order in which they came."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._by_peer: dict[str, dict[_Connection, None]] = {}
+        self._by_peer: dict[str, dict[_Counted, None]] = {}
         self._count = 0
 
-    def admit(self, connection: "_Connection") -> bool:
+    def admit(self, connection: _Counted) -> bool:
         """Take a connection, if need be in the place of one that waits; return whether there was a place."""
         own = self._by_peer.get(connection.peer, {})
         if len(own) >= self.limits.per_peer_max and not self._evict_oldest(own):
@@ -131,7 +154,7 @@ class _Pool:
         self._count += 1
         return True
 
-    def release(self, connection: "_Connection") -> None:
+    def release(self, connection: _Counted) -> None:
         """Forget a connection, if it is known."""
         own = self._by_peer.get(connection.peer, {})
         if connection in own:
@@ -140,12 +163,53 @@ class _Pool:
             if not own:
                 del self._by_peer[connection.peer]
 
-    def _evict_oldest(self, connections: "dict[_Connection, None]") -> bool:
-        found = next((one for one in connections if one.is_idle), None)
-        if found is not None:
-            self.release(found)
-            found.transport.abort()
-        return found is not None
+    def _evict_oldest(self, connections: dict[_Counted, None]) -> bool:
+        # Of equals `min` returns the first, which is the oldest.
+        found = min(connections, key=lambda one: one.eviction, default=None)
+        if found is None or found.eviction is _Eviction.NEVER:
+            return False
+        self.release(found)
+        found.transport.abort()
+        return True
+
+
+class _Handshake(asyncio.Protocol):
+    """A TLS handshake: it takes a place in the pool from the first byte, which its connection takes over."""
+
+    eviction = _Eviction.WAITS_FOR_HEADERS
+
+    def __init__(self, connection: "_Connection", context: ssl.SSLContext, pool: _Pool) -> None:
+        self.peer = ""
+        self._connection = connection
+        self._context = context
+        self._pool = pool
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.peer = peer_of(transport.get_extra_info("peername")[0])
+        if self._pool.admit(self):
+            self._task = asyncio.get_running_loop().create_task(self._complete())
+        else:
+            transport.abort()
+
+    async def _complete(self) -> None:
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                self.transport,
+                self._connection,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=self._pool.limits.headers_seconds,
+            )
+        except OSError:
+            # The peer left, was late, or does not speak TLS.
+            self.transport.abort()
+            return
+        finally:
+            self._pool.release(self)
+        if secured is not None and not secured.is_closing():
+            self._connection.connection_made(secured)
 
 
 class _Connection(H11Protocol):
@@ -158,22 +222,46 @@ class _Connection(H11Protocol):
         self._awaited = _Awaited.NOTHING
         self._arrival: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
+        self._stalled_at: float | None = None
+        self._is_made = False
+        self._early = b""
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it waits for the headers of a request and has nothing left to send."""
-        return self._awaited is _Awaited.HEADERS and not self.transport.get_write_buffer_size()
+    def eviction(self) -> _Eviction:
+        """How soon it is closed for another: never while a request is being answered and the peer takes the answer."""
+        if self._awaited is _Awaited.HEADERS:
+            return _Eviction.STALLED if self.transport.get_write_buffer_size() else _Eviction.WAITS_FOR_HEADERS
+        if self._awaited is _Awaited.BODY and not self.flow.read_paused:
+            return _Eviction.WAITS_FOR_BODY
+        if self._stalled_at is None:
+            return _Eviction.NEVER
+        is_over = self.loop.time() - self._stalled_at >= self._pool.limits.stalled_grace_seconds
+        return _Eviction.STALLED if is_over else _Eviction.NEVER
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._is_made = True
         self.peer = peer_of(self.client[0]) if self.client else ""
         if self._pool.admit(self):
             self._await_next()
         else:
             transport.write(_REFUSED)
             self._close()
+            return
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_made:
+            super().data_received(data)
+        else:
+            # What came with the end of the TLS handshake.
+            self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._is_made:
+            return
         self._pool.release(self)
         self._set_arrival(None)
         self._set_stall(None)
@@ -185,10 +273,12 @@ class _Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._stalled_at = self.loop.time()
         self._set_stall(self._pool.limits.stalled_seconds)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._stalled_at = None
         if not self.transport.is_closing():
             self._set_stall(None)
 

@@ -102,7 +102,7 @@ def serve(
         ssl_certfile=certificate.certificate_path if certificate else None,
         ssl_keyfile=certificate.key_path if certificate else None,
         # Connections are limited before that, so this bounds the requests that go on after their client has left.
-        limit_concurrency=limits.total_max + 1,
+        limit_concurrency=2 * limits.total_max,
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
     )
     with listening:

@@ -1,6 +1,6 @@
 """Writes on a standalone cluster of two workers, during each of which one executor is killed.
 
-    python cluster_write.py FOLDER
+    python -m tests.spark.scripts.cluster_write FOLDER        from the root of the repository
 
 The task that kills is the first that comes to a marked place, and it does so once
 for each table: what decides is a file that only one can make.
@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from tests.support.ports import reserve_ports
 
 import mangrove
 from mangrove.spark.session import find_java_home
-from mangrove.testing.ports import reserve_ports
 
 ROWS = 40_000
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
+from tests.support.ports import reserve_ports
+
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
-from mangrove.testing.ports import reserve_ports
 
 __all__ = ["RealServer", "run_azurite", "run_radosgw", "run_seaweedfs"]
 
@@ -150,7 +151,7 @@ def run_azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
             raise NotFoundError("neither Azurite nor npm is installed; install Node.js to test Azure")
         installation.mkdir(parents=True, exist_ok=True)
         install = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(installation), _AZURITE]
-        installed = subprocess.run(install, capture_output=True, timeout=300, check=False)  # noqa: S603 - ours
+        installed = subprocess.run(install, capture_output=True, timeout=300, check=False)
         if installed.returncode:
             said = installed.stderr.decode(errors="replace").strip()[-300:]
             raise NotFoundError(f"npm could not install {_AZURITE}, which is needed to test Azure: {said}")
@@ -170,7 +171,7 @@ def _run_server(command: Sequence[str], folder: Path, attempt: Callable[[], None
     """Run the server until the body is left; enter it when `attempt` succeeds."""
     log = folder / "server.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603 - ours
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
     try:
         for _ in range(int(_START_SECONDS_MAX / _LOOK_SECONDS)):
             if process.poll() is not None:
@@ -196,9 +197,7 @@ def _run_server(command: Sequence[str], folder: Path, attempt: Callable[[], None
 def _finish(command: Sequence[str], folder: Path) -> None:
     """Run a command that ends by itself; raise an error if it fails."""
     try:
-        ended = subprocess.run(  # noqa: S603 - ours
-            command, cwd=folder, capture_output=True, timeout=_START_SECONDS_MAX, check=False
-        )
+        ended = subprocess.run(command, cwd=folder, capture_output=True, timeout=_START_SECONDS_MAX, check=False)
     except subprocess.TimeoutExpired as error:
         raise StorageError(
             f"{command[0]} did not end within {_START_SECONDS_MAX} seconds; "
@@ -216,8 +215,8 @@ def _make_bucket(endpoint: str, name: str) -> None:
     secret = _S3_KEY["secret_access_key"].encode()
     signature = base64.b64encode(hmac.digest(secret, signed, hashlib.sha1)).decode()
     headers = {"Date": date, "Authorization": f"AWS {_S3_KEY['access_key_id']}:{signature}", "Content-Length": "0"}
-    request = urllib.request.Request(f"{endpoint}/{name}", headers=headers, method="PUT")  # noqa: S310 - loopback
-    with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - loopback
+    request = urllib.request.Request(f"{endpoint}/{name}", headers=headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=5):
         pass
 
 
@@ -229,6 +228,6 @@ def _make_container(endpoint: str, name: str, key: str) -> None:
     signed += f"/{account}/{account}/{name}\nrestype:container"
     signature = base64.b64encode(hmac.digest(base64.b64decode(key), signed.encode(), hashlib.sha256)).decode()
     headers |= {"Authorization": f"SharedKey {account}:{signature}", "Content-Length": "0"}
-    request = urllib.request.Request(f"{endpoint}/{name}?restype=container", headers=headers, method="PUT")  # noqa: S310
-    with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - loopback
+    request = urllib.request.Request(f"{endpoint}/{name}?restype=container", headers=headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=5):
         pass

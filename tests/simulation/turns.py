@@ -1,6 +1,6 @@
 """A deterministic scheduler that interleaves the requests of simulated writers."""
 
-import random  # noqa: TID251 - all chance here comes from the seed
+import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from tests.simulation.__main__ import main
+from tests.simulation.bank import Bank, Create, Deposit, Drop, InvariantViolation, Transfer, apply_operation
+from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.testing.simulation.__main__ import main
-from mangrove.testing.simulation.bank import Bank, Create, Deposit, Drop, InvariantViolation, Transfer, apply_operation
-from mangrove.testing.simulation.running import FAULT_PROFILES, Simulation, run_simulation
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -47,7 +47,7 @@ def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
     def broken(simulation: Simulation) -> None:
         raise InvariantViolation("version 7 holds too much")
 
-    monkeypatch.setattr("mangrove.testing.simulation.__main__.run", broken)
+    monkeypatch.setattr("tests.simulation.__main__.run_simulation", broken)
     assert main(["--seeds", "1", "--first", "17", "--layout", "tree"]) == 1
     told = capsys.readouterr().out
     assert "seed 17 does not hold on the tree layout" in told

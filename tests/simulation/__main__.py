@@ -1,4 +1,7 @@
-"""The command line of the simulation."""
+"""Deterministic simulation of concurrent writers with crashes, lost responses and clock skew.
+
+python -m tests.simulation --seeds 200        from the root of the repository, or        make simulate SEEDS=200
+"""
 
 import argparse
 import sys
@@ -6,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.simulation.bank import InvariantViolation
+from tests.simulation.runner import Simulation, run_simulation
+
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.testing.simulation.bank import InvariantViolation
-from mangrove.testing.simulation.running import Simulation, run_simulation
 
 __all__ = ["main"]
 
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="mangrove.testing.simulation", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=main.__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="only this layout")
@@ -52,7 +56,7 @@ def _failure(simulation: Simulation, broken: InvariantViolation) -> str:
     return (
         f"\nseed {simulation.seed} does not hold on the {simulation.layout} layout "
         f"({simulation.fault_profile.name}):\n  {broken}\nRun it again: "
-        f"python -m mangrove.testing.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
+        f"python -m tests.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
         f"--writers {simulation.writers} --deeds {simulation.deeds}\n"
     )
 

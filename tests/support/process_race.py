@@ -48,8 +48,8 @@ def race_processes(uri: str, options: Mapping[str, str], processes: int, keys: i
 
 
 def _writer(requested: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "mangrove.testing.process_race", requested]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
+    command = [sys.executable, __file__, requested]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _start_together(writers: Sequence[subprocess.Popen[str]]) -> None:

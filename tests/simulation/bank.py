@@ -5,7 +5,7 @@ must be an order of the transactions that were committed, in which each finds wh
 the ones before left behind: as it read it, where it asked to be serializable.
 """
 
-import random  # noqa: TID251 - all chance here comes from the seed
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias

@@ -1,16 +1,18 @@
-"""The shop of the demo: four tables, their rows, and the job that closes a day in all four at once.
+"""The shop of the demo: four tables, their rows, and the job that closes a day in all four tables.
 
-Rows are made by chance, but by the same chance in every run.
+Rows are random with a fixed seed. Run as a script, this module is the job that the demo
+kills: it books a day, reports that two of four tables are written, and waits.
 """
 
 import datetime
 import random
+import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import mangrove
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.transaction import LakeTransaction
 
 __all__ = [
@@ -18,19 +20,20 @@ __all__ = [
     "CRASHED_DAY",
     "CUSTOMERS",
     "DAYS_BEFORE",
+    "HALF_DONE",
     "INVENTORY",
     "LEDGER",
     "NIGHTS",
     "ORDERS",
     "TILL_DAY",
     "TILL_HOURS",
-    "booked",
-    "build",
+    "book_till_hour",
     "close_day",
-    "close_day_in_spark",
-    "date_of",
-    "load_in_spark",
-    "take_hour",
+    "close_day_with_spark",
+    "create_tables",
+    "get_date",
+    "load_with_spark",
+    "sum_orders_and_ledger",
 ]
 
 CUSTOMERS = "shop.customers"
@@ -44,13 +47,15 @@ COLUMNS = {
     "amount decimal(10,2), ts timestamp",
     LEDGER: "day date not null, orders bigint, revenue decimal(12,2)",
 }
-"""The columns of each table, in words that both Mangrove and Spark understand."""
+"""The columns of each table, in types that both Mangrove and Spark accept."""
 DAYS_BEFORE = 10
-"""How many days are loaded at once; what happens on the days after them is told."""
+"""How many days the first load has; the chapters add the days after them."""
 NIGHTS = (DAYS_BEFORE, DAYS_BEFORE + 1)
 CRASHED_DAY = DAYS_BEFORE + 2
 TILL_DAY = DAYS_BEFORE + 3
 TILL_HOURS = range(8, 20)
+HALF_DONE = "two of four tables are written"
+"""What the job reports before it waits to be killed."""
 _PRICES = {
     "chair": "89.00", "clock": "34.50", "desk": "249.00", "kettle": "45.90", "lamp": "59.90", "mug": "9.50",
     "rug": "120.00", "shelf": "74.00", "stool": "39.00", "vase": "22.80",
@@ -66,20 +71,20 @@ _PIECES = 4000
 _Rows: TypeAlias = list[dict[str, Any]]
 
 
-def build(lake: Lakehouse) -> int:
-    """Make the namespaces and tables, all of them in one commit, and return its version."""
+def create_tables(lake: mangrove.Lakehouse) -> int:
+    """Create the namespaces and tables in one commit, and return its version."""
     with lake.transaction(message="open the shop", author="ana") as txn:
-        txn.create_namespace("shop", description="what people buy")
-        txn.create_namespace("finance", description="what that earns")
+        txn.create_namespace("shop", description="customers, stock and orders")
+        txn.create_namespace("finance", description="revenue by day")
         txn.create_table(CUSTOMERS, COLUMNS[CUSTOMERS], keys=["customer_id"])
         txn.create_table(INVENTORY, COLUMNS[INVENTORY], keys=["product"])
         txn.create_table(ORDERS, COLUMNS[ORDERS], keys=["order_id"], partition_by=["days(ts)"])
         txn.create_table(LEDGER, COLUMNS[LEDGER], keys=["day"])
-    return _version_of(txn)
+    return _get_version(txn)
 
 
-def _customers() -> _Rows:
-    """Return everybody who ever bought something."""
+def _make_customers() -> _Rows:
+    """Return the rows of all customers."""
     chance = random.Random("customers")
     return [
         {
@@ -92,66 +97,66 @@ def _customers() -> _Rows:
     ]
 
 
-def _inventory() -> _Rows:
-    """Return how many pieces of each product there are at first."""
+def _make_inventory() -> _Rows:
+    """Return the initial stock of each product."""
     return [{"product": product, "pieces": _PIECES} for product in _PRICES]
 
 
-def _orders_of(day: int) -> _Rows:
+def _make_orders(day: int) -> _Rows:
     """Return the orders of a day; there are more of them on weekends."""
     chance = random.Random(f"day {day}")
-    busy = 1.6 if date_of(day).weekday() >= 5 else 1.0
+    busy = 1.6 if get_date(day).weekday() >= 5 else 1.0
     count = int(_ORDERS_A_DAY * busy * chance.uniform(0.8, 1.2))
-    return [_order(day * 10_000 + number, day, chance) for number in range(count)]
+    return [_make_order(day * 10_000 + number, day, chance) for number in range(count)]
 
 
-def _till_orders(day: int, hour: int) -> _Rows:
-    """Return what one till took in one hour."""
+def _make_till_orders(day: int, hour: int) -> _Rows:
+    """Return the orders of one hour at the till."""
     chance = random.Random(f"till {day} {hour}")
-    return [_order(day * 10_000 + 9_000 + hour * 20 + number, day, chance, hour) for number in range(12)]
+    return [_make_order(day * 10_000 + 9_000 + hour * 20 + number, day, chance, hour) for number in range(12)]
 
 
-def date_of(day: int) -> datetime.date:
+def get_date(day: int) -> datetime.date:
     """Return the date of a day of the shop."""
     return (_FIRST_DAY + datetime.timedelta(days=day)).date()
 
 
-def _ledger_of(orders: Sequence[dict[str, Any]], day: int) -> dict[str, Any]:
-    """Return what the ledger says about a day's orders."""
+def _make_ledger_row(orders: Sequence[dict[str, Any]], day: int) -> dict[str, Any]:
+    """Return the ledger row of a day."""
     revenue = sum((order["amount"] for order in orders), Decimal(0))
-    return {"day": date_of(day), "orders": len(orders), "revenue": revenue}
+    return {"day": get_date(day), "orders": len(orders), "revenue": revenue}
 
 
-def booked(catalog: Catalog) -> tuple[Decimal, Decimal]:
-    """Return what the orders come to, and what the ledger says that they do: equal in every version."""
+def sum_orders_and_ledger(catalog: Catalog) -> tuple[Decimal, Decimal]:
+    """Return the sum of the orders and the sum of the ledger; they are equal in every version."""
     ordered = catalog.table(ORDERS).to_arrow(["amount"]).column("amount").to_pylist()
     revenue = catalog.table(LEDGER).to_arrow(["revenue"]).column("revenue").to_pylist()
     return sum(ordered, Decimal(0)), sum(revenue, Decimal(0))
 
 
-def load_in_spark(lake: Lakehouse, spark: Any) -> int:
-    """Load what was there before the demo, four tables in one transaction, and return the version."""
-    days = [_orders_of(day) for day in range(DAYS_BEFORE)]
+def load_with_spark(lake: mangrove.Lakehouse, spark: Any) -> int:
+    """Load the first days into four tables in one transaction, and return the version."""
+    days = [_make_orders(day) for day in range(DAYS_BEFORE)]
     rows = {
-        CUSTOMERS: _customers(),
-        INVENTORY: _inventory(),
+        CUSTOMERS: _make_customers(),
+        INVENTORY: _make_inventory(),
         ORDERS: [order for orders in days for order in orders],
-        LEDGER: [_ledger_of(orders, day) for day, orders in enumerate(days)],
+        LEDGER: [_make_ledger_row(orders, day) for day, orders in enumerate(days)],
     }
     with lake.transaction(message=f"load {DAYS_BEFORE} days", author="ana") as txn:
         for name, found in rows.items():
             is_large = name == ORDERS
             txn.table(name).append(spark.createDataFrame(found, COLUMNS[name]).coalesce(1) if is_large else found)
-    return _version_of(txn)
+    return _get_version(txn)
 
 
-def close_day_in_spark(lake: Lakehouse, spark: Any, day: int) -> int:
+def close_day_with_spark(lake: mangrove.Lakehouse, spark: Any, day: int) -> int:
     """Book a day in four tables in one transaction, with Spark, and return the version."""
-    with lake.transaction(message=f"close {date_of(day)}", author="nightly") as txn:
+    with lake.transaction(message=f"close {get_date(day)}", author="nightly") as txn:
         orders = txn.table(ORDERS)
-        orders.append(spark.createDataFrame(_orders_of(day), COLUMNS[ORDERS]).coalesce(1))
-        # The transaction reads its own writes: these are the orders that nobody else can see yet.
-        today = orders.to_spark(where=f"days(ts) = '{date_of(day)}'").cache()
+        orders.append(spark.createDataFrame(_make_orders(day), COLUMNS[ORDERS]).coalesce(1))
+        # The transaction reads its own uncommitted writes.
+        today = orders.to_spark(where=f"days(ts) = '{get_date(day)}'").cache()
         sold = today.groupBy("product").agg({"pieces": "sum"}).withColumnRenamed("sum(pieces)", "sold")
         stock = txn.table(INVENTORY)
         stock.upsert(stock.to_spark().join(sold, "product").selectExpr("product", "pieces - sold as pieces"))
@@ -160,14 +165,14 @@ def close_day_in_spark(lake: Lakehouse, spark: Any, day: int) -> int:
         buyers = people.to_spark().join(bought, "customer_id")
         people.upsert(buyers.selectExpr("customer_id", "name", "city", "points + more as points"))
         earned = today.selectExpr("count(*) as orders", "sum(amount) as revenue").first()
-        txn.table(LEDGER).upsert([{"day": date_of(day), "orders": earned["orders"], "revenue": earned["revenue"]}])
+        txn.table(LEDGER).upsert([{"day": get_date(day), "orders": earned["orders"], "revenue": earned["revenue"]}])
         today.unpersist()
-    return _version_of(txn)
+    return _get_version(txn)
 
 
 def close_day(txn: LakeTransaction, day: int, after_two: Callable[[], None] = lambda: None) -> None:
     """Book a day in four tables, without Spark; `after_two` is called when two of them are written."""
-    orders = _orders_of(day)
+    orders = _make_orders(day)
     txn.table(ORDERS).append(orders)
     stock = txn.table(INVENTORY)
     left = {row["product"]: row["pieces"] for row in stock.to_arrow().to_pylist()}
@@ -179,16 +184,16 @@ def close_day(txn: LakeTransaction, day: int, after_two: Callable[[], None] = la
     for order in orders:
         people[order["customer_id"]]["points"] += 1
     txn.table(CUSTOMERS).upsert([people[number] for number in sorted({order["customer_id"] for order in orders})])
-    txn.table(LEDGER).upsert([_ledger_of(orders, day)])
+    txn.table(LEDGER).upsert([_make_ledger_row(orders, day)])
 
 
-def take_hour(lake: Lakehouse, day: int, hour: int) -> int:
-    """Book what the till took in one hour, with the ledger, and return the version."""
-    orders = _till_orders(day, hour)
+def book_till_hour(lake: mangrove.Lakehouse, day: int, hour: int) -> int:
+    """Book one hour at the till, with the ledger, and return the version."""
+    orders = _make_till_orders(day, hour)
     with lake.transaction(message=f"till, {hour}:00", author="till") as txn:
         txn.table(ORDERS).append(orders)
-        before = txn.table(LEDGER).to_arrow(where=f"day = '{date_of(day)}'").to_pylist()
-        now = _ledger_of(orders, day)
+        before = txn.table(LEDGER).to_arrow(where=f"day = '{get_date(day)}'").to_pylist()
+        now = _make_ledger_row(orders, day)
         for row in before:
             now = {
                 "day": row["day"],
@@ -196,17 +201,17 @@ def take_hour(lake: Lakehouse, day: int, hour: int) -> int:
                 "revenue": row["revenue"] + now["revenue"],
             }
         txn.table(LEDGER).upsert([now])
-    return _version_of(txn)
+    return _get_version(txn)
 
 
-def _version_of(txn: LakeTransaction) -> int:
+def _get_version(txn: LakeTransaction) -> int:
     version = txn.version
     if version is None:
-        raise AssertionError("a transaction that changed something has a version")
+        raise AssertionError("a transaction with changes has a version after its commit")
     return version
 
 
-def _order(number: int, day: int, chance: random.Random, hour: int | None = None) -> dict[str, Any]:
+def _make_order(number: int, day: int, chance: random.Random, hour: int | None = None) -> dict[str, Any]:
     product, pieces = chance.choice(list(_PRICES)), chance.choices((1, 2, 3, 6), (60, 25, 10, 5))[0]
     minute = chance.randrange(60) + 60 * (chance.choices(range(8, 22), range(1, 15))[0] if hour is None else hour)
     return {
@@ -217,3 +222,19 @@ def _order(number: int, day: int, chance: random.Random, hour: int | None = None
         "amount": Decimal(_PRICES[product]) * pieces,
         "ts": _FIRST_DAY + datetime.timedelta(days=day, minutes=minute),
     }
+
+
+def _close_day_halfway(uri: str, day: int) -> None:
+    lake = mangrove.open(uri)
+    with lake.transaction(message="a job that is killed") as txn:
+        close_day(txn, day, _wait_to_be_killed)
+
+
+def _wait_to_be_killed() -> None:
+    print(HALF_DONE, flush=True)
+    sys.stdin.read()
+    raise SystemExit("this job was not killed")
+
+
+if __name__ == "__main__":
+    _close_day_halfway(sys.argv[1], int(sys.argv[2]))

@@ -303,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(204)
 
     def _delete_many(self) -> None:
-        keys = [element.text or "" for element in ElementTree.fromstring(self._body).iter() if _is_key(element)]  # noqa: S314 - our own client wrote it
+        keys = [element.text or "" for element in ElementTree.fromstring(self._body).iter() if _is_key(element)]
         with self._s3.lock:
             for key in keys:
                 self._s3.objects.pop(key, None)

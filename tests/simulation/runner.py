@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
+from tests.simulation.turns import TurnScheduler
+from tests.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
+
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
-from mangrove.testing.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
-from mangrove.testing.simulation.turns import TurnScheduler
-from mangrove.testing.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
 from mangrove.wiring import LakehouseEngines
 
 __all__ = ["FAULT_PROFILES", "Simulation", "SimulationReport", "run_simulation"]

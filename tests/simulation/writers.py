@@ -1,9 +1,25 @@
 """Simulated writers with separate clocks, faults and cached state."""
 
-import random  # noqa: TID251 - all chance here comes from the seed
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from tests.simulation.bank import (
+    NAMESPACE,
+    AccountRows,
+    BankOperation,
+    Count,
+    Create,
+    Deposit,
+    Drop,
+    Rename,
+    RollBack,
+    Transfer,
+    Withdraw,
+    draw_operation,
+)
+from tests.simulation.turns import ScheduledStore, TurnScheduler
 
 from mangrove.effects import Effects
 from mangrove.errors import (
@@ -21,21 +37,6 @@ from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
-from mangrove.testing.simulation.bank import (
-    NAMESPACE,
-    AccountRows,
-    BankOperation,
-    Count,
-    Create,
-    Deposit,
-    Drop,
-    Rename,
-    RollBack,
-    Transfer,
-    Withdraw,
-    draw_operation,
-)
-from mangrove.testing.simulation.turns import ScheduledStore, TurnScheduler
 from mangrove.wiring import LakehouseEngines
 
 __all__ = ["SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]

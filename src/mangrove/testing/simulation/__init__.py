@@ -1,1 +1,0 @@
-"""Deterministic simulation of concurrent writers with crashes, lost responses and clock skew."""
