@@ -23,6 +23,7 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.local.parquet import encode_parquet
+from mangrove.maintenance.exports import EXPORT_RECORD_PATH, ExportRecord, encode_export_record
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
@@ -262,6 +263,34 @@ def test_a_file_that_became_a_link_is_not_published_again(tmp_path: Path) -> Non
         attack.opened().table("s.t").iceberg()
     with pytest.raises(FormatError, match="symbolic link"):
         loaded_over_rest(attack.opened())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("is_lakehouse", [False, True])
+def test_a_lakehouse_that_claims_to_be_an_export_of_others_files_is_refused(
+    tmp_path: Path, layout: str, is_lakehouse: bool
+) -> None:
+    attack = Attack(tmp_path, layout)
+    if is_lakehouse:
+        mangrove.create(attack.secret.parent, layout=layout)
+    attack.name(attack.secret.name)
+    record = ExportRecord(f"{attack.secret.parent.as_uri()}/", "copy", 1, "minimal")
+    (attack.root / EXPORT_RECORD_PATH).write_bytes(encode_export_record(record))
+    with pytest.raises(FormatError, match="claims to be an export"):
+        pytest.fail(f"it gave {attack.opened().table('s.t').to_arrow()}")
+    (problem,) = mangrove.check(attack.root)
+    assert "claims to be an export" in problem.rule
+
+
+def test_an_export_opens_through_a_link_to_its_folder_until_its_source_drops_it(tmp_path: Path) -> None:
+    attack = Attack(tmp_path, "tree")
+    attack.opened().export(tmp_path / "my copy", "copy", "minimal")
+    (tmp_path / "linked").symlink_to(tmp_path / "my copy")
+    for place in ("my copy", "linked"):
+        assert mangrove.open(tmp_path / place).table("s.t").to_arrow().num_rows == 1
+    attack.opened().drop_export("copy")
+    with pytest.raises(FormatError, match="records no export to that place"):
+        mangrove.open(tmp_path / "my copy")
 
 
 def test_published_metadata_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:

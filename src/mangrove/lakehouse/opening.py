@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from mangrove.effects import Effects, build_effects
-from mangrove.errors import InvalidInputError
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.handles import CatalogClient
@@ -16,10 +16,12 @@ from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.exports import open_export
 from mangrove.metastore import Changes
+from mangrove.model.paths import is_uri
 from mangrove.model.properties import FrozenMapping
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root_uri
 
 __all__ = [
     "NO_CLIENTS",
@@ -116,7 +118,7 @@ def resolve_store(
     def remembered(one: str | os.PathLike[str]) -> Store:
         return wrap_in_cache(store_at(one), cache)
 
-    return open_export(remembered(place), remembered)
+    return open_export(remembered(place), remembered, _check_export_source)
 
 
 def create_on_store(
@@ -145,3 +147,29 @@ def open_on_store(
 ) -> Lakehouse:
     """Open the lakehouse on a store, with a clock and ids of the caller's."""
     return Lakehouse(effects, open_layout(effects), clients, engines, storage_options)
+
+
+def _check_export_source(source: Store, export_uri: str) -> None:
+    """Refuse the source of an export that does not record it: anybody could name any folder or bucket as a source."""
+    try:
+        recorded = open_layout(build_effects(source)).metastore.latest().settings.exported_snapshots
+    except NotFoundError as error:
+        raise FormatError(
+            f"{export_uri} claims to be an export of {source.uri}, where there is no lakehouse: {error}"
+        ) from error
+    places = {_normalize_uri(location.partition("#")[0]) for location in recorded.values() if is_uri(location)}
+    if not any(place.startswith(_normalize_uri(export_uri)) for place in places):
+        raise FormatError(
+            f"{export_uri} claims to be an export of {source.uri}, which records no export to that place, so nothing "
+            "was read from it: export to that place again, or open the export where it was made"
+        )
+
+
+def _normalize_uri(uri: str) -> str:
+    """Return a URI in one spelling, ending in `/`; on local disk without symbolic links."""
+    try:
+        root = parse_root_uri(uri)
+    except InvalidInputError:
+        # Another program recorded it, and it is no place that can be opened here.
+        return uri
+    return f"file://{os.path.realpath(root.path)}/" if root.scheme == "file" else root.text

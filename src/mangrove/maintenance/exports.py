@@ -241,14 +241,20 @@ _COMPLETE = "full"
 _LAYERS_MAX = 8
 
 
-def open_export(store: Store, open_store: Callable[[str], Store]) -> Store:
-    """Return the store to open a lakehouse through: itself, or on top of what it is an incomplete export of."""
+def open_export(
+    store: Store, open_store: Callable[[str], Store], check_source: Callable[[Store, str], None] | None = None
+) -> Store:
+    """Return the store to open a lakehouse through: itself, or on top of what it is an incomplete export of.
+
+    The record in a place is untrusted and can name any source. `check_source` refuses a source that does not
+    record an export to a URI. Only Spark tasks leave it out, because their driver has checked the source.
+    """
     layers = [store]
     while len(layers) <= _LAYERS_MAX:
         data = _read_record(layers[-1])
         record = None if data is None else decode_export_record(data, f"{EXPORT_RECORD_PATH} in {layers[-1].uri}")
         if record is None or record.mode == _COMPLETE:
-            return layers[0] if len(layers) == 1 else _stack_layers(layers)
+            return layers[0] if len(layers) == 1 else _stack_layers(layers, check_source)
         layers.append(open_store(record.source))
     raise FormatError(
         f"{store.uri} is an export of an export, more than {_LAYERS_MAX} times over, or of itself: "
@@ -256,10 +262,13 @@ def open_export(store: Store, open_store: Callable[[str], Store]) -> Store:
     )
 
 
-def _stack_layers(layers: list[Store]) -> Store:
-    # It knows the names of versions in both layouts, whose modules take long to import; most lakehouses are no export.
+def _stack_layers(layers: list[Store], check_source: Callable[[Store, str], None] | None) -> Store:
+    def stack(below: Store, above: Store) -> Store:
+        if check_source is not None:
+            check_source(below, above.uri)
+        return LayeredStore(above, below)
 
-    return reduce(lambda below, above: LayeredStore(above, below), reversed(layers))
+    return reduce(stack, reversed(layers))
 
 
 def _read_record(store: Store) -> bytes | None:
