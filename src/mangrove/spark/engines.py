@@ -1,6 +1,5 @@
 """Lazy construction of the Arrow and Spark engines of a lakehouse."""
 
-import importlib.util
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -111,7 +110,6 @@ class BothEngines:
         if self._sql is None:
             raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
         _check_spark()
-        _check_parser()
         return self._sql(lake, transaction, text, arguments)
 
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
@@ -143,9 +141,3 @@ class BothEngines:
 def _check_spark() -> None:
     if not is_spark_installed():
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
-
-
-def _check_parser() -> None:
-    """Refuse SQL where somebody has a Spark of their own, without the rest of the extra."""
-    if importlib.util.find_spec("sqlglot") is None:
-        raise InvalidInputError("sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'")
