@@ -64,7 +64,7 @@ def test_a_call_keeps_the_name_that_is_written_and_a_suffix_of_a_number_is_a_cas
         "a b",
         "a is true",
         "int '5'",
-        "cast(a as int not null) = ",
+        "cast(a as int not null)",
         "a[0]",
         "(a, b)",
         "try_cast(a as int)",
