@@ -21,84 +21,22 @@ from mangrove.model.schema_text import TYPES_ALLOWED
 __all__ = ["SqlText", "column_path_of", "parse_sql_tree", "tokenize_text", "unquote_text"]
 
 _NESTING_MAX: Final = 100
-_WORDS: Final = {
-    "AND": TokenType.AND,
-    "AS": TokenType.ALIAS,
-    "BETWEEN": TokenType.BETWEEN,
-    "CASE": TokenType.CASE,
-    "ELSE": TokenType.ELSE,
-    "END": TokenType.END,
-    "FALSE": TokenType.FALSE,
-    "IN": TokenType.IN,
-    "IS": TokenType.IS,
-    "LIKE": TokenType.LIKE,
-    "NOT": TokenType.NOT,
-    "NULL": TokenType.NULL,
-    "OR": TokenType.OR,
-    "THEN": TokenType.THEN,
-    "TRUE": TokenType.TRUE,
-    "WHEN": TokenType.WHEN,
-}
-_OPERATORS: Final = {
-    "==": TokenType.EQ,
-    "<=>": TokenType.NULLSAFE_EQ,
-    "<>": TokenType.NEQ,
-    "!=": TokenType.NEQ,
-    "<=": TokenType.LTE,
-    ">=": TokenType.GTE,
-    "||": TokenType.DPIPE,
-    "::": TokenType.DCOLON,
-}
+_SPARK_WORDS: Final = (
+    *("AND", "AS", "BETWEEN", "CASE", "ELSE", "END", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "THEN", "TRUE"),
+    *("WHEN", "==", "<=>", "<>", "!=", "<=", ">=", "||", "::"),
+)
+_SPARK_TYPES: Final = (
+    *("ARRAY", "BIGINT", "BINARY", "BOOL", "BOOLEAN", "BYTE", "CHAR", "CHARACTER", "DATE", "DEC", "DECIMAL", "DOUBLE"),
+    *("FLOAT", "FLOAT4", "FLOAT8", "INT", "INT2", "INT4", "INTEGER", "LIST", "LONG", "MAP", "NUMERIC", "REAL", "SHORT"),
+    *("SMALLINT", "STRING", "STRUCT", "TEXT", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NTZ", "TIMETZ", "TINYINT"),
+    "VARCHAR",
+)
 _TYPES: Final = {
-    "ARRAY": TokenType.ARRAY,
-    "BIGINT": TokenType.BIGINT,
-    "BINARY": TokenType.BINARY,
-    "BOOL": TokenType.BOOLEAN,
-    "BOOLEAN": TokenType.BOOLEAN,
-    "BYTE": TokenType.TINYINT,
+    **{word: Spark.Tokenizer.KEYWORDS[word] for word in _SPARK_TYPES},
     "BYTES": TokenType.BINARY,
-    "CHAR": TokenType.CHAR,
-    "CHARACTER": TokenType.CHAR,
-    "DATE": TokenType.DATE,
-    "DEC": TokenType.DECIMAL,
-    "DECIMAL": TokenType.DECIMAL,
-    "DOUBLE": TokenType.DOUBLE,
     "FIXED": TokenType.FIXEDSTRING,
-    "FLOAT": TokenType.FLOAT,
-    "FLOAT4": TokenType.FLOAT,
-    "FLOAT8": TokenType.DOUBLE,
-    "INT": TokenType.INT,
-    "INT2": TokenType.SMALLINT,
-    "INT4": TokenType.INT,
     "INT8": TokenType.BIGINT,
-    "INTEGER": TokenType.INT,
-    "LIST": TokenType.LIST,
-    "LONG": TokenType.BIGINT,
-    "MAP": TokenType.MAP,
-    "NUMERIC": TokenType.DECIMAL,
-    "REAL": TokenType.FLOAT,
-    "SHORT": TokenType.SMALLINT,
-    "SMALLINT": TokenType.SMALLINT,
-    "STRING": TokenType.TEXT,
-    "STRUCT": TokenType.STRUCT,
-    "TEXT": TokenType.TEXT,
-    "TIME": TokenType.TIME,
-    "TIMESTAMP": TokenType.TIMESTAMPTZ,
-    "TIMESTAMPTZ": TokenType.TIMESTAMPTZ,
     "TIMESTAMP_LTZ": TokenType.TIMESTAMPTZ,
-    "TIMESTAMP_NTZ": TokenType.TIMESTAMPNTZ,
-    "TIMETZ": TokenType.TIMETZ,
-    "TINYINT": TokenType.TINYINT,
-    "VARCHAR": TokenType.VARCHAR,
-}
-_COMPARISONS: Final[dict[TokenType, type[exp.Expr]]] = {
-    TokenType.EQ: exp.EQ,
-    TokenType.GT: exp.GT,
-    TokenType.GTE: exp.GTE,
-    TokenType.LT: exp.LT,
-    TokenType.LTE: exp.LTE,
-    TokenType.NEQ: exp.NEQ,
-    TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
 }
 _OPENING: Final = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _VALUES: Final = frozenset({TokenType.NUMBER, TokenType.STRING})
@@ -220,7 +158,7 @@ class _MangroveSql(Spark):
     class Tokenizer(Spark.Tokenizer):
         """Knows no words of statements, and `''` inside a text."""
 
-        KEYWORDS = {**_WORDS, **_OPERATORS, **_TYPES}
+        KEYWORDS = {**{word: Spark.Tokenizer.KEYWORDS[word] for word in _SPARK_WORDS}, **_TYPES}
         STRING_ESCAPES = ["\\", "'", '"']
 
     class Parser(SparkParser):
@@ -238,7 +176,8 @@ class _MangroveSql(Spark):
         TERM = {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe}
         UNARY_PARSERS = {kind: SparkParser.UNARY_PARSERS[kind] for kind in (TokenType.PLUS, TokenType.DASH)}
         RANGE_PARSERS = {
-            **{kind: _build_comparison_parser(operation) for kind, operation in _COMPARISONS.items()},
+            **{kind: _build_comparison_parser(operation) for kind, operation in SparkParser.EQUALITY.items()},
+            **{kind: _build_comparison_parser(operation) for kind, operation in SparkParser.COMPARISON.items()},
             TokenType.BETWEEN: _parse_between,
             TokenType.IN: _parse_in,
             TokenType.IS: _parse_is,
