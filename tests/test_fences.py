@@ -105,7 +105,7 @@ SPOILS = {
     "Only the layouts' codecs know protobuf and MessagePack": {"model/codec.py": "import msgpack\n"},
     "Arrow stays with those who read or write rows": {"storage/rows.py": "from pyarrow import parquet\n"},
     "Only the Iceberg surface knows PyIceberg": {"local/shown.py": "import pyiceberg.table\n"},
-    "Only sql takes statements apart": {"spark/statement.py": "import sqlglot\n"},
+    "Only expressions and sql parse SQL": {"spark/statement.py": "import sqlglot\n"},
     "Only the local engine gives rows to polars and DuckDB": {"spark/frames.py": "import polars\n"},
     "Only the command line knows the tools of a terminal": {"storage/screen.py": "from rich.console import Console\n"},
     "Only the server and its surfaces know the web framework": {"spark/page.py": "import starlette.routing\n"},

@@ -102,14 +102,13 @@ class LakehouseEngines:
     def sql(self, lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: Any) -> Any:
         """Run the statements of a text on Spark, and return the rows of the last one."""
         _check_spark()
-        _check_parser()
         from mangrove.sql.session import run_sql
 
         return run_sql(lake, transaction, text, arguments)
 
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
-        """Return the tables and views that a query references; none if no SQL parser is installed."""
-        if not _is_parser_installed():
+        """Return the tables and views that a query references; none where Spark, which runs it, is not installed."""
+        if not is_spark_installed():
             return ()
         from mangrove.sql.views import find_referenced_names
 
@@ -140,13 +139,3 @@ class LakehouseEngines:
 def _check_spark() -> None:
     if not is_spark_installed():
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
-
-
-def _is_parser_installed() -> bool:
-    return importlib.util.find_spec("sqlglot") is not None
-
-
-def _check_parser() -> None:
-    """Refuse SQL where PySpark is installed without the rest of the extra."""
-    if not _is_parser_installed():
-        raise InvalidInputError("sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'")

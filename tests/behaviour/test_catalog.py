@@ -8,10 +8,10 @@ import pytest
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, MangroveError, NotFoundError
+from mangrove.expressions.schema_text import format_schema, parse_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import format_schema, parse_schema
 from mangrove.storage.counting import CountingStore
 
 SCHEMA = "order_id bigint not null, customer string, amount decimal(10,2), ts timestamp"

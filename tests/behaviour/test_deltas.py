@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.expressions.schema_text import parse_column
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_column
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import scan_objects_below
 from mangrove.transaction.deltas import partition_id_of

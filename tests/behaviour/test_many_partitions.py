@@ -8,7 +8,7 @@ import pytest
 import mangrove
 from mangrove.cli.command import LocalEngines
 from mangrove.errors import ConflictError
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store

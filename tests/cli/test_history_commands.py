@@ -9,10 +9,10 @@ import pytest
 import mangrove
 from mangrove.cli.catalog import diff_columns
 from mangrove.cli.history import build_graph_rows
+from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.model.transaction_record import TransactionRecord
 from mangrove.transaction.history import ROLLED_BACK_TO, HistoryEntry
 

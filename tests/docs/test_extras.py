@@ -88,16 +88,6 @@ for call in {list(calls)!r}:
 
 
 @pytest.mark.interop
-def test_sql_on_a_spark_of_ones_own_names_the_extra_that_it_lacks(tmp_path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, '.')\n{SHOP}lake.sql('select 1')"
-    (tmp_path / "pyspark.py").touch()
-    done = run_python("", code, tmp_path)
-    assert done.stderr.strip().endswith(
-        "sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'"
-    )
-
-
-@pytest.mark.interop
 def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
     assert run_python("", SHOP, tmp_path).returncode == 0
     commands = {

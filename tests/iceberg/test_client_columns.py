@@ -16,11 +16,11 @@ from pyiceberg.types import (
 )
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.commit.schema_evolution import apply_schema_update
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import parse_partition_scheme, parse_sort_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Int64, Varchar
 from mangrove.tables.constraints import add_check_constraint
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.commit.snapshot_to_deltas import (
     FileInLog,
     LiveDataFile,
@@ -17,7 +18,6 @@ from mangrove.iceberg.commit.snapshot_to_deltas import (
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import Log, TableState

@@ -10,12 +10,12 @@ from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.commit.commit_request import parse_commit_request
 from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
-from mangrove.model.schema_text import parse_schema
 
 
 @pytest.fixture(params=["tree", "deltacat"])

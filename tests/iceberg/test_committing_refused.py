@@ -13,10 +13,10 @@ from tests.iceberg.iceberg_client import Client, Written
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column, Int64, Struct, inner_columns
 
 COLUMNS = "id bigint not null, code varchar(3), small smallint, fixed_text char(2), inner struct<a: int not null>"

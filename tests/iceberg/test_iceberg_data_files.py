@@ -24,6 +24,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.data_files import (
     DELETED_PATH_ID,
     DELETED_ROW_ID,
@@ -38,7 +39,6 @@ from mangrove.local.parquet import encode_parquet
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column, Fixed, Float32, Float64
 from mangrove.model.values import Value
 from mangrove.spark.task_files import read_column_statistics

@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.schemas import (
     FIELD_ID_MAX,
     TYPE_PROPERTY,
@@ -31,7 +32,6 @@ from mangrove.iceberg.schemas import (
     to_iceberg_schema,
 )
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column, Fixed, Int16, Int32, Int64, List, Struct, Varchar
 from mangrove.testing.strategies import schemas
 

@@ -19,6 +19,7 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.partition_specs import (
     from_iceberg_sort_order,
     from_iceberg_spec,
@@ -52,7 +53,6 @@ from mangrove.model.partitioning import (
     transform_value,
 )
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value
 from mangrove.testing.strategies import values

@@ -13,9 +13,9 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import UUIDType
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema, parse_type
 from mangrove.iceberg.schemas import to_iceberg_primitive
 from mangrove.iceberg.values import decode_bound, encode_bound, from_iceberg_value, to_iceberg_value
-from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import (
     Binary,
     Boolean,

@@ -13,11 +13,11 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.errors import FormatError, InvalidInputError, StorageError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schema_text import parse_schema
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store

@@ -13,12 +13,12 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store

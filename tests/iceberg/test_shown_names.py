@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.iceberg_names import CLIENT_SNAPSHOT, compute_published_name, snapshot_id_of
 from mangrove.tables.table_state import Log, TableState
 

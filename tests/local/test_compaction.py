@@ -7,7 +7,7 @@ import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.expressions.parse import bind_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.engine import LocalEngine
 from mangrove.maintenance.progress import Progress

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
+from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.local.engine import LocalEngine
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.storage.memory import MemoryStore
 from mangrove.tables.merge import MergeClause, MergeKind, MergePlan
 from mangrove.tables.table_state import TableState

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, MangroveError
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
+from mangrove.expressions.schema_text import parse_schema, parse_type
 from mangrove.local.data_files import FILES_PER_BATCH_MAX, apply_transform
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask
@@ -32,7 +33,6 @@ from mangrove.model.partitioning import (
     parse_partition_scheme,
     transform_value,
 )
-from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import Column, Struct
 from mangrove.storage.memory import MemoryStore
 from mangrove.tables.table_state import TableState

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mangrove.errors import FormatError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.parquet import ParquetBytes, count_rows, read_columns
 from mangrove.model.manifests import DataFile
-from mangrove.model.schema_text import parse_schema
 from mangrove.storage.memory import MemoryStore
 
 ROWS = pa.table(

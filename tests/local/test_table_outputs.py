@@ -133,7 +133,7 @@ def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: L
     with pytest.raises(InvalidInputError, match="a condition is bigint and not true or false"):
         table.delete("id", engine="local")
     for empty in ("", "  "):
-        with pytest.raises(InvalidInputError, match="an expression is empty"):
+        with pytest.raises(InvalidInputError, match="the expression is empty"):
             table.delete(empty)
     with pytest.raises(InvalidInputError, match=r"no column 'x' for the merge: there are id, n$"):
         table.merge([{"id": 1, "n": 2}], "x").when_matched_delete().execute()

@@ -9,10 +9,10 @@ import pytest
 
 import mangrove
 from mangrove import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.local.data_files import split_by_partition
 from mangrove.model.partitioning import parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 
 _MAPS: Any = pa.map_(pa.string(), pa.int32())
 _MAPS_OF_STRUCTS: Any = pa.map_(pa.struct([pa.field("a", pa.int32())]), pa.int32())

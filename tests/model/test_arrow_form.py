@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import format_schema, parse_schema, parse_type
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import format_schema, parse_schema, parse_type
 from mangrove.model.types import (
     Binary,
     Boolean,

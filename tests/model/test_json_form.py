@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.json_codec import Json, from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import Manifest
 from mangrove.model.objects import Delta, Namespace, Object, Stream
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
 from mangrove.testing.strategies import manifests, objects, partition_schemes, schemas, values

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.partitioning import (
     Bucket,
     Days,
@@ -26,7 +27,6 @@ from mangrove.model.partitioning import (
     parse_sort_field,
     parse_sort_scheme,
 )
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Date, Int32
 
 SCHEMA = parse_schema("id bigint, name string, ts timestamp, `we``ird, one` date, place struct<city: string>")

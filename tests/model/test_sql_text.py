@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import format_schema, parse_column, parse_schema, parse_type
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import format_schema, format_type, parse_column, parse_schema, parse_type
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -94,16 +95,20 @@ def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None
     ("text", "position", "wanted"),
     [
         ("", 0, "column's name"),
-        ("a", 1, "a type"),
+        ("a", 1, "one of the types boolean"),
         ("a foo", 2, "one of the types boolean"),
         ("a int,", 6, "column's name"),
         ("a int b", 6, "comma or the end"),
         ("a array<int", 11, "`>`"),
-        ("a map<int>", 9, "`,`"),
-        ("a struct<>", 9, "column's name"),
+        ("a map<int>", 2, "after `,`, one for the values"),
+        ("a struct<>", 8, "`<` and the types inside"),
+        ("a struct< >", 10, "column's name"),
         ("a string comment x", 17, "comment between quotes"),
-        ("a char", 6, "a length in brackets"),
-        ("a decimal(1,2,3)", 13, r"`\)`"),
+        ("a char", 2, "one length in brackets"),
+        ("a decimal(1,2,3)", 2, "one or two sizes in brackets"),
+        ("a int(3)", 2, "nothing in brackets"),
+        ("a int array", 2, "one type"),
+        ("a timestamp without time zone", 2, "one type"),
         ("a string default", 16, "an expression"),
         ("a string default (1", 19, "closing"),
         ("a string default 1)", 18, "comma or the end"),

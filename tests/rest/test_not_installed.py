@@ -13,7 +13,7 @@ from mangrove.server.app import has_iceberg
 
 WITHOUT_SPARK = """
 import sys
-sys.modules.update(dict.fromkeys(("pyspark", "sqlglot")))
+sys.modules["pyspark"] = None
 import mangrove
 from starlette.testclient import TestClient
 from mangrove.server.access import Access

@@ -13,13 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.expressions.expression_parser import parse_expression
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_expression, parse_predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.local.evaluation import evaluate_expression
 from mangrove.local.row_changes import column_lookup_of
 from mangrove.model.arrow_schema import schema_to_arrow
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.write_plan import RowCounts
 from mangrove.testing.table_model import TableModel
 

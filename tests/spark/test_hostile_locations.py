@@ -17,6 +17,7 @@ import mangrove
 from mangrove.cli.command import LocalEngines
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError, StorageError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -27,7 +28,6 @@ from mangrove.maintenance.exports import EXPORT_RECORD_PATH, ExportRecord, encod
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.model.schema_text import parse_schema
 from mangrove.server.access import Access
 from mangrove.server.app import build_app
 from mangrove.spark.data_source import MangroveSource

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.expressions.predicates import AllOf, ConstantPredicate
-from mangrove.model.schema_text import parse_schema
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.spark.merge_pruning import build_source_range_predicate, build_values_predicate
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.scan_plan import plan_scan

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
-from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.expressions.parse import bind_predicate
 from mangrove.maintenance.progress import Progress
 from mangrove.spark.compaction import compute_split_points
 from mangrove.spark.engine import SparkEngine

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.local.engine import LocalEngine
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, parse_partition_scheme
-from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.types import to_spark_schema
 from mangrove.storage.memory import MemoryStore

@@ -8,8 +8,8 @@ import pytest
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.schema_text import format_schema
 from mangrove.tables.write_plan import RowCounts
 
 ENGINES = ["local", pytest.param("spark", marks=pytest.mark.interop)]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from mangrove.model.schema_text import format_type, parse_schema
+from mangrove.expressions.schema_text import parse_schema
+from mangrove.model.schema_text import format_type
 from mangrove.sql.views import infer_view_columns
 
 pytestmark = pytest.mark.interop

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from mangrove.model.schema_text import parse_schema
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.sql.pushdown.scopes import TypedColumns
 
 SCHEMA = parse_schema("a int, b bigint, s string, d date, m decimal(6,2), n timestamp_ntz")

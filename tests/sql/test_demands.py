@@ -13,8 +13,8 @@ from sqlglot import exp
 from tests.sql.random_queries import ARROW, COLUMNS, SCHEMA, VIEWS, Case, answer, cases, conditions, tables
 
 from mangrove.expressions.predicates import Predicate, render_predicate_sql
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.scan import build_predicate_mask, coalesce_to_false
-from mangrove.model.schema_text import parse_schema
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
 from mangrove.sql.parse.tokens import tokenize
 from mangrove.sql.pushdown.constants import ConstantResolver

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mangrove.expressions.predicates import Predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.scan import build_predicate_mask, coalesce_to_false
-from mangrove.model.schema_text import parse_schema
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
 from mangrove.sql.parse.tokens import tokenize
 from mangrove.sql.pushdown.constants import ConstantResolver

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mangrove.model.schema_text import format_type, parse_schema
+from mangrove.expressions.schema_text import parse_schema
+from mangrove.model.schema_text import format_type
 from mangrove.sql.pushdown.scopes import TypedColumns
 from mangrove.sql.views import infer_view_columns
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.compaction import (
     AUTO_COMPACTION,
     CLUSTER_BY,

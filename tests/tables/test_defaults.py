@@ -4,7 +4,7 @@ import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
-from mangrove.model.schema_text import parse_schema
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.tables.constraints import check_defaults
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from mangrove.errors import MangroveError
+from mangrove.expressions.schema_text import format_schema, parse_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import UNSORTED, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.schema_text import format_schema, parse_schema
 from mangrove.tables.constraints import add_check_constraint, drop_check_constraint
 from mangrove.tables.schema_evolution import (
     add_column,

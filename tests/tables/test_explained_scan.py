@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.expressions.parse import bind_predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import TableVersion
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import Log, TableState
 from mangrove.tables.write_plan import build_append_delta, build_position_delete_delta, build_upsert_delta, plan_write

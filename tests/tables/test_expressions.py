@@ -9,11 +9,11 @@ import pytest
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.expr import RequiresSparkError
-from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.parse import parse_expression
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.evaluation import evaluate_expression
 from mangrove.local.row_changes import column_lookup_of
 from mangrove.model.arrow_schema import schema_to_arrow
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.merge import resolve_assignments
 
 SCHEMA = parse_schema(

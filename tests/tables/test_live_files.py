@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.scan_plan import LiveFile, list_live_files, plan_scan
 from mangrove.tables.table_state import Log, TableState
 from mangrove.tables.write_plan import (

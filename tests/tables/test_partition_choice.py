@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsIn, IsNull, Operator, Predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme, transform_value
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.values import Value
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 

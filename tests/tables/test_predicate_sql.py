@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.predicates import (
     AllOf,
     AnyOf,
@@ -20,7 +20,7 @@ from mangrove.expressions.predicates import (
     StartsWith,
     render_predicate_sql,
 )
-from mangrove.model.schema_text import parse_schema
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.types import Column
 from mangrove.testing.strategies import texts
 

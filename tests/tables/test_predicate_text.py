@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mangrove.errors import InvalidInputError, MangroveError
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.predicates import (
     AllOf,
     AnyOf,
@@ -21,7 +21,7 @@ from mangrove.expressions.predicates import (
     collect_column_ids,
     negate_predicate,
 )
-from mangrove.model.schema_text import parse_schema
+from mangrove.expressions.schema_text import parse_schema
 
 SCHEMA = parse_schema(
     "id bigint, name string, amount decimal(10,2), ts timestamp, day date, weight double, ok boolean, raw binary, "
@@ -120,7 +120,7 @@ def test_text_means(text: str, meaning: Predicate) -> None:
         ("(id = 1", "the end"),
         ("id = 1 id", "`and`, `or` or the end"),
         ("id", "a comparison"),
-        ("", "a column"),
+        ("", "is empty"),
         ("tags = 1", "nested"),
         ("tags.element = 'x'", "inside a list"),
         ("name like '%a'", "wildcard"),

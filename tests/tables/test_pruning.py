@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.predicates import (
     AllOf,
     AnyOf,
@@ -20,6 +20,7 @@ from mangrove.expressions.predicates import (
     Predicate,
     StartsWith,
 )
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.partitioning import (
     Bucket,
     Days,
@@ -33,7 +34,6 @@ from mangrove.model.partitioning import (
     transform_value,
 )
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column
 from mangrove.model.values import truncate_lower_bound, truncate_upper_bound
 from mangrove.tables.pruning import ColumnPruningStats, PartitionFieldValue, can_match_partition_values, can_match_stats

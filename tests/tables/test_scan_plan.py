@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import parse_predicate
+from mangrove.expressions.parse import parse_predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.types import Column, Varchar
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import Log, TableState, is_partition_determined_by_keys

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
-from mangrove.model.schema_text import parse_schema
 from mangrove.tables.change_feed import (
     BatchLimit,
     StreamOffset,

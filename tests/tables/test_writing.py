@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_schema, parse_type
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
-from mangrove.model.schema_text import parse_schema, parse_type
 from mangrove.model.types import DataType
 from mangrove.tables.conversion import can_write_type, check_columns
 from mangrove.tables.table_state import TableState

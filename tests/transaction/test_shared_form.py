@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.metastore import Isolation, Scan
 from mangrove.model.locators import (
     DeltaLocator,
@@ -23,7 +24,6 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
-from mangrove.model.schema_text import parse_schema
 from mangrove.transaction.shared import SharedWork, decode_work, encode_work
 
 PARTITION = PartitionLocator("home", "table", 1, "stream", "partition")

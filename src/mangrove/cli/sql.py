@@ -170,7 +170,7 @@ def _wait_until_done(running: "Future[Any]") -> None:
         wait([running], timeout=_LOOK_SECONDS)
 
 
-SPARK_MODULES = ("pyspark", "pandas", "sqlglot")
+SPARK_MODULES = ("pyspark", "pandas")
 
 _SETTINGS = {
     "spark.log.level": "ERROR",

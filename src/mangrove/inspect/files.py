@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.expressions.schema_text import format_schema
 from mangrove.layouts.deltacat.guards import decode_guard
 from mangrove.layouts.deltacat.index import decode_node as decode_index_node
 from mangrove.layouts.deltacat.msgpack_maps import decode_map, decode_with_checksum
@@ -27,7 +28,6 @@ from mangrove.maintenance.convert.replay import CONVERSION_PATH, decode_conversi
 from mangrove.maintenance.exports import EXPORT_RECORD_PATH, decode_export_record
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import Kind
-from mangrove.model.schema_text import format_schema
 
 __all__ = [
     "BufferRow",

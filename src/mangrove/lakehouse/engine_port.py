@@ -14,7 +14,7 @@ from mangrove.storage.port import Store
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mangrove.expressions.predicate_parser import SparkCondition
+    from mangrove.expressions.parse import SparkCondition
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
     from mangrove.lakehouse.lakehouse import Lakehouse

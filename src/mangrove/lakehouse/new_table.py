@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
 from mangrove.model.names import check_text, quote_name, split_name, split_path
 from mangrove.model.objects import Stream, Table, TableType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema, assign_fresh_ids
-from mangrove.model.schema_text import parse_column, parse_schema
 from mangrove.model.types import Column, DataType
 from mangrove.tables.constraints import add_check_constraint, check_defaults
 from mangrove.tables.schema_evolution import set_column_default

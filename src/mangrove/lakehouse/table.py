@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkab
 
 from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
-from mangrove.expressions.predicate_parser import SparkCondition, bind_predicate
+from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.lakehouse.engine_port import (
     Engine,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from mangrove.expressions.predicate_parser import SparkCondition, bind_predicate, parse_condition
+from mangrove.expressions.parse import SparkCondition, bind_predicate, parse_condition
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
 from mangrove.local.compaction import write_compacted_files

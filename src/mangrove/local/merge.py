@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.expr import Expression, split_conjuncts
-from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.parse import parse_expression
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.casts import build_requires_spark_error, cast_array, find_common_type
 from mangrove.local.data_files import FileWriter

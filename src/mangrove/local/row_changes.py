@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import Expression, RequiresSparkError, collect_column_paths
-from mangrove.expressions.expression_parser import parse_expression
-from mangrove.expressions.predicate_parser import Condition, parse_condition
+from mangrove.expressions.parse import Condition, parse_condition, parse_expression
 from mangrove.expressions.predicates import (
     AllOf,
     AnyOf,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema, assign_fresh_ids
-from mangrove.model.schema_text import format_type, parse_type
+from mangrove.model.schema_text import format_type, parse_plain_type
 from mangrove.model.types import (
     COLUMN_ID_MAX,
     ELEMENT_NAME,
@@ -206,7 +206,7 @@ def _apply_type_hint(data_type: DataType, hint: str | None) -> DataType:
     """Return the type that the hint names if Arrow holds it in the same form; a cast leaves stale hints behind."""
     if hint is None:
         return data_type
-    named = parse_type(hint)
+    named = parse_plain_type(hint)
     return named if type_to_arrow(named) == type_to_arrow(data_type) else data_type
 
 

@@ -28,7 +28,7 @@ from mangrove.model.partitioning import (
     transform_name_of,
 )
 from mangrove.model.schema import NESTING_MAX
-from mangrove.model.schema_text import format_type, parse_type
+from mangrove.model.schema_text import format_type, parse_plain_type
 from mangrove.model.types import Column, DataType, List, Map, Struct, inner_columns
 from mangrove.model.values import Value
 
@@ -193,10 +193,9 @@ def _type_from_json(data: Json, path: str) -> DataType:
     try:
         match data:
             case str():
-                plain = parse_type(data)
-                if inner_columns(plain):
+                if "<" in data:
                     raise FormatError(f"{path} is {data!r}: a nested type is an object, so that its columns have ids")
-                return plain
+                return parse_plain_type(data)
             case {"struct": columns, **others} if not others:
                 return Struct(tuple(_list(columns, f"{path}.struct", _column)))
             case {"list": element, **others} if not others:

@@ -81,9 +81,9 @@ def handle_view_exists(requested: RestRequest) -> Response:
 def _certain_schema(reading: CatalogReader, locator: ViewLocator, view: View) -> Schema:
     if view.schema is not None:
         return view.schema
-    if importlib.util.find_spec("sqlglot") is None:
+    if importlib.util.find_spec("pyspark") is None:
         raise NotFoundError(
-            f"what columns the view {locator} has is told from its query, which needs sqlglot: "
+            f"what columns the view {locator} has is told from its query, which needs Spark: "
             "run pip install 'mangrove-lake[spark]' on the server"
         )
     from mangrove.sql.views import infer_view_columns  # noqa: PLC0415 - only after it is known to be installed

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.expressions.parse import bind_predicate
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.scan import select_columns
 from mangrove.metastore import Snapshot

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import SparkCondition, parse_pruning_predicate
+from mangrove.expressions.parse import SparkCondition, parse_pruning_predicate
 from mangrove.expressions.predicates import AnyOf, ConstantPredicate, Predicate, render_predicate_sql
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type

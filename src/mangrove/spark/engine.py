@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import SparkCondition, bind_predicate
+from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.frames import to_arrow_table
 from mangrove.local.python_rows import to_python_rows

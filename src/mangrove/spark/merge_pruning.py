@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.parse import parse_expression
 from mangrove.expressions.predicates import AllOf, ColumnComparison, ConstantPredicate, IsIn, Operator, Predicate
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.types import Column

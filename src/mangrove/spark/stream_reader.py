@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.expressions.predicate_parser import bind_predicate
+from mangrove.expressions.parse import bind_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.change_feed import CHANGE_TYPE

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.schema_text import parse_type
+from mangrove.expressions.schema_text import parse_type
 from mangrove.model.types import Boolean, DataType, Decimal, Float32, Float64, Int16, Int32, Int64, Varchar
 
 __all__ = ["infer_exact_type"]

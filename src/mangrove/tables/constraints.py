@@ -9,11 +9,11 @@ from typing import Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.expressions.expr import Cast, Expression, Literal, RequiresSparkError, collect_column_paths
-from mangrove.expressions.expression_parser import parse_expression
+from mangrove.expressions.parse import parse_expression, tokenize_condition
 from mangrove.model.names import check_name, suggest_name
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import SchemaTokenKind, format_type, tokenize
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     Binary,
     Boolean,
@@ -69,10 +69,10 @@ def find_subquery(condition: str) -> int | None:
     >>> find_subquery("a in (select b from t)"), find_subquery("(values > 3) and 'in (select 1)' <> a")
     (6, None)
     """
-    tokens = tokenize(condition)
+    tokens = tokenize_condition(condition)
     for mark, word, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if mark.kind is SchemaTokenKind.MARK and mark.value == "(" and word.kind is SchemaTokenKind.WORD:
-            is_name = following.kind in (SchemaTokenKind.WORD, SchemaTokenKind.QUOTED_NAME)
+        if mark.is_mark and mark.value == "(" and word.is_word:
+            is_name = following.is_name
             match word.value.upper():
                 case "SELECT":
                     return word.start
@@ -100,14 +100,14 @@ def _names(condition: str, path: Sequence[str]) -> bool:
     (True, True, False)
     """
     wanted = [part.casefold() for part in path]
-    tokens, chain = tokenize(condition), list[str]()
+    tokens, chain = tokenize_condition(condition), list[str]()
     for token, following in itertools.pairwise(tokens):
-        if token.kind not in (SchemaTokenKind.WORD, SchemaTokenKind.QUOTED_NAME):
+        if not token.is_name:
             chain = chain if chain and token.value == "." else []
             continue
         chain = [*chain, token.value.casefold()]
-        if following.value != "." or following.kind is not SchemaTokenKind.MARK:
-            is_call = following.kind is SchemaTokenKind.MARK and following.value == "("
+        if following.value != "." or not following.is_mark:
+            is_call = following.is_mark and following.value == "("
             if chain[: len(wanted)] == wanted and not is_call:
                 return True
             chain = []
@@ -213,7 +213,7 @@ def check_default(column: Column) -> None:
 
 def _refuse_other_rows(name: str, default: str) -> None:
     """Refuse a default that would be computed of several rows: queries, sums and windows."""
-    tokens = tokenize(default)
+    tokens = tokenize_condition(default)
     calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]
     of_rows = next((call for call in calls if call in _OF_SEVERAL_ROWS), None)
     if find_subquery(default) is not None or of_rows is not None:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import BinaryOp, ColumnPath, Expression, Literal, LiteralValue, split_conjuncts
-from mangrove.expressions.expression_parser import check_not_empty, parse_expression
+from mangrove.expressions.parse import check_not_empty, parse_expression
 from mangrove.model.names import suggest_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import quote_text

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import parse_column, parse_type
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import format_type, parse_column, parse_type
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     Column,
     DataType,

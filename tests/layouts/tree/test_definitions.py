@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.layouts.tree.definitions import decode_definition, encode_definition
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.json_codec import to_json
@@ -19,7 +20,6 @@ from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Stream, Table, TableType, TableVersion, kind_of
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.types import Column, Int64
 from mangrove.model.values import Value

@@ -4,12 +4,12 @@ from itertools import count
 from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, split_path
 from mangrove.model.objects import Table
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import parse_schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import (

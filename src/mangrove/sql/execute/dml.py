@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mangrove.errors import InvalidInputError
-from mangrove.expressions.predicate_parser import SparkCondition
+from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.merge import TableMerge

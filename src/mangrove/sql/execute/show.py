@@ -7,13 +7,14 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.handles import LakeTable, LakeView
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType, View
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import format_schema, format_type, quote_text
+from mangrove.model.schema_text import format_type, quote_text
 from mangrove.model.values import Value
 from mangrove.sql.parse.statements import Describe, ShowStatement
 from mangrove.sql.resolver import NameResolver, suggest_table_name

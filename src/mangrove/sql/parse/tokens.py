@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError, MangroveError
+from mangrove.expressions.sql_tree import unquote_text
 from mangrove.model.names import split_name
-from mangrove.model.schema_text import SchemaTokenKind as ModelKind
-from mangrove.model.schema_text import tokenize as model_tokenize
 
 __all__ = [
     "ScriptPart",
@@ -179,9 +178,7 @@ def parse_text_literal(token: SqlToken) -> str:
     """Return what a text literal means, without its quotes and escapes."""
     if token.text[0] in "rR":
         return token.text[2:-1]
-    first = model_tokenize(token.text)[0]
-    assert first.kind is ModelKind.TEXT
-    return first.value
+    return unquote_text(token.text)
 
 
 def _comment_end(text: str, start: int) -> int:

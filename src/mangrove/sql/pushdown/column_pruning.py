@@ -47,7 +47,7 @@ def select_read_columns(schema: Schema, names: Names) -> tuple[str, ...] | None:
 
     Where none is needed, as for a count, it is one that takes little room.
 
-    >>> from mangrove.model.schema_text import parse_schema
+    >>> from mangrove.expressions.schema_text import parse_schema
     >>> select_read_columns(parse_schema("text string, id bigint"), frozenset())
     ('id',)
     """
