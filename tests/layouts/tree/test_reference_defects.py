@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[3]
 TREE, PURE, CONTRACT = "tests/layouts/tree", "tests/betree/test_betree.py", "src/mangrove/testing"
 DEFECTS = {
     "two transactions that create different tables lose one of them": [
-        f"{CONTRACT}/isolation_contract.py::test_two_transactions_that_create_different_tables_both_stay",
-        f"{CONTRACT}/isolation_contract.py::test_threads_that_commit_at_once_lose_nothing",
+        f"{CONTRACT}/metastore_contract.py::test_two_transactions_that_create_different_tables_both_stay",
+        f"{CONTRACT}/metastore_contract.py::test_threads_that_commit_at_once_lose_nothing",
     ],
     "updating a pivot loses its right subtree": [
         f"{PURE}::test_updating_a_pivot_does_not_lose_its_right_subtree",
@@ -65,7 +65,7 @@ DEFECTS = {
         f"{CONTRACT}/metastore_contract.py::test_listing_one_namespace_never_shows_anothers_tables",
     ],
     "dropping a namespace leaves its tables": [
-        f"{CONTRACT}/isolation_contract.py::"
+        f"{CONTRACT}/metastore_contract.py::"
         "test_dropping_a_namespace_in_which_a_table_was_created_meanwhile_is_refused",
         f"{TREE}/test_reference_defects.py::test_a_namespace_made_again_does_not_show_the_dropped_ones_tables",
     ],
