@@ -1,11 +1,24 @@
 """A default is refused when it is set, and not when the first rows need it."""
 
+from dataclasses import replace
+
 import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.tables.constraints import check_defaults
+from mangrove.model.objects import TableVersion
+from mangrove.model.types import Column, Varchar
+from mangrove.tables.constraints import (
+    CHECK_PREFIX,
+    add_check_constraint,
+    check_constraints_of,
+    check_default,
+    check_defaults,
+    drop_check_constraint,
+)
+
+VERSION = TableVersion(1, parse_schema("id bigint, a string, reflect int"))
 
 
 @pytest.mark.parametrize(
@@ -88,3 +101,20 @@ def test_a_default_that_only_spark_knows_is_never_taken_for_null() -> None:
     table = lake.create_table("s.t", "id bigint, at date default current_date")
     with pytest.raises(InvalidInputError, match="current_date in a default is known to Spark at most"):
         table.append([{"id": 1}])
+
+
+@pytest.mark.parametrize("call", ["java_method('A', 'b')", "`reflect`('a', 'b')", "TRY_REFLECT('a','b')"])
+def test_no_check_and_no_default_of_a_table_calls_java(call: str) -> None:
+    version = VERSION
+    with pytest.raises(InvalidInputError, match="runs Java code"):
+        add_check_constraint(version, "c", f"{call} is null")
+    forged = replace(version, properties={CHECK_PREFIX + "c": f"id > 0 or {call} is null"})
+    with pytest.raises(InvalidInputError, match="runs Java code"):
+        check_constraints_of(forged)
+    assert check_constraints_of(drop_check_constraint(forged, "c")) == {}
+    with pytest.raises(InvalidInputError, match="runs Java code"):
+        check_default(Column(1, "a", Varchar(), default=call))
+
+
+def test_a_column_may_be_called_like_a_function_that_calls_java() -> None:
+    assert check_constraints_of(add_check_constraint(VERSION, "c", "reflect > 0 and a <> 'reflect('"))

@@ -30,7 +30,7 @@ from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_targ
 from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_schema, to_spark_type
 from mangrove.spark.write_checks import cast_without_overflow, check_distinct_keys
 from mangrove.storage.opening import open_store
-from mangrove.tables.constraints import build_check_violation_error, check_constraints_of
+from mangrove.tables.constraints import build_check_violation_error, check_constraints_of, check_stored_expression
 from mangrove.tables.conversion import can_assign_type, check_columns
 from mangrove.tables.merge import Assignable, parenthesize, resolve_assignments, to_spark_sql
 from mangrove.tables.scan_plan import plan_scan
@@ -220,6 +220,7 @@ def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
     given = {name.casefold() for name in rows.columns}
     for one in state.schema.columns:
         if one.default is not None and one.name.casefold() not in given:
+            check_stored_expression(one.default, f"the default of column {one.name!r}")
             rows = rows.withColumn(one.name, f.expr(one.default).cast(to_spark_type(one.type)))
     checks = list(check_constraints_of(state.version).values())
     if not checks:

@@ -29,6 +29,7 @@ from mangrove.spark.row_changes import (
 )
 from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
 from mangrove.spark.types import to_spark_type
+from mangrove.tables.constraints import check_stored_expression
 from mangrove.tables.merge import (
     Assignable,
     MergeClause,
@@ -209,6 +210,8 @@ def _new_column(
         if one.name in given:
             value = build_assignments(state, rows, {one.name: f.expr(to_spark_sql(given[one.name]))})[one.name]
         elif clause.kind is MergeKind.INSERT:
+            if one.default is not None:
+                check_stored_expression(one.default, f"the default of column {one.name!r}")
             value = f.lit(None) if one.default is None else f.expr(one.default).cast(to_spark_type(one.type))
         else:
             continue

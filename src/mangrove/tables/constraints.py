@@ -42,6 +42,7 @@ __all__ = [
     "check_constraints_of",
     "check_default",
     "check_defaults",
+    "check_stored_expression",
     "drop_check_constraint",
     "find_subquery",
 ]
@@ -54,13 +55,28 @@ SUBQUERY_REFUSED: Final = (
 )
 
 
+_RUNS_JAVA: Final = frozenset({"java_method", "reflect", "try_reflect"})
+"""Spark functions that call any Java method."""
+
+
 def check_constraints_of(version: TableVersion) -> dict[str, str]:
     """Return the conditions by name."""
-    return {
+    conditions = {
         name.removeprefix(CHECK_PREFIX): text
         for name, text in version.properties.items()
         if name.startswith(CHECK_PREFIX)
     }
+    for name, text in conditions.items():
+        check_stored_expression(text, f"the check {name!r}")
+    return conditions
+
+
+def check_stored_expression(text: str, what: str) -> None:
+    """Refuse an expression of a table that calls Java: whoever wrote the table would run code in the reader's Spark."""
+    tokens = tokenize_condition(text)
+    for name, bracket in itertools.pairwise(tokens):
+        if name.is_name and name.value.lower() in _RUNS_JAVA and bracket.is_mark and bracket.value == "(":
+            raise InvalidInputError(f"{what} calls {name.value}, which runs Java code: drop it, or write it without")
 
 
 def find_subquery(condition: str) -> int | None:
@@ -121,6 +137,7 @@ def add_check_constraint(version: TableVersion, name: str, condition: str) -> Ta
         raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
     if not condition.strip():
         raise InvalidInputError(f"the check {name!r} has no condition: write what must hold, as in 'amount >= 0'")
+    check_stored_expression(condition, f"the check {name!r}")
     if find_subquery(condition) is not None:
         raise InvalidInputError(f"the check {name!r} {SUBQUERY_REFUSED}")
     return replace(version, properties={**version.properties, CHECK_PREFIX + name: condition})
@@ -128,9 +145,9 @@ def add_check_constraint(version: TableVersion, name: str, condition: str) -> Ta
 
 def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
     """Return the table version without one of its conditions."""
-    there = check_constraints_of(version)
-    if name not in there:
-        raise NotFoundError(f"there is no check {name!r}{suggest_name(name, list(there)) if there else ''}")
+    if CHECK_PREFIX + name not in version.properties:
+        there = list(check_constraints_of(version))
+        raise NotFoundError(f"there is no check {name!r}{suggest_name(name, there) if there else ''}")
     left = {key: text for key, text in version.properties.items() if key != CHECK_PREFIX + name}
     return replace(version, properties=left)
 
@@ -185,6 +202,7 @@ def check_default(column: Column) -> None:
     """
     if column.default is None:
         return
+    check_stored_expression(column.default, f"the default of column {column.name!r}")
     _refuse_other_rows(column.name, column.default)
     try:
         expression = parse_expression(column.default)
