@@ -1,9 +1,8 @@
 """Process start-up of the command line: deferred imports and stream encoding.
 
-Arrow would import numpy and pandas, and they take longer than all the rest. Its
-module of functions comes next: it makes hundreds of them when it is imported, and
-most commands call none. Where a command finds out late that it needs Spark, which
-needs both, its process begins again.
+PyArrow imports numpy and pandas, which dominate the start-up time, so their import is
+blocked. `pyarrow.compute` is loaded on first use. A command that turns out to need
+Spark, and so pandas, restarts the process.
 """
 
 import os
@@ -29,11 +28,11 @@ _VARIABLE = "_MANGROVE_STARTED_AGAIN"
 
 
 class RestartRequired(BaseException):
-    """The command needs pandas, which this process has left out; nothing is committed by what it stops."""
+    """The command needs pandas, whose import is blocked; raised before anything is committed."""
 
 
 class _NotInstalled:
-    """A finder that says of some packages that they are not there."""
+    """An import finder that reports some packages as not installed."""
 
     def __init__(self, *names: str) -> None:
         self._names = frozenset(names)
@@ -41,16 +40,16 @@ class _NotInstalled:
     def find_spec(
         self,
         name: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002 - what import asks of every finder
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the finder protocol
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if name.partition(".")[0] in self._names:
-            raise ModuleNotFoundError(f"{name} is left out of this process", name=name)
+            raise ModuleNotFoundError(f"the import of {name} is blocked in this process", name=name)
         return None
 
 
 class _LateModule(ModuleType):
-    """Stands for a module until somebody asks for something in it; threads may ask at the same time."""
+    """A proxy that imports a module on first attribute access; safe for concurrent threads."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(spec.name)
@@ -72,7 +71,7 @@ class _LateModule(ModuleType):
 
 
 class _Later:
-    """A finder that puts off one module, and a loader that has nothing to do for it."""
+    """A finder and loader that defer the import of one module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -82,7 +81,7 @@ class _Later:
         self,
         name: str,
         path: Sequence[str] | None = None,
-        target: ModuleType | None = None,  # noqa: ARG002 - what import asks of every finder
+        target: ModuleType | None = None,  # noqa: ARG002 - the finder protocol
     ) -> ModuleSpec | None:
         if name != self._name:
             return None
@@ -90,44 +89,44 @@ class _Later:
         loader: Any = self
         return None if self._found is None else ModuleSpec(name, loader)
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 - what import asks of every loader
+    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 - the loader protocol
         assert self._found is not None
         return _LateModule(self._found)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave it for later."""
+        """Do nothing; the module is executed on first use."""
 
 
 def block_pandas_import() -> None:
-    """Let Arrow load late, and work as it does where numpy and pandas are not installed.
+    """Block the import of numpy and pandas and defer `pyarrow.compute`.
 
-    This holds for the whole process, so it is only for a process that is the command's own.
+    This affects the whole process, so call it only in the process of the command line.
     """
     sys.meta_path[:0] = [_NotInstalled("numpy", "pandas"), _Later("pyarrow.compute")]
 
 
 def require_pandas() -> None:
-    """Stop the command, so that its process begins again, where pandas was left out of it."""
+    """Raise RestartRequired if the import of pandas is blocked."""
     if any(isinstance(finder, _NotInstalled) for finder in sys.meta_path):
         raise RestartRequired
 
 
 def was_restarted() -> bool:
-    """Return whether this process has begun before, and must not do without pandas."""
+    """Return whether this process was restarted in order to use pandas."""
     return _VARIABLE in os.environ
 
 
 def restart_process() -> NoReturn:
-    """Begin the process of the command again, with the same words and with pandas."""
+    """Restart the process with the same arguments and with pandas."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os.execve(  # noqa: S606 - the program that runs already
+    os.execve(  # noqa: S606 - the current program
         sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _VARIABLE: "1"}
     )
 
 
 def escape_unencodable_output() -> None:
-    """Let the streams of a terminal that knows few letters show the others by their numbers, instead of failing."""
+    """Escape characters that the terminal's encoding lacks instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
