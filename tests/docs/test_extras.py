@@ -93,7 +93,7 @@ def test_sql_on_a_spark_of_ones_own_names_the_extra_that_it_lacks(tmp_path: Path
     (tmp_path / "pyspark.py").touch()
     done = run_python("", code, tmp_path)
     assert done.stderr.strip().endswith(
-        "sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'"
+        "SQL requires sqlglot, which is not installed; run pip install 'mangrove-lake[spark]'"
     )
 
 

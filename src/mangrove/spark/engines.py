@@ -25,12 +25,12 @@ SqlRunner: TypeAlias = "Callable[[Lakehouse, LakeTransaction | None, str, Any], 
 ReferencedNamesFinder: TypeAlias = "Callable[[str, str], tuple[str, ...]]"
 IcebergPublisher: TypeAlias = "Callable[[Store, TableState, int], str]"
 
-# Arrow takes long to import, and Spark longer.
+# Arrow and Spark are slow to import.
 # ruff: noqa: PLC0415
 
 
 class BothEngines:
-    """The engines on the files of one lakehouse."""
+    """The local and the Spark engine of one lakehouse."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BothEngines:
 
     @contextmanager
     def cancellable(self) -> Iterator[None]:
-        """Put the Spark jobs that this thread starts within into one group, for `cancel`; Ctrl-C cancels it too."""
+        """Put the Spark jobs of this thread into one job group, which `cancel` and Ctrl-C cancel."""
         from mangrove.spark.job_group import enter_job_group, leave_job_group
 
         self._job_group = group = str(uuid.uuid4())
@@ -91,7 +91,7 @@ class BothEngines:
                 leave_job_group(self._spark.session, group)
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of the statement that is `cancellable` now; another thread may call it, repeatedly."""
+        """Cancel the Spark jobs of the current `cancellable` block, from any thread and repeatedly."""
         from mangrove.spark.job_group import cancel_job_group
 
         group = self._job_group
@@ -99,39 +99,39 @@ class BothEngines:
             cancel_job_group(self._spark.session, group)
 
     def reader(self) -> "LocalReader":
-        """Return what reads in this process."""
+        """Return the reader of this process."""
         return self._reader
 
     def local(self) -> "LocalEngine":
-        """Return the engine in this process."""
+        """Return the engine of this process."""
         return self._local
 
     def sql(self, lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: Any) -> Any:
-        """Run the statements of a text, and return the rows of the last one."""
+        """Run SQL statements and return the rows of the last one."""
         if self._sql is None:
-            raise InvalidInputError("SQL was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+            raise InvalidInputError("this lakehouse has no SQL; open it with mangrove.open or mangrove.create")
         _check_spark()
         _check_parser()
         return self._sql(lake, transaction, text, arguments)
 
     def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
-        """Return the tables and views that a query names, none where nobody takes it apart."""
+        """Return the tables and views that a query references; empty without a SQL parser."""
         return () if self._names_read is None else self._names_read(text, namespace)
 
     def iceberg_address(self, state: "TableState", at_millis: int) -> str:
-        """Write what is missing to show a state to Iceberg, and return where its metadata lies."""
+        """Publish a table state as Iceberg metadata and return the location of the metadata file."""
         if self._iceberg is None:
             raise InvalidInputError(
-                "Iceberg was not handed in: open the lakehouse with mangrove.open or mangrove.create"
+                "this lakehouse has no Iceberg support; open it with mangrove.open or mangrove.create"
             )
         return self._iceberg(self._effects.store, state, at_millis)
 
     def can_spark_open(self, *others: str) -> bool:
-        """Return whether there is a Spark whose processes can open the lakehouse and other places."""
+        """Return whether Spark is installed and its workers can open the lakehouse and the other URIs."""
         return is_spark_installed() and all(map(can_open_in_workers, [self._effects.store.uri, *others]))
 
     def spark(self, *, jars: bool = False) -> "SparkEngine":
-        """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
+        """Return the Spark engine, in the active session or a new one, optionally with JARs for the bucket."""
         if jars:
             _check_spark()
             from mangrove.spark.hadoop import start_session_with_jars
@@ -142,10 +142,10 @@ class BothEngines:
 
 def _check_spark() -> None:
     if not is_spark_installed():
-        raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")
+        raise InvalidInputError("Spark is not installed; run pip install 'mangrove-lake[spark]', or use to_arrow")
 
 
 def _check_parser() -> None:
-    """Refuse SQL where somebody has a Spark of their own, without the rest of the extra."""
+    """Raise InvalidInputError if sqlglot is missing, as in a custom Spark installation."""
     if importlib.util.find_spec("sqlglot") is None:
-        raise InvalidInputError("sqlglot, which SQL needs, is not installed: pip install 'mangrove-lake[spark]'")
+        raise InvalidInputError("SQL requires sqlglot, which is not installed; run pip install 'mangrove-lake[spark]'")
