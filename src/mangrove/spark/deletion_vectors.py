@@ -109,7 +109,7 @@ def build_key_bitmap(keys: Numbers, span_max: int = KEY_SPAN_MAX) -> KeyBitmap |
     """Return a bitmap of the keys, or None if there is no key or the range is too large.
 
     >>> build_key_bitmap(np.array([7, 4])), build_key_bitmap(np.array([0, 2**40]))
-    (Bits(first=4, last=7, words=array([9])), None)
+    (KeyBitmap(first=4, last=7, words=array([9])), None)
     """
     if not len(keys):
         return None
