@@ -131,7 +131,7 @@ def test_names_of_namespaces_tables_and_views_can_change(run: Any, lake: str) ->
         (("sales.bad", "--schema", "id int", "--key", "nope"), "nope"),
         (("bad", "--schema", "id int"), "namespace.bad"),
         (("a.b.c", "--schema", "id int"), "3 part"),
-        (("sales.bad", "--view", "select 1", "--schema", "id int"), "--view alone"),
+        (("sales.bad", "--view", "select 1", "--schema", "id int"), "--view cannot be combined"),
         (("bad", "--property", "novalue"), "key=value"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_bounded_compaction_says_what_is_left(run: Any, filled: str, tmp_path:
         assert run("ingest", filled, "sales.orders", str(tmp_path / "more.csv"), "--mode", "upsert").code == 0
     done = run("compact", filled, "sales.orders", "--files-max", "2", "--engine", "local")
     assert "sales.orders: 2 files (" in done.out
-    assert "became 1; 2 files (" in done.out
+    assert "were compacted into 1; 2 files (" in done.out
     told = run("compact", filled, "--json").json
     assert told["reports"]["sales.orders"]["files_left"] == 0
     assert "needs no compaction" in run("compact", filled, "sales.orders").out

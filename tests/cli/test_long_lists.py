@@ -41,7 +41,7 @@ def test_a_terminal_shows_the_first_of_many_and_says_how_to_see_more(
     large: str, terminal: Any, words: list[str]
 ) -> None:
     shown = terminal("ls", large, *words).out.splitlines()
-    assert f"the first {LINES_MAX}, and there are more: --limit shows them" in shown[-1]
+    assert f"the first {LINES_MAX}; there are more: use --limit" in shown[-1]
     assert sum("0" in line for line in shown[:-1]) == LINES_MAX
     assert len(terminal("ls", large, *words, "--json").json) == MANY + 1
     assert "there are more" not in terminal("ls", large, *words, "--limit", str(MANY + 1)).out
@@ -56,7 +56,7 @@ def test_a_pipe_gets_every_name(large: str, run: Any) -> None:
 
 
 def test_a_limit_says_that_there_is_more_only_where_there_is(large: str, run: Any) -> None:
-    assert "the first 2, and there are more" in run("ls", large, "s", "--limit", "2").out
+    assert "the first 2; there are more" in run("ls", large, "s", "--limit", "2").out
     assert len(run("ls", large, "s", "--limit", "2", "--json").json) == 2
     assert "there are more" not in run("ls", large, "s", "--limit", "1", "--prefix", "v").out
     assert "there are more" in run("ls", large, "s", "--limit", "0").out
@@ -68,7 +68,7 @@ def test_the_log_shows_fifty_versions_and_gives_all_of_them_as_json(tmp_path: Pa
         lake.create_namespace(f"n{number}")
     place = str(tmp_path / "lake")
     shown = run("log", place).out
-    assert "the first 50, and there are more: --limit shows them, --before 6 the next ones" in shown
+    assert "the first 50; there are more: use --limit, or --before 6 for the next ones" in shown
     assert "there are more" not in run("log", place, "--before", "6").out
     assert "the first 50" in run("log", place, "--graph").out
     assert [line["version"] for line in run("log", place, "--json").json] == list(range(55, -1, -1))
@@ -79,7 +79,7 @@ def test_a_diff_of_very_much_is_cut_on_a_terminal_alone(large: str, terminal: An
     shown = terminal("diff", large, "0").out.splitlines()
     every = terminal("diff", large, "0", "--json").json["changes"]
     assert len(every) == 2 * MANY + 2
-    assert shown[-1] == f"… and {len(every) - LINES_MAX} more: --json has them all"
+    assert shown[-1] == f"… and {len(every) - LINES_MAX} more; --json lists all"
     assert len(shown) == LINES_MAX + 2
 
 
@@ -94,5 +94,5 @@ def test_a_check_that_finds_very_much_still_ends_with_its_verdict(tmp_path: Path
         file.unlink()
     shown = terminal("check", str(tmp_path)).out.splitlines()
     assert len(shown) == LINES_MAX + 2
-    assert shown[-2] == "… and 5 more: --json has them all"
+    assert shown[-2] == "… and 5 more; --json lists all"
     assert shown[-1].startswith(f"{MANY} problems in ")

@@ -182,7 +182,7 @@ def test_a_folder_as_spark_lays_it_out_is_ingested_with_the_values_of_its_folder
     [
         ("day=yesterday", "holds no date32"),
         ("colour=red", "colour"),
-        ("", "without a file that ends in"),
+        ("", "has no file with suffix"),
     ],
 )
 def test_a_folder_that_cannot_be_meant_changes_nothing(
@@ -240,12 +240,12 @@ def test_a_file_that_cannot_be_read_is_refused_by_row_column_and_remedy(
 
 def test_what_is_no_file_or_lies_below_one_is_said_to_be_so(orders: str, run: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is neither a file nor a folder: copy" in run("ingest", orders, "sales.rows", str(tmp_path / "pipe.csv")).err
+    assert "is neither a file nor a folder; copy" in run("ingest", orders, "sales.rows", str(tmp_path / "pipe.csv")).err
     for command in (["ingest", orders, "sales.rows"], ["inspect"], ["sql", orders, "--file"]):
         done = run(*command, str(tmp_path / "a.csv" / "x.csv"))
         assert (done.code, done.err.count("\n")) == (1, 1)
-        assert "x.csv is not there: " in done.err
-        assert "a.csv is a file, and nothing lies in it" in done.err
+        assert "x.csv does not exist; " in done.err
+        assert "a.csv is a file, not a folder" in done.err
 
 
 def test_damaged_rows_are_told_in_one_line(orders: str, run: Any, tmp_path: Path) -> None:

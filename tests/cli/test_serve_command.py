@@ -48,8 +48,8 @@ def test_people_are_told_both_addresses(lake: str, program: str) -> None:
         finally:
             serving.send_signal(signal.SIGINT)
     address = first.split()[1]
-    assert first == f"Open {address} in a browser; Ctrl-C stops the server.\n"
-    assert second == f"Clients of Iceberg's REST catalog connect to {address}iceberg\n"
+    assert first == f"Explorer: {address} (Ctrl-C stops the server)\n"
+    assert second == f"Iceberg REST catalog: {address}iceberg\n"
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.Capt
     ):
         assert shell.answer(line)
     told = capsys.readouterr()
-    for wanted in ("customer", "sales.daily", "create table sales.orders", "timing is on", "list the tables"):
+    for wanted in ("customer", "sales.daily", "create table sales.orders", "timing is on", "list tables and views"):
         assert wanted in told.out
     assert shell.sql_session.namespace == "sales"
     assert "made.t" in shell.names()
@@ -124,7 +124,7 @@ def test_a_cancelled_statement_leaves_nothing_behind(
         raise KeyboardInterrupt
 
     before = shell.sql_session.lake.version
-    monkeypatch.setattr("mangrove.cli.shell.show_result", interrupted)
+    monkeypatch.setattr("mangrove.cli.shell.print_result", interrupted)
     assert shell.answer("begin; create namespace more;")
     assert "cancelled" in capsys.readouterr().err
     assert shell.sql_session.lake.version == before
@@ -261,7 +261,7 @@ def test_a_statement_that_was_abandoned_before_its_commit_never_commits_and_a_la
     before = shell.sql_session.lake.version
     assert shell.answer("create namespace late;")
     told = capsys.readouterr()
-    assert (told.out, "abandoned" in told.err, "not known" in told.err) == ("", True, behind_gate)
+    assert (told.out, "abandoned" in told.err, "may have committed" in told.err) == ("", True, behind_gate)
     assert shell.conversation is not abandoned
     session.abandoned.set()
     wait_for(lambda: not abandoned.cancelling.is_busy)

@@ -92,9 +92,9 @@ def test_a_new_struct_may_have_required_columns_inside() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted", "told"),
     [
-        ("id", IntegerType(), "does not hold all"),
-        ("n", StringType(), "does not hold all"),
-        ("d", DecimalType(4, 2), "does not hold all"),
+        ("id", IntegerType(), "cannot be widened"),
+        ("n", StringType(), "cannot be widened"),
+        ("d", DecimalType(4, 2), "cannot be widened"),
         ("place", LongType(), "cannot become"),
     ],
 )
@@ -103,7 +103,9 @@ def test_a_type_that_does_not_hold_all_values_is_refused(name: str, wanted: Iceb
         changed(with_field(name, field_type=wanted))
 
 
-@pytest.mark.parametrize(("name", "use"), [("id", "a key"), ("day", "partitioned by"), ("n", "sorted by")])
+@pytest.mark.parametrize(
+    ("name", "use"), [("id", "a key"), ("day", "is a partition column"), ("n", "is a sort column")]
+)
 def test_a_column_that_is_needed_is_not_dropped(name: str, use: str) -> None:
     left = [field for field in shown_fields().values() if field.name != name]
     with pytest.raises(InvalidInputError, match="identifier fields" if name == "id" else use):
@@ -135,7 +137,7 @@ def test_an_id_is_never_given_twice() -> None:
     dropped = changed(fields)
     t = shown_fields()["t"]
     again = IcebergSchema(*fields, t, schema_id=8, identifier_field_ids=[1])
-    with pytest.raises(InvalidInputError, match="were given before"):
+    with pytest.raises(InvalidInputError, match="are already assigned"):
         apply_schema_update(dropped, again)
 
 

@@ -69,7 +69,7 @@ def test_what_is_alive_before_and_after_tells_what_changed_however_manifests_wer
 
 def test_a_file_that_is_listed_twice_is_refused() -> None:
     added = ManifestEntryStatus.ADDED
-    with pytest.raises(InvalidInputError, match="its rows would count twice"):
+    with pytest.raises(InvalidInputError, match="is listed twice"):
         differing({}, {"a": {"f": added}, "b": {"f": added}})
 
 

@@ -191,7 +191,7 @@ def test_a_log_whose_files_all_go_is_replaced_as_a_whole() -> None:
     first = plan_client_write(table(), SnapshotChanges([((), DataFile("a.parquet", 1, 1))]), {})
     state = after(table(), first)
     write = plan_client_write(
-        state, SnapshotChanges([((), DataFile("b.parquet", 1, 1))], gone=[*index_live_files(state).values()]), {}
+        state, SnapshotChanges([((), DataFile("b.parquet", 1, 1))], removed=[*index_live_files(state).values()]), {}
     )
     (only,) = write.deltas
     assert (only.delta.type, only.delta.replaced_locations) == (DeltaType.REPLACE, ())
@@ -207,5 +207,5 @@ def test_files_that_a_compaction_wrote_can_go() -> None:
     gone = index_live_files(state)["a.parquet"]
     assert isinstance(gone, LiveDataFile)
     assert not gone.live.deletes_earlier_rows
-    write = plan_client_write(state, SnapshotChanges(gone=[gone]), {})
+    write = plan_client_write(state, SnapshotChanges(removed=[gone]), {})
     assert set(index_live_files(after(state, write))) == {"b.parquet"}

@@ -39,18 +39,18 @@ def is_refused_in_order(client: Client, steps: Sequence[Step], told: str) -> Non
 
 def test_keys_that_hide_rows_of_the_same_commit_are_refused(client: Client) -> None:
     steps = [(1, [client.rows(rows_of(4))]), (2, [client.keys([{"id": 4}], ["id"])])]
-    is_refused_in_order(client, steps, "one by one")
+    is_refused_in_order(client, steps, "one at a time")
 
 
 def test_keys_of_several_snapshots_with_rows_of_each_are_refused(client: Client) -> None:
     steps = [
         (number, [client.keys([{"id": 2}], ["id"]), client.rows(rows_of(2, s=f"new {number}"))]) for number in (1, 2)
     ]
-    is_refused_in_order(client, steps, "one by one")
+    is_refused_in_order(client, steps, "one at a time")
 
 
 def test_keys_that_begin_before_the_rows_that_are_there_are_refused(client: Client) -> None:
-    is_refused_in_order(client, [(0, [client.keys([{"id": 2}], ["id"])])], "one by one")
+    is_refused_in_order(client, [(0, [client.keys([{"id": 2}], ["id"])])], "one at a time")
 
 
 def test_keys_hide_no_rows_of_later_snapshots_of_the_same_commit(client: Client) -> None:
@@ -64,7 +64,7 @@ def test_keys_hide_no_rows_of_later_snapshots_of_the_same_commit(client: Client)
 def test_row_numbers_of_a_file_that_comes_later_are_refused(client: Client) -> None:
     later = client.rows(rows_of(4))
     steps = [(1, [client.numbers({later.address: [0]})]), (2, [later])]
-    is_refused_in_order(client, steps, "at that time")
+    is_refused_in_order(client, steps, "at that snapshot")
 
 
 def test_row_numbers_hide_rows_of_earlier_snapshots_of_the_same_commit(client: Client) -> None:
@@ -78,17 +78,17 @@ def test_a_link_is_no_file_of_a_client(client: Client, tmp_path: Path) -> None:
     path = Path(target.address.removeprefix("file://"))
     path.rename(tmp_path / "elsewhere.parquet")
     path.symlink_to(tmp_path / "elsewhere.parquet")
-    is_refused_in_order(client, [(1, [target])], "no file of the lakehouse")
+    is_refused_in_order(client, [(1, [target])], "not a file of the lakehouse")
     inside = client.rows(rows_of(4), path="data/folder/a.parquet")
     folder = Path(inside.address.removeprefix("file://")).parent
     folder.rename(tmp_path / "folder")
     folder.symlink_to(tmp_path / "folder")
-    is_refused_in_order(client, [(1, [inside])], "no file of the lakehouse")
+    is_refused_in_order(client, [(1, [inside])], "not a file of the lakehouse")
     request = client.request([client.rows(rows_of(5))])
     listed = Path(request["updates"][0]["snapshot"]["manifest-list"].removeprefix("file://"))
     listed.rename(tmp_path / "elsewhere.avro")
     listed.symlink_to(tmp_path / "elsewhere.avro")
-    with pytest.raises(InvalidInputError, match="no file of the lakehouse"):
+    with pytest.raises(InvalidInputError, match="not a file of the lakehouse"):
         client.send(request)
     assert client.ids() == [1, 2, 3]
 

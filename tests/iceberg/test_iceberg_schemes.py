@@ -139,7 +139,7 @@ def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
     scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
     assert has_partition_record([-10], scheme, COLUMNS)
     assert not has_partition_record([-(2**31) - 2], scheme, COLUMNS)
-    with pytest.raises(InvalidInputError, match="is no value of a column of type int"):
+    with pytest.raises(InvalidInputError, match="is not a valid value of type int"):
         to_partition_record([-(2**31) - 2], scheme, COLUMNS)
 
 
@@ -162,14 +162,14 @@ def test_a_clients_partition_of_nan_is_that_of_null() -> None:
 
 
 def test_values_that_do_not_fit_the_scheme_are_refused() -> None:
-    with pytest.raises(FormatError, match="2 values, and its scheme has 1 fields"):
+    with pytest.raises(FormatError, match="2 values, but its scheme has 1 fields"):
         to_partition_record([1, 2], scheme_of(COLUMNS.column("c"), Identity()), COLUMNS)
 
 
 @pytest.mark.parametrize(("column", "held"), [("o", 2**62), ("k", "x"), ("c", 2**40), ("j", 7)])
 def test_a_partition_value_that_no_row_can_have_is_refused(column: str, held: object) -> None:
     scheme = scheme_of(COLUMNS.column(column), Identity())
-    with pytest.raises(InvalidInputError, match=r"a file has the value .* in the partition field 'field'"):
+    with pytest.raises(InvalidInputError, match=r"a file has the value .* in partition field 'field'"):
         from_partition_record(Record(held), to_iceberg_spec(scheme, 1), scheme, COLUMNS, "a file")
 
 
@@ -216,12 +216,12 @@ def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
 
 def test_a_transform_that_is_not_known_is_refused() -> None:
     spec = PartitionSpec(partitioning.PartitionField(3, 1000, UnknownTransform("zorder"), "z"))
-    with pytest.raises(InvalidInputError, match=r"'z' has the Iceberg transform .* which is not known here"):
+    with pytest.raises(InvalidInputError, match=r"'z' has the unsupported transform"):
         from_iceberg_spec(spec, COLUMNS)
 
 
 @pytest.mark.parametrize(
-    ("source", "words"), [(99, "the table does not have"), (21, "lies in a list or a map"), (1, "does not fit")]
+    ("source", "words"), [(99, "which does not exist"), (21, "is inside a list or a map"), (1, "does not fit")]
 )
 def test_fields_of_columns_that_cannot_divide_rows_are_refused(source: int, words: str) -> None:
     spec = PartitionSpec(partitioning.PartitionField(source, 1000, DayTransform(), "z"))
@@ -253,7 +253,7 @@ def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> No
 
 def test_two_fields_of_one_scheme_that_are_the_same_are_refused() -> None:
     fields = (PartitionField(4, Identity(), "x"), PartitionField(4, Identity(), "y"))
-    with pytest.raises(InvalidInputError, match="two are the same"):
+    with pytest.raises(InvalidInputError, match="are the same"):
         list_published_specs(version_with(PartitionScheme(fields)))
 
 

@@ -146,7 +146,7 @@ def test_a_bound_that_its_column_cannot_hold_is_not_told(text: str, value: Value
 @pytest.mark.parametrize("data_type", SIZED)
 @pytest.mark.parametrize("size", [0, 2, 3, 5, 7, 9])
 def test_a_bound_of_the_wrong_size_is_refused(data_type: DataType, size: int) -> None:
-    with pytest.raises(InvalidInputError, match=r"a file has the bound .*: write the file's statistics again"):
+    with pytest.raises(InvalidInputError, match=r"a file has the invalid bound .*; expected"):
         decode_bound(bytes(size), data_type, "a file")
 
 

@@ -177,7 +177,7 @@ def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_
     state = lake.table("shop.sales").state()
     faulty = FaultyStore(lake.effects.store, Faults(0))
     faulty.fail_next("put", "before", ".avro")
-    with pytest.raises(StorageError, match=r"shop\.sales could not be shown.*written below.*on purpose"):
+    with pytest.raises(StorageError, match=r"cannot publish shop\.sales as Iceberg.*writes files below.*on purpose"):
         publish_table(faulty, state, AT_MILLIS)
     assert not lake.effects.store.exists(compute_published_name(state, lake.uri).metadata_path)
     assert list(lake.check()) == []
@@ -213,7 +213,7 @@ def test_damaged_metadata_is_refused_with_what_to_do() -> None:
     state = bulky(1)
     publish_table(store, state, AT_MILLIS)
     store.put(compute_published_name(state, store.uri).metadata_path, b'{"format-version": 2}')
-    with pytest.raises(FormatError, match="delete it, and it is written again"):
+    with pytest.raises(FormatError, match="delete it to have it written again"):
         publish_table(store, state, AT_MILLIS)
 
 

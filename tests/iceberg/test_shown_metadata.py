@@ -185,13 +185,13 @@ def test_position_deletes_name_one_file_by_their_bounds_and_have_iceberg_s_colum
 def test_a_file_that_iceberg_s_readers_cannot_open_is_refused_and_nothing_is_written(
     store: Store, more: dict[str, str]
 ) -> None:
-    with pytest.raises(InvalidInputError, match=r"shop\.sales holds data/t/0\.parquet.*compaction"):
+    with pytest.raises(InvalidInputError, match=r"shop\.sales has file data/t/0\.parquet.*compact the table"):
         publish_table(store, state_of(TableVersion(1, SCHEMA), None, **more), 1)
     assert list(store.list()) == []
 
 
 def test_names_that_iceberg_cannot_tell_apart_are_refused_and_nothing_is_written(store: Store) -> None:
     version = TableVersion(1, parse_schema("a struct<b int>, `a.b` int"))
-    with pytest.raises(InvalidInputError, match="rename the one"):
+    with pytest.raises(InvalidInputError, match="rename the column"):
         publish_table(store, state_of(version, None), 1)
     assert list(store.list()) == []

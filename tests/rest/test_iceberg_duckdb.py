@@ -62,7 +62,7 @@ def test_duckdb_reads_what_the_lakehouse_holds_and_held(ask_duckdb: Asking) -> N
         assert ask_duckdb(query) == rows, query
     with pytest.raises(RuntimeError, match="does not exist"):
         ask_duckdb("SELECT * FROM lake.sales.nobody")
-    with pytest.raises(RuntimeError, match="past version cannot be changed"):
+    with pytest.raises(RuntimeError, match="earlier version cannot be changed"):
         ask_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
 
 

@@ -84,7 +84,7 @@ def test_icebergs_own_code_reads_what_the_lakehouse_holds(ask: Asking, query: st
         ("select * from lake.sales.orders version as of 12345", "Cannot find snapshot"),
         ("delete from past.sales.orders where id = 1", "does not support endpoint"),
         ("call lake.system.expire_snapshots('sales.orders')", "GC is disabled"),
-        ("alter table lake.sales.orders create branch other", "main alone"),
+        ("alter table lake.sales.orders create branch other", "only the branch main"),
     ],
 )
 def test_what_there_is_not_is_refused_to_icebergs_own_code(ask: Asking, query: str, told: str) -> None:

@@ -127,7 +127,7 @@ def test_a_table_that_iceberg_cannot_have_is_refused_with_the_reason(lake: Lakeh
     answer = client.get("v1/namespaces/sales/tables/dotted")
     assert answer.status_code == 406
     assert answer.json()["error"]["type"] == "UnsupportedOperationException"
-    assert "two columns are called 'a.b'" in answer.json()["error"]["message"]
+    assert "two columns have the dotted path 'a.b'" in answer.json()["error"]["message"]
     assert client.get("v1/namespaces/sales/tables/orders?snapshots=some").status_code == 400
 
 

@@ -22,7 +22,7 @@ from mangrove.server.app import build_app
 with TestClient(build_app(mangrove.open(sys.argv[1]), Access("127.0.0.1")), base_url="http://127.0.0.1") as client:
     for path in ("tables/orders", "views/daily", "views"):
         answer = client.get(f"/iceberg/v1/namespaces/sales/{path}")
-        print(answer.status_code, answer.json().get("error", {}).get("message", "").partition(":")[2])
+        print(answer.status_code, answer.json().get("error", {}).get("message", "").partition(";")[2])
 """
 
 

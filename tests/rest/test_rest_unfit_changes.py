@@ -108,7 +108,7 @@ def test_defaults_of_a_new_table_are_refused_and_not_lost(
     inner["element"]["fields"][0][default] = 5
     for more in (column("int", **{default: 5}), column(inner)):
         body = {"name": "n", "schema": schema(more), "stage-create": is_staged}
-        is_refused_with(unfit_lake, unfit, TABLES, body, "has a default in Iceberg")
+        is_refused_with(unfit_lake, unfit, TABLES, body, "has a default, which Iceberg")
 
 
 SPEC = {"fields": [{"source-id": 7, "field-id": 1000, "name": "p", "transform": "identity"}]}
@@ -135,7 +135,7 @@ def test_a_commit_to_a_branch_is_no_conflict(unfit_lake: Lakehouse, unfit: TestC
     request["requirements"] = [{"type": "assert-ref-snapshot-id", "ref": "dev", "snapshot-id": None}]
     del request["updates"][0]["snapshot"]["parent-snapshot-id"]
     request["updates"][1]["ref-name"] = "dev"
-    is_refused_with(unfit_lake, unfit, f"{TABLES}/t", request, "the branch main alone")
+    is_refused_with(unfit_lake, unfit, f"{TABLES}/t", request, "only the branch main")
 
 
 @PATHS
@@ -145,9 +145,9 @@ def test_files_cannot_be_asked_for_outside_of_the_tables_folder(
     location = Client(unfit_lake, "shop.t").shown.location
     for address in ("file:///etc", location + "-more", f"{location}/../other", location.rpartition("/")[0], ""):
         put = changes({"action": "set-properties", "updates": {name: address}})
-        is_refused_with(unfit_lake, unfit, f"{TABLES}/t", put, "leave it out")
+        is_refused_with(unfit_lake, unfit, f"{TABLES}/t", put, "remove the property")
         body = {"name": "n", "schema": schema(), "properties": {name: address}}
-        is_refused_with(unfit_lake, unfit, TABLES, body, "leave it out")
+        is_refused_with(unfit_lake, unfit, TABLES, body, "remove the property")
 
 
 @PATHS
@@ -180,8 +180,8 @@ def test_a_table_that_was_dropped_does_not_come_back_under_another_name(own_lake
     made = {name: own.get(f"{TABLES}/{name}").json()["metadata"] for name in ("t", "s")}
     for name, metadata in made.items():
         own.delete(f"{TABLES}/{name}")
-        is_refused_with(own_lake, own, f"{TABLES}/stolen", creation(metadata), "stage its creation")
-    is_refused_with(own_lake, own, f"{TABLES}/t", creation(made["t"]), "stage its creation")
+        is_refused_with(own_lake, own, f"{TABLES}/stolen", creation(metadata), "stage the creation")
+    is_refused_with(own_lake, own, f"{TABLES}/t", creation(made["t"]), "stage the creation")
     assert [str(one) for one in own_lake.tables("shop")] == []
 
 
@@ -205,7 +205,7 @@ def test_nothing_is_given_a_name_that_clients_take_for_a_step(
         ("/v1/transactions/commit", {"table-changes": [{"identifier": named, **creation(staged)}]}),
     ]  # fmt: skip
     for address, body in bodies:
-        is_refused_with(unfit_lake, unfit, address, body, "cannot be a name")
+        is_refused_with(unfit_lake, unfit, address, body, "cannot be used as a name")
 
 
 @DOTS

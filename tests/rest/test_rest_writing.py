@@ -206,7 +206,7 @@ def test_columns_and_rows_change_in_one_commit(written_lake: Lakehouse, writing:
 
 def test_other_partitions_are_refused(written_lake: Lakehouse, writing: RestCatalog) -> None:
     table = partitioned(writing)
-    with pytest.raises(BadRequestError, match="stay as they are"), table.update_spec() as change:
+    with pytest.raises(BadRequestError, match="cannot be changed"), table.update_spec() as change:
         change.add_field("name", IdentityTransform())
     assert written_lake.table("sales.parts").partition_by == ("day",)
 
@@ -229,7 +229,7 @@ def test_of_two_writers_one_is_told_of_a_conflict_and_repeats(
     second = writing.load_table("sales.orders")
     first.append(rows_of(1))
     if retries == "0":
-        with pytest.raises(CommitFailedException, match="load the table again"):
+        with pytest.raises(CommitFailedException, match="reload the table"):
             second.append(rows_of(2))
         second.refresh()
     second.append(rows_of(2))
@@ -303,7 +303,7 @@ def test_namespaces_are_made_changed_and_dropped(written_lake: Lakehouse, writin
 
 def test_what_no_table_can_be_is_refused_and_nothing_changes(written_lake: Lakehouse, writing: RestCatalog) -> None:
     before = written_lake.version
-    with pytest.raises(BadRequestError, match="leave the location out"):
+    with pytest.raises(BadRequestError, match="remove the location"):
         writing.create_table("sales.orders", ARROW, location="s3://elsewhere/t")
     with pytest.raises(BadRequestError, match="format version 2"):
         writing.create_table("sales.orders", ARROW, properties={"format-version": "3"})

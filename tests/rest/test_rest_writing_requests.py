@@ -136,7 +136,7 @@ def test_a_past_version_and_a_stranger_change_nothing(shop: Lakehouse, method: s
         past = http.request(method, path.replace("/v1/", "/v1/version-1/"), headers=BEARER, content=b"{}")
         stranger = http.request(method, path, content=b"{}")
     assert past.status_code == 403
-    assert "past version" in past.json()["error"]["message"]
+    assert "earlier version" in past.json()["error"]["message"]
     assert stranger.status_code == 401
     assert shop.version == before
 
@@ -181,7 +181,7 @@ def test_a_table_is_not_registered_by_its_metadata(http: TestClient) -> None:
     ("body", "told"),
     [
         ({"table-changes": []}, "0 tables"),
-        ({"table-changes": [{}]}, "names nothing"),
+        ({"table-changes": [{}]}, "no valid identifier"),
         ({"table-changes": [{"identifier": {"namespace": ["a", "b"], "name": "t"}}]}, "several levels"),
         ({"table-changes": "all"}, "no 'table-changes'"),
     ],
@@ -202,7 +202,7 @@ def test_a_request_for_another_table_than_its_address_is_refused(http: TestClien
     other = {"identifier": {"namespace": ["shop"], "name": "b"}, "requirements": [], "updates": []}
     answer = http.post("/v1/namespaces/shop/tables/a", json=other)
     assert answer.status_code == 400
-    assert "names another table" in answer.json()["error"]["message"]
+    assert "is another table's" in answer.json()["error"]["message"]
 
 
 def test_a_property_that_is_put_and_removed_is_refused(shop: Lakehouse, http: TestClient) -> None:

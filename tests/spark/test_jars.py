@@ -37,7 +37,7 @@ def test_a_folder_needs_no_jar() -> None:
 @pytest.mark.parametrize(
     ("uri", "names", "complaint"),
     [
-        ("s3://bucket/", ["hadoop-client-api.jar"], "version of Spark's Hadoop cannot be told"),
+        ("s3://bucket/", ["hadoop-client-api.jar"], "cannot determine the Hadoop version"),
         ("gs://bucket/", ["hadoop-client-api-3.4.2.jar"], "Hadoop 3.4.2 has no hadoop-gcp"),
     ],
 )
@@ -55,6 +55,8 @@ def test_the_spark_that_is_installed_says_which_hadoop_it_has() -> None:
 
 @pytest.mark.interop
 def test_a_session_that_runs_without_the_classes_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"Spark runs already.*org\.apache\.hadoop:hadoop-aws:\d"):
+    with pytest.raises(
+        InvalidInputError, match=r"the running Spark session has no classes.*org\.apache\.hadoop:hadoop-aws:\d"
+    ):
         start_session_with_jars("s3://bucket/lake/")
     assert mangrove.create(tmp_path / "lake").spark(jars=True).range(2).count() == 2

@@ -156,8 +156,8 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
         ("select 1L as id, 'x' as nmae", "column 'nmae' is not in the table"),
         ("select 'x' as id", "column 'id' is bigint and the rows have string"),
         ("select 'x' as name", "column 'id' is not null and the rows lack it"),
-        ("select 1L as id, interval 1 day as name", "has Spark's type interval day, which no column can hold"),
-        ("select 1L as id, array(null) as name", "'name.element' holds nulls alone"),
+        ("select 1L as id, interval 1 day as name", "has the unsupported Spark type interval day"),
+        ("select 1L as id, array(null) as name", "'name.element' has only nulls"),
         ("select cast(null as bigint) as id, 'a' as name", "column 'id' is not null, and 1 row"),
         ("select 1L as id, 'abcd' as name", "a text has 4 characters"),
         ("select id % 2 as id from range(4)", "occur more than once"),
@@ -171,7 +171,7 @@ def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Pat
 
 def test_a_lakehouse_in_memory_is_refused() -> None:
     store = MemoryStore()
-    with pytest.raises(InvalidInputError, match="this process alone"):
+    with pytest.raises(InvalidInputError, match="Spark workers cannot open"):
         SparkEngine(store, build_deterministic_effects(store).new_id)
 
 

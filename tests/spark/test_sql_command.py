@@ -73,7 +73,7 @@ def test_a_script_from_a_file_or_the_input_commits_together_and_tells_line_by_li
     code, shown, said = run("sql", lake, "--stats", given="select count(*) as n from shop.people")
     assert (code, "4" in shown.split()) == (0, True)
     assert "shop.people: 3 files read, 0 skipped" in said
-    assert "what Spark asked is not counted" in said
+    assert "requests of Spark are not counted" in said
 
 
 def test_a_script_stops_at_the_first_error_with_its_line_and_an_open_transaction_is_rolled_back(

@@ -249,7 +249,7 @@ def test_a_checkpoint_of_another_table_is_refused(lake: Lakehouse, follow: Calla
     follower.run()
     lake.drop_table("s.t")
     lake.create_table("s.t", "id bigint").append(ids(2))
-    with pytest.raises(InvalidInputError, match="is another one by now"):
+    with pytest.raises(InvalidInputError, match="is another table now"):
         follower.run()
 
 

@@ -239,11 +239,11 @@ def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
 @pytest.mark.parametrize(
     ("work", "sentence"),
     [
-        (read_nothing, 'no option "lake" says where the lakehouse lies'),
+        (read_nothing, 'the option "lake" is missing'),
         (read_unknown, "there is no table sales.ordres: did you mean sales.orders?"),
-        (read_with_wrong_option, "there is no option 'versoin': did you mean 'version'?"),
+        (read_with_wrong_option, "unknown option 'versoin'; did you mean 'version'?"),
         (read_wrongly_filtered, "'custmer'"),
-        (write_as_a_table_of_spark, "saveAsTable, writeTo and toTable name tables of Spark's own catalog"),
+        (write_as_a_table_of_spark, "saveAsTable, writeTo and toTable create tables in Spark's own catalog"),
         (create_a_table_of_spark, 'use load("namespace.table"), save("namespace.table")'),
         (write_unknown_column, "column 'custmer' is not in the table (did you mean 'customer'?)"),
         (write_without_key, "column 'order_id' is not null, and 1 row(s) have no value in it"),
@@ -272,7 +272,7 @@ def test_rows_go_to_the_table_that_the_options_name_whatever_name_spark_notes_be
     try:
         assert [str(table) for table in lake.tables("sales")] == ["sales.orders"]
         assert lake.table("sales.orders").to_arrow(["order_id"]).to_pylist() == [{"order_id": 1}]
-        with pytest.raises(PySparkException, match='no option "lake" says where the lakehouse lies'):
+        with pytest.raises(PySparkException, match='the option "lake" is missing'):
             session.table("noted_beside").collect()
         found = session.sql(f"SELECT * FROM noted_beside WITH (lake = '{lake.uri}', table = 'sales.orders')")
         assert numbers(found) == [1]
@@ -301,14 +301,14 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"path": "s.t"}, 'no option "lake"'),
-        ({"lake": "x"}, "no table of x is named"),
+        ({"path": "s.t"}, 'option "lake" is missing'),
+        ({"lake": "x"}, "no table of x is given"),
         ({"lake": "x", "path": "s.t", "versoin": "3"}, "did you mean 'version'"),
         ({"lake": "x", "path": "s.t", "version": "3", "timestamp": "2026"}, "give one of them"),
-        ({"lake": "x", "path": "s.t", "version": "latest"}, "version is 'latest'"),
+        ({"lake": "x", "path": "s.t", "version": "latest"}, "invalid version 'latest'"),
         ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "0"}, "at least 1"),
-        ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "1", "maxFilesPerTrigger": "1"}, "limited by one of them"),
-        ({"lake": "x", "path": "s.t", "readChangeFeed": "yes"}, "it is true or false"),
+        ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "1", "maxFilesPerTrigger": "1"}, "exclude each other"),
+        ({"lake": "x", "path": "s.t", "readChangeFeed": "yes"}, "expected true or false"),
         ({"lake": "x", "path": "t"}, "t"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) 
     assert lake.version == made + 1
     assert rows_of(again) == [{"name": "x", "tags": ["a"]}]
     assert rows_of(lake.at(made).table("s.t")) == [{"id": 1, "day": day}]
-    with pytest.raises(InvalidInputError, match="holds nulls alone"):
+    with pytest.raises(InvalidInputError, match="has only nulls"):
         lake.create_table("s.u", as_=[{"a": None}])
     for keys in (["w"], ["tags"]):
         with pytest.raises(InvalidInputError, match="not exact"):

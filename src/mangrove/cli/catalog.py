@@ -71,7 +71,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """A column that came, went or is another now; as SQL text, None where there is none."""
+    """A column that was added, dropped or changed, as SQL text; None where it does not exist."""
 
     id: int
     before: str | None
@@ -80,7 +80,7 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """What changed from one version to another, with the columns of tables, by the tables' names."""
+    """The changes between two versions; column changes are keyed by table name."""
 
     diff: Diff
     columns: dict[str, tuple[ColumnChange, ...]]
@@ -88,7 +88,7 @@ class VersionDiff:
 
 
 def diff_columns(before: Schema | None, after: Schema | None) -> tuple[ColumnChange, ...]:
-    """Return the columns that differ, known by their ids, so that a renamed column is one change and not two."""
+    """Return the columns that differ. Columns are matched by id, so a rename is one change."""
     old, new = _column_texts(before), _column_texts(after)
     ids: Set[int] = old.keys() | new.keys()
     return tuple(ColumnChange(one, old.get(one), new.get(one)) for one in sorted(ids) if old.get(one) != new.get(one))
@@ -108,19 +108,19 @@ _UNITS = (("day", _DAY_MILLIS), ("hour", 3_600_000), ("minute", 60_000), ("secon
 
 
 def build_list_table(*headings: str) -> Table:
-    """Return an empty table with these headings, that takes no more room than it needs."""
+    """Return an empty table with these headings, as narrow as its content allows."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
 
 
-def build_property_table(facts: Sequence[tuple[str, RenderableType]]) -> Table:
-    """Return facts, each with what it is about in front of it."""
+def build_property_table(properties: Sequence[tuple[str, RenderableType]]) -> Table:
+    """Return a two-column table of names and values."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts:
+    for name, value in properties:
         table.add_row(name, value)
     return table
 
@@ -131,18 +131,18 @@ def format_duration(millis: int) -> str:
     >>> format_duration(7 * 24 * 60 * 60 * 1000), format_duration(1500)
     ('7 days', '1500 ms')
     """
-    for word, unit_millis in _UNITS:
+    for unit, unit_millis in _UNITS:
         count, rest = divmod(millis, unit_millis)
         if count and not rest:
-            return f"{count} {word}{'' if count == 1 else 's'}"
+            return f"{count} {unit}{'' if count == 1 else 's'}"
     return f"{millis} ms"
 
 
 def render_namespaces(namespaces: Sequence[NamespaceSummary]) -> RenderableType:
     """Return a list of namespaces."""
     if not namespaces:
-        return Text("no namespaces: make one with `mangrove create LAKE NAMESPACE`", style="dim")
-    rows = [(one.name, one.description or "", _pairs(one.properties)) for one in namespaces]
+        return Text("no namespaces; create one with `mangrove create LAKE NAMESPACE`", style="dim")
+    rows = [(one.name, one.description or "", _format_pairs(one.properties)) for one in namespaces]
     return _build_rows_table(("namespace", "description", "properties"), rows)
 
 
@@ -155,70 +155,71 @@ def render_entries(namespace: str, entries: Sequence[EntrySummary]) -> Renderabl
 
 
 def render_lakehouse(lake: LakehouseSummary) -> RenderableType:
-    """Return what there is to say about the lakehouse itself."""
+    """Return the description of the lakehouse itself."""
     age = format_duration(lake.maximum_version_age_millis)
-    kept = f"{age}, and the newest {lake.minimum_versions_to_keep} in any case"
-    facts: list[tuple[str, RenderableType]] = [
+    retention = f"{age}, at least the newest {lake.minimum_versions_to_keep}"
+    lines: list[tuple[str, RenderableType]] = [
         ("lakehouse", Text(lake.uri, style="cyan")),
         ("layout", lake.layout),
         ("version", f"{lake.version}, committed {lake.created_at or 'at an unknown time'}"),
-        ("versions are kept", kept),
-        ("order of the tree", str(lake.order)),
+        ("version retention", retention),
+        ("tree order", str(lake.order)),
     ]
     if lake.name:
-        facts.insert(1, ("name", lake.name))
-    facts += _more("properties", _pairs(lake.properties))
-    facts += _more("exports", ", ".join(f"{name} (version {version})" for name, version in lake.exports.items()))
-    return build_property_table(facts)
+        lines.insert(1, ("name", lake.name))
+    lines += _line_unless_empty("properties", _format_pairs(lake.properties))
+    exports = ", ".join(f"{name} (version {version})" for name, version in lake.exports.items())
+    lines += _line_unless_empty("exports", exports)
+    return build_property_table(lines)
 
 
 def render_namespace(namespace: NamespaceSummary) -> RenderableType:
-    """Return what there is to say about a namespace."""
-    facts: list[tuple[str, RenderableType]] = [
+    """Return the description of a namespace."""
+    lines: list[tuple[str, RenderableType]] = [
         ("namespace", Text(namespace.name, style="cyan")),
         ("id", namespace.id),
-        *_more("description", namespace.description or ""),
-        *_more("properties", _pairs(namespace.properties)),
+        *_line_unless_empty("description", namespace.description or ""),
+        *_line_unless_empty("properties", _format_pairs(namespace.properties)),
     ]
-    return build_property_table(facts)
+    return build_property_table(lines)
 
 
 def render_table(table: TableSummary) -> RenderableType:
-    """Return what there is to say about a table, and its columns."""
-    facts: list[tuple[str, RenderableType]] = [
+    """Return the description of a table and its columns."""
+    lines: list[tuple[str, RenderableType]] = [
         ("table", Text(table.name, style="cyan")),
         ("kind", f"{table.kind}, {table.format}"),
         ("id", table.id),
-        *_more("description", table.description or ""),
-        *_more("location", table.location or ""),
-        *_more("keys", ", ".join(table.keys)),
-        *_more("partitioned by", ", ".join(table.partition_by)),
-        *_more("sorted by", ", ".join(table.sort_by)),
-        *_more("properties", _pairs(table.properties)),
-        *_more("format properties", _pairs(table.format_properties)),
+        *_line_unless_empty("description", table.description or ""),
+        *_line_unless_empty("location", table.location or ""),
+        *_line_unless_empty("keys", ", ".join(table.keys)),
+        *_line_unless_empty("partitioned by", ", ".join(table.partition_by)),
+        *_line_unless_empty("sorted by", ", ".join(table.sort_by)),
+        *_line_unless_empty("properties", _format_pairs(table.properties)),
+        *_line_unless_empty("format properties", _format_pairs(table.format_properties)),
     ]
     if table.data is not None:
-        facts.append(("data", _data_text(table.data)))
+        lines.append(("data", _data_text(table.data)))
     if not table.columns:
-        return Group(build_property_table(facts), Text("\nno columns are known", style="dim"))
-    return Group(build_property_table(facts), Text(""), _columns_table(table.columns))
+        return Group(build_property_table(lines), Text("\nno known columns", style="dim"))
+    return Group(build_property_table(lines), Text(""), _columns_table(table.columns))
 
 
 def render_view(view: ViewSummary) -> RenderableType:
-    """Return what there is to say about a view, and its query."""
-    facts: list[tuple[str, RenderableType]] = [
+    """Return the description of a view and its query."""
+    lines: list[tuple[str, RenderableType]] = [
         ("view", Text(view.name, style="cyan")),
         ("id", view.id),
-        *_more("description", view.description or ""),
-        *_more("reads", ", ".join(view.reads)),
-        *_more("properties", _pairs(view.properties)),
+        *_line_unless_empty("description", view.description or ""),
+        *_line_unless_empty("reads", ", ".join(view.reads)),
+        *_line_unless_empty("properties", _format_pairs(view.properties)),
         ("dialect", view.dialect),
     ]
-    return Group(build_property_table(facts), Text(""), Text(view.sql))
+    return Group(build_property_table(lines), Text(""), Text(view.sql))
 
 
 def _build_rows_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return rows under their headings, without the columns in which nothing stands."""
+    """Return rows under their headings, without empty columns."""
     used = [place for place in range(len(headings)) if any(row[place] for row in rows)]
     table = build_list_table(*(headings[place] for place in used))
     for row in rows:
@@ -250,25 +251,25 @@ def _data_text(data: DeltaSummary) -> str:
     return f"{written}; deltas: {kinds}; partitions: {data.partitions:,}"
 
 
-def _pairs(properties: Mapping[str, str]) -> str:
+def _format_pairs(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in properties.items())
 
 
-def _more(name: str, value: str) -> list[tuple[str, RenderableType]]:
+def _line_unless_empty(name: str, value: str) -> list[tuple[str, RenderableType]]:
     return [(name, value)] if value else []
 
 
-_REMEDY: Final = "--limit shows them, --prefix those whose names begin so"
+_REMEDY: Final = "use --limit or --prefix"
 _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 
 
 @lake_command(
     "init", "mangrove init ./lake\nmangrove init s3://bucket/lake --layout deltacat --option region=eu-west-1"
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="How it lies on storage.")
-@click.option("--name", default="", help="What people call it.")
-@click.option("--order", type=int, help="How many children a node of the tree has at most.  [default: 128]")
-@click.option("--keep", metavar="DURATION", help="How long versions are kept, such as 30d.  [default: 7d]")
+@click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="Storage layout.")
+@click.option("--name", default="", help="Display name.")
+@click.option("--order", type=int, help="Maximum number of children of a tree node.  [default: 128]")
+@click.option("--keep", metavar="DURATION", help="Retention period of versions, such as 30d.  [default: 7d]")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property of the lakehouse.")
 def init_command(
     session: CommandContext,
@@ -279,46 +280,51 @@ def init_command(
     keep: str | None,
     properties: Sequence[str],
 ) -> None:
-    """Make a new, empty lakehouse in a folder or bucket."""
+    """Create an empty lakehouse in a folder or bucket."""
     settings = LakehouseSettings(name=name, properties=parse_key_values(properties, "--property"))
     if order is not None:
         settings = replace(settings, order=order)
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
-    made = create_on_store(session.effects(lake), layout=layout, settings=settings)
-    facts = summarize_lakehouse(made, made.reading())
-    session.answer(summary_to_json(facts), lambda: f"made a lakehouse at {facts.uri} in the {facts.layout} layout")
+    created = create_on_store(session.effects(lake), layout=layout, settings=settings)
+    summary = summarize_lakehouse(created, created.reading())
+    session.answer(
+        summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"
+    )
 
 
 @lake_command("ls", "mangrove ls ./lake\nmangrove ls ./lake sales --at 2026-11-01")
 @click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
-@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
-@click.option("--prefix", default="", help="Only names that start with this.")
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@click.option("--prefix", default="", help="List only names with this prefix.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"At most so many.  [default: {LINES_MAX} on a terminal, in JSON and pipes all]",
+    help=f"Maximum number of entries.  [default: {LINES_MAX} on a terminal, else unlimited]",
 )
 def ls_command(
     session: CommandContext, lake: str, namespace: str | None, at: str | None, prefix: str, limit: int | None
 ) -> None:
     """List the namespaces, or the tables and views of one."""
     catalog = open_as_of(session.open(lake), at)
-    most = resolve_line_limit(limit, as_json=session.as_json)
-    requested = None if most is None else most + 1
+    lines_max = resolve_line_limit(limit, as_json=session.as_json)
+    read_max = None if lines_max is None else lines_max + 1
     if namespace is None:
-        named = truncate_list(map(summarize_namespace, catalog.namespaces(prefix, limit=requested)), most)
-        session.answer(summary_to_json(named.shown), lambda: named.with_more(render_namespaces(named.shown), _REMEDY))
+        namespaces = truncate_list(map(summarize_namespace, catalog.namespaces(prefix, limit=read_max)), lines_max)
+        session.answer(
+            summary_to_json(namespaces.shown),
+            lambda: namespaces.with_more(render_namespaces(namespaces.shown), _REMEDY),
+        )
         return
     tables = (
         EntrySummary(str(table), f"{table.table_type.value} table", table.value.table_format, table.description)
-        for table in catalog.tables(namespace, prefix, limit=requested)
+        for table in catalog.tables(namespace, prefix, limit=read_max)
     )
     views = (
         EntrySummary(str(view), "view", view.value.dialect, view.description)
-        for view in catalog.views(namespace, prefix, limit=requested)
+        for view in catalog.views(namespace, prefix, limit=read_max)
     )
-    entries = truncate_list(chain(tables, views), most)
+    entries = truncate_list(chain(tables, views), lines_max)
     session.answer(
         summary_to_json(entries.shown), lambda: entries.with_more(render_entries(namespace, entries.shown), _REMEDY)
     )
@@ -326,13 +332,13 @@ def ls_command(
 
 @lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
-@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
-    """Show the lakehouse, or a namespace, table or view of it."""
+    """Describe the lakehouse, or one of its namespaces, tables or views."""
     opened = session.open(lake)
-    seen = open_as_of(opened, at)
-    facts: _Summary = summarize_lakehouse(opened, seen.snapshot) if name is None else _find_object(seen, name)
-    session.answer(summary_to_json(facts), lambda: _render_summary(facts))
+    catalog = open_as_of(opened, at)
+    summary: _Summary = summarize_lakehouse(opened, catalog.snapshot) if name is None else _find_object(catalog, name)
+    session.answer(summary_to_json(summary), lambda: _render_summary(summary))
 
 
 @lake_command(
@@ -343,34 +349,37 @@ def show_command(session: CommandContext, lake: str, name: str | None, at: str |
     "mangrove create ./lake sales.daily --view 'select 1 as one'",
 )
 @click.argument("name")
-@click.option("--schema", help="The columns of a table as SQL text, or @FILE that holds it.")
-@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A column that identifies rows.")
+@click.option("--schema", help="Table columns as SQL text, or @FILE to read them from a file.")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="Key column; repeat for a composite key.")
 @click.option(
-    "--partition-by", multiple=True, metavar="TERM", help="A column, or a term such as days(ts), bucket(8, id)."
+    "--partition-by", multiple=True, metavar="TERM", help="Partition column or transform: days(ts), bucket(8, id)."
 )
-@click.option("--sort-by", multiple=True, metavar="TERM", help="A column, with asc or desc.")
-@click.option("--location", metavar="URI", help="Where the data of an external table lies.")
-@click.option("--format", "table_format", help="The format of an external table, such as parquet.")
-@click.option("--view", "query", metavar="SQL", help="Make a view of this query.")
-@click.option("--description", help="What it is for.")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property of it.")
-@click.option("--if-not-exists", is_flag=True, help="Leave what is there as it is.")
+@click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column, with asc or desc.")
+@click.option("--location", metavar="URI", help="Data location of an external table.")
+@click.option("--format", "table_format", help="Format of an external table, such as parquet.")
+@click.option("--view", "query", metavar="SQL", help="Create a view with this query.")
+@click.option("--description", help="Description of the object.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the object.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the object already exists.")
 def create_command(
     session: CommandContext, lake: str, name: str, schema: str | None, keys: Sequence[str], partition_by: Sequence[str],
     sort_by: Sequence[str], location: str | None, table_format: str | None, query: str | None,
     description: str | None, properties: Sequence[str], if_not_exists: bool,
 ) -> None:  # fmt: skip
-    """Make a namespace, a table (its name has a dot) or a view."""
+    """Create a namespace, a table or a view.
+
+    A name with a dot, such as sales.orders, is a table or a view.
+    """
     pairs = parse_key_values(properties, "--property")
     is_namespace = len(split_name(name)) == 1
     of_tables = [schema, keys, partition_by, sort_by, location, table_format, query]
     if is_namespace and any(of_tables):
         raise InvalidInputError(
-            f"{name!r} has no dot, so it is a namespace, which has no columns: write namespace.{name} for a table"
+            f"{name!r} is a namespace and takes no table options; use namespace.{name} to create a table or view"
         )
     if query is not None and any(of_tables[:-1]):
-        raise InvalidInputError("a view has no schema, keys or location of its own: give --view alone")
-    columns = None if schema is None else _text_of(schema)
+        raise InvalidInputError("--view cannot be combined with --schema, --key, --location or other table options")
+    columns = None if schema is None else _read_schema_text(schema)
     opened = session.open(lake)
     if is_namespace:
         opened.create_namespace(name, properties=pairs, description=description, if_not_exists=if_not_exists)
@@ -382,40 +391,42 @@ def create_command(
             table_type="managed" if location is None else "external", table_format=table_format, location=location,
             properties=pairs, description=description, if_not_exists=if_not_exists,
         )  # fmt: skip
-    facts = _find_object(opened, name)
-    word = _kind_of(facts)
+    summary = _find_object(opened, name)
+    kind = _kind_of(summary)
     version = opened.version
     session.answer(
-        {"version": version, word: summary_to_json(facts)}, lambda: f"{word} {name} is there, as of version {version}"
+        {"version": version, kind: summary_to_json(summary)}, lambda: f"created {kind} {name} in version {version}"
     )
 
 
 @lake_command("drop", "mangrove drop ./lake sales.orders\nmangrove drop ./lake sales --cascade")
 @click.argument("name", shell_complete=offer_names)
-@click.option("--cascade", is_flag=True, help="Drop a namespace together with all that is in it.")
-@click.option("--if-exists", is_flag=True, help="Do nothing where there is nothing of that name.")
+@click.option("--cascade", is_flag=True, help="Also drop all tables and views of a namespace.")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the object does not exist.")
 def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, if_exists: bool) -> None:
-    """Drop a namespace, a table or a view; earlier versions still have it."""
+    """Drop a namespace, a table or a view; earlier versions keep it."""
     opened = session.open(lake)
     try:
-        word = _kind_of(_find_object(opened, name))
+        kind = _kind_of(_find_object(opened, name))
     except NotFoundError:
         if not if_exists:
             raise
-        session.answer({"dropped": None, "version": opened.version}, lambda: f"there is no {name}, nothing was dropped")
+        session.answer(
+            {"dropped": None, "version": opened.version}, lambda: f"{name} does not exist; nothing was dropped"
+        )
         return
-    if cascade and word != "namespace":
-        raise InvalidInputError(f"{name} is a {word}, and only a namespace has anything in it: leave --cascade out")
-    if word == "namespace":
+    if cascade and kind != "namespace":
+        raise InvalidInputError(f"{name} is a {kind}; --cascade applies to namespaces only")
+    if kind == "namespace":
         opened.drop_namespace(name, cascade=cascade)
-    elif word == "view":
+    elif kind == "view":
         opened.drop_view(name)
     else:
         opened.drop_table(name)
     version = opened.version
     session.answer(
-        {"dropped": name, "kind": word, "version": version},
-        lambda: f"dropped {word} {name} in version {version}; `mangrove rollback` to {version - 1} brings it back",
+        {"dropped": name, "kind": kind, "version": version},
+        lambda: f"dropped {kind} {name} in version {version}; `mangrove rollback` to {version - 1} restores it",
     )
 
 
@@ -423,31 +434,31 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
 @click.argument("name", shell_complete=offer_names)
 @click.argument("new_name")
 def rename_command(session: CommandContext, lake: str, name: str, new_name: str) -> None:
-    """Give a namespace, a table or a view another name; nothing of its data moves."""
+    """Rename a namespace, a table or a view; no data moves."""
     if split_name(name) == split_name(new_name):
-        raise InvalidInputError(f"{name} is called so already: give another name")
+        raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
-    word = _kind_of(_find_object(opened, name))
-    if word == "namespace":
+    kind = _kind_of(_find_object(opened, name))
+    if kind == "namespace":
         opened.rename_namespace(name, new_name)
-    elif word == "view":
+    elif kind == "view":
         opened.rename_view(name, new_name)
     else:
         opened.rename_table(name, new_name)
     version = opened.version
     session.answer(
-        {"renamed": name, "to": new_name, "kind": word, "version": version},
-        lambda: f"{word} {name} is called {new_name} as of version {version}",
+        {"renamed": name, "to": new_name, "kind": kind, "version": version},
+        lambda: f"renamed {kind} {name} to {new_name} in version {version}",
     )
 
 
 def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
-    """Return what there is of that name: a namespace, or a table or view of one."""
+    """Return the summary of the namespace, table or view with this name."""
     parts = split_name(name)
     if len(parts) == 1:
         return summarize_namespace(catalog.namespace(name))
     if len(parts) != 2:
-        raise InvalidInputError(f"{name!r} has {len(parts)} parts: write namespace, or namespace.table")
+        raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
     reading = catalog.reading()
     if reading.get(TableLocator(*parts)) is None and reading.get(ViewLocator(*parts)) is not None:
         return summarize_view(catalog.view(name))
@@ -457,42 +468,42 @@ def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary
 def _create_view(
     catalog: Catalog, name: str, query: str, pairs: dict[str, str], description: str | None, *, if_not_exists: bool
 ) -> None:
-    there = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
-    if there is None:
+    existing = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
+    if existing is None:
         reads = _find_referenced_names(query, split_name(name)[0])
         catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
 
 
 def _find_referenced_names(query: str, namespace: str) -> tuple[str, ...]:
     try:
-        from mangrove.sql.views import find_referenced_names  # noqa: PLC0415 - what takes SQL apart may not be installed
+        from mangrove.sql.views import find_referenced_names  # noqa: PLC0415 - the SQL parser may not be installed
     except ModuleNotFoundError:
         return ()
     return find_referenced_names(query, namespace)
 
 
-def _text_of(schema: str) -> str:
-    """Return the text of a schema, from the file that `@` names if it does."""
+def _read_schema_text(schema: str) -> str:
+    """Return the schema text, read from a file if it has the form `@FILE`."""
     if not schema.startswith("@"):
         return schema
     try:
         with open(schema[1:], encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"the schema cannot be read from {schema[1:]} ({error}): name another file") from error
+        raise InvalidInputError(f"cannot read the schema from {schema[1:]} ({error}); check the file") from error
 
 
-def _kind_of(facts: _Summary) -> str:
-    return type(facts).__name__.removesuffix("Summary").lower()
+def _kind_of(summary: _Summary) -> str:
+    return type(summary).__name__.removesuffix("Summary").lower()
 
 
-def _render_summary(facts: _Summary) -> RenderableType:
-    match facts:
+def _render_summary(summary: _Summary) -> RenderableType:
+    match summary:
         case LakehouseSummary():
-            return render_lakehouse(facts)
+            return render_lakehouse(summary)
         case NamespaceSummary():
-            return render_namespace(facts)
+            return render_namespace(summary)
         case TableSummary():
-            return render_table(facts)
+            return render_table(summary)
         case ViewSummary():
-            return render_view(facts)
+            return render_view(summary)

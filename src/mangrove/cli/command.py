@@ -1,8 +1,7 @@
 """Base class and common options of all commands, and the choice of engine for each.
 
-LAKE may be left out where the environment names one. Then the first word is the
-lakehouse only if it can be nothing else: it holds a slash, and enough words are
-left for what else the command needs.
+LAKE is optional if MANGROVE_LAKE is set. The first argument is then the lakehouse only
+if it contains a slash and enough arguments follow for the required ones.
 """
 
 import importlib.util
@@ -49,53 +48,56 @@ __all__ = [
 
 
 def check_installed(what: str, modules: Sequence[str], extra: str) -> None:
-    """Refuse where modules are missing that `what` needs, before anything is done."""
+    """Raise InvalidInputError if a module that `what` requires is not installed."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        named = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
-        raise InvalidInputError(f"{what} needs {named}: run pip install 'mangrove-lake[{extra}]'")
+        are = "is" if len(missing) == 1 else "are"
+        raise InvalidInputError(
+            f"{what} requires {' and '.join(missing)}, which {are} not installed; "
+            f"run pip install 'mangrove-lake[{extra}]'"
+        )
 
 
 def open_as_of(lake: Lakehouse, at: str | None) -> LakeSnapshot:
-    """Return the lakehouse as of a moment, or as it is now; only here is a newer version asked for."""
+    """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
     return LakeSnapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
 class LocalEngines:
-    """The engines of a lakehouse that was opened for a command."""
+    """Engines of commands that run in this process, without Spark."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
 
     @cached_property
     def _local(self) -> "LocalEngine":
-        # What writes takes longer to import than what reads.
+        # The writer takes longer to import than the reader.
         from mangrove.local.engine import LocalEngine  # noqa: PLC0415
 
         return LocalEngine(self._effects.store, self._effects.new_id)
 
     def reader(self) -> LocalReader:
-        """Return what reads in this process."""
+        """Return the reader of this process."""
         return LocalReader(self._effects.store)
 
     def local(self) -> "LocalEngine":
-        """Return the engine in this process."""
+        """Return the engine of this process."""
         return self._local
 
     def iceberg_address(self, state: "TableState", at_millis: int) -> str:
-        """Write what is missing to show a state to Iceberg, and return where its metadata lies."""
-        # Not everybody has installed it.
+        """Publish a table state as Iceberg metadata and return the address of the metadata file."""
+        # PyIceberg is optional.
         from mangrove.iceberg.publish.metadata_writer import publish_metadata  # noqa: PLC0415
 
         return publish_metadata(self._effects.store, state, at_millis)
 
-    def can_spark_open(self, *others: str) -> bool:  # noqa: ARG002 - no place at all
-        """Return that nothing is done on Spark."""
+    def can_spark_open(self, *others: str) -> bool:  # noqa: ARG002 - the engine port
+        """Return False: this engine has no Spark."""
         return False
 
-    def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - not at all
-        """Refuse: no command hands in a frame of Spark's."""
-        raise InvalidInputError("commands read and write rows in this process: use Spark from Python instead")
+    def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - the engine port
+        """Raise InvalidInputError: no command passes a Spark DataFrame."""
+        raise InvalidInputError("commands read and write rows in this process; use Spark from Python instead")
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,23 +108,23 @@ def _engine(context: click.Context, parameter: click.Parameter, value: str) -> s
     return None if value == _AUTO else value
 
 
-def engine_option(does: str) -> Callable[[F], F]:
-    """Return the option that says which engine `does` something, whose value is None where that depends on the size."""
+def engine_option(work: str) -> Callable[[F], F]:
+    """Return the --engine option of a command that does `work`; its value is None for auto."""
     return click.option(
         "--engine",
         type=click.Choice([_AUTO, *ENGINES]),
         default=_AUTO,
         show_default=True,
         callback=_engine,
-        help=f"What {does}: this process, or Spark's executors; auto goes by how much there is.",
+        help=f"Engine that {work}: this process or Spark; auto decides by the amount of data.",
     )
 
 
 def choose_engines(session: CommandContext, engine: str | None) -> "EnginesFactory":
-    """Return the engines that a command opens a lakehouse with; Spark starts when there is something for it."""
+    """Return the engines of a command. Spark starts only when it is needed."""
     if engine == "local":
         return LocalEngines
-    from mangrove.cli.sql import QuietEngines  # noqa: PLC0415 - only here is Spark ever needed
+    from mangrove.cli.sql import QuietEngines  # noqa: PLC0415 - imports Spark
 
     return partial(QuietEngines, storage_options=session.storage_options, what="--engine spark")
 
@@ -130,17 +132,17 @@ def choose_engines(session: CommandContext, engine: str | None) -> "EnginesFacto
 _LAKE_ARGUMENT = "lake"
 
 
-def has_lake_argument(words: Sequence[str], needed: int, lake: str) -> bool:
-    """Return whether the words name a lakehouse themselves, where `needed` words must follow it.
+def has_lake_argument(arguments: Sequence[str], required: int, lake: str) -> bool:
+    """Return whether the first argument is a lakehouse, where `required` arguments must follow it.
 
     >>> has_lake_argument(["./lake", "3"], 1, "s3://bucket/lake"), has_lake_argument(["3", "5"], 2, "s3://bucket/lake")
     (True, False)
     """
-    return not lake or (len(words) > needed and is_location(words[0]))
+    return not lake or (len(arguments) > required and is_location(arguments[0]))
 
 
 class LakeCommand(click.Command):
-    """A command whose callback takes a `session`, and `lake` unless it needs none."""
+    """A command whose callback takes a `session`, and `lake` if `takes_lake`."""
 
     def __init__(self, *, takes_lake: bool = True, example: str = "", **settings: Any) -> None:
         own: list[click.Parameter] = list(settings.pop("params", None) or [])
@@ -151,21 +153,20 @@ class LakeCommand(click.Command):
         self._takes_lake = takes_lake
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the lakehouse of the environment first where the words name none."""
+        """Insert the lakehouse of MANGROVE_LAKE if the arguments have none."""
         lake = os.environ.get(LAKE_VARIABLE, "")
         if self._takes_lake and lake and ctx.resilient_parsing:
-            # A shell completes: what will follow is not known, so only a place is a lakehouse.
-            words = self._words(args)
-            args = args if words and is_location(words[0]) else [lake, *args]
+            # During completion the later arguments are not known yet, so only a location is a lakehouse.
+            positional = self._positional(args)
+            args = args if positional and is_location(positional[0]) else [lake, *args]
         elif self._takes_lake and lake:
-            positional = [one for one in self.params if isinstance(one, click.Argument)]
-            needed = sum(one.required for one in positional) - 1
-            if not has_lake_argument(self._words(args), needed, lake):
+            required = sum(one.required for one in self.params if isinstance(one, click.Argument)) - 1
+            if not has_lake_argument(self._positional(args), required, lake):
                 args = [lake, *args]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command in a session, and end with what was asked of storage."""
+        """Run the command and report its storage requests if --stats is given."""
         given = ctx.params
         options = parse_key_values(given.pop("storage_options"), "--option")
         cache = resolve_cache(given.pop("cache"), given.pop("cache_bytes"))
@@ -175,18 +176,18 @@ class LakeCommand(click.Command):
         finally:
             session.finish()
 
-    def _words(self, args: list[str]) -> Sequence[str]:
-        """Return the arguments that are neither options nor their values."""
+    def _positional(self, args: list[str]) -> Sequence[str]:
+        """Return the positional arguments: neither options nor their values."""
         options = [one for one in self.params if not isinstance(one, click.Argument)]
-        words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
-        probe = click.Command("words", params=[*options, words], add_help_option=False)
-        with probe.make_context("words", list(args), resilient_parsing=True, ignore_unknown_options=True) as context:
-            found: Sequence[str] = context.params["words"]
-            return found
+        positional = click.Argument(["positional"], nargs=-1, type=click.UNPROCESSED)
+        probe = click.Command("probe", params=[*options, positional], add_help_option=False)
+        with probe.make_context("probe", list(args), resilient_parsing=True, ignore_unknown_options=True) as context:
+            values: Sequence[str] = context.params["positional"]
+            return values
 
 
 def lake_command(name: str, example: str, *, takes_lake: bool = True) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a command of a function; its docstring is the help, and `example` is shown below it."""
+    """Turn a function into a command. Its docstring is the help text, followed by `example`."""
     return click.command(name, cls=LakeCommand, takes_lake=takes_lake, example=example)
 
 
@@ -196,28 +197,26 @@ def _offer_folders(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 def _common_options() -> list[click.Parameter]:
     return [
-        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON, for programs."),
-        click.Option(
-            ["--stats", "with_stats"], is_flag=True, help="Say how many requests and bytes storage was asked."
-        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+        click.Option(["--stats", "with_stats"], is_flag=True, help="Print the storage requests and bytes to stderr."),
         click.Option(
             ["--option", "storage_options"],
             multiple=True,
             metavar="KEY=VALUE",
-            help="An option of the store, such as region=eu-west-1.",
+            help="Storage option, such as region=eu-west-1.",
         ),
         click.Option(
             ["--cache"],
             metavar="FOLDER",
             envvar=CACHE_VARIABLE,
             show_envvar=True,
-            help="A folder that remembers what was read from a bucket.",
+            help="Local folder that caches files of a bucket.",
         ),
         click.Option(
             ["--cache-bytes"],
             type=click.IntRange(1),
             envvar=CACHE_BYTES_VARIABLE,
             show_envvar=True,
-            help="About how much it may hold; 1 GB unless said.",
+            help="Approximate maximum size of the cache; default 1 GB.",
         ),
     ]

@@ -1,14 +1,13 @@
 """Shell completion of commands, options, tables and columns.
 
-A person waits for it with a finger on the key. So it reads a few files of the
-catalog and never any rows, gives up after two seconds, and where something is
-wrong it offers nothing: the command itself will say what.
+Completion reads only catalog metadata, gives up after two seconds, and offers nothing
+on errors: the command itself reports them.
 
-A shell takes what is offered as if it had been typed. Somebody may have called a
-table `$(reboot)`, so only names are offered that mean nothing to any shell.
+Shells insert completions unquoted. A table may be named `$(reboot)`, so only names
+without shell metacharacters are offered.
 
-It is click's, with two things mended: fish lost what follows a comma, as in a list
-of columns, and zsh knew no completion at all where nobody had switched it on.
+The scripts are click's with two fixes: fish dropped text after a comma, as in a list
+of columns, and zsh failed if `compinit` had not run.
 """
 
 import re
@@ -29,93 +28,93 @@ __all__ = ["completion_command", "offer_columns", "offer_files", "offer_names", 
 
 _WAIT_SECONDS: Final = 2.0
 _OFFERED_MAX: Final = 200
-_HARMLESS: Final = re.compile(r"[\w.,-]+")
+_SHELL_SAFE: Final = re.compile(r"[\w.,-]+")
 
 _Offer = Callable[[Lakehouse], list[str]]
 
 
 def offer_files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave it to the shell to complete a file."""
+    """Let the shell complete a file path."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def offer_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """_Offer the namespaces that begin like the word."""
+    """Offer the namespaces that start with the word."""
     return _complete_word(context, incomplete, lambda lake: _namespaces(lake, incomplete))
 
 
 def offer_tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """_Offer the tables that begin like the word; as long as several namespaces do, these."""
+    """Offer the tables that start with the word, or the namespaces while several match."""
     return _complete_word(context, incomplete, lambda lake: _tables(lake, incomplete, with_views=False))
 
 
 def offer_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """_Offer namespaces, and tables and views of the one that is named."""
+    """Offer namespaces, and the tables and views of a namespace."""
     return _complete_word(context, incomplete, lambda lake: _names(lake, incomplete))
 
 
 def offer_columns(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """_Offer columns of the table that the words before name, also behind others and a comma."""
+    """Offer the columns of the table argument, also after a comma."""
     table = _parameters_of(context).get("table")
     if table is None:
         return []
-    before, comma, begun = incomplete.rpartition(",")
+    before, comma, prefix = incomplete.rpartition(",")
     return _complete_word(
         context,
         incomplete,
-        lambda lake: [f"{before}{comma}{name}" for name in _columns(lake, table) if name.startswith(begun)],
+        lambda lake: [f"{before}{comma}{name}" for name in _columns(lake, table) if name.startswith(prefix)],
     )
 
 
 def _complete_word(context: click.Context, incomplete: str, offer: _Offer) -> list[CompletionItem]:
     if is_location(incomplete):
-        # The word will be a lakehouse, in the place of the one that the environment names.
+        # The word is a lakehouse that overrides MANGROVE_LAKE.
         return [CompletionItem(incomplete, type="dir")]
-    found: list[str] = []
-    looking = threading.Thread(target=_look, args=(_parameters_of(context), offer, found), daemon=True)
-    looking.start()
-    looking.join(_WAIT_SECONDS)
-    return [CompletionItem(name) for name in found if _HARMLESS.fullmatch(name)]
+    names: list[str] = []
+    lookup = threading.Thread(target=_look_up, args=(_parameters_of(context), offer, names), daemon=True)
+    lookup.start()
+    lookup.join(_WAIT_SECONDS)
+    return [CompletionItem(name) for name in names if _SHELL_SAFE.fullmatch(name)]
 
 
 def _parameters_of(context: click.Context) -> dict[str, Any]:
-    """Return the words before by the names of their parameters.
+    """Return the values of the preceding arguments and options by parameter name.
 
-    click leaves arguments in `args` where the last word is an option whose value is being typed.
+    click leaves arguments in `args` if the value of an option is being typed.
     """
     arguments = [one.name for one in context.command.params if isinstance(one, click.Argument) and one.name]
     left = dict(zip(arguments, context.args, strict=False))
     return {**left, **{name: value for name, value in context.params.items() if value is not None}}
 
 
-def _look(given: dict[str, Any], offer: _Offer, found: list[str]) -> None:
-    """Add to `found` what is offered; nothing where the lakehouse cannot be read."""
+def _look_up(given: dict[str, Any], offer: _Offer, names: list[str]) -> None:
+    """Add the offered names to `names`; add nothing if the lakehouse cannot be read."""
     try:
         cache = resolve_cache(given.get("cache"), given.get("cache_bytes"))
         session = CommandContext(
             storage_options=parse_key_values(given.get("storage_options") or (), "--option"), cache=cache
         )
-        found.extend(islice(offer(session.open(given["lake"])), _OFFERED_MAX))
+        names.extend(islice(offer(session.open(given["lake"])), _OFFERED_MAX))
     except (MangroveError, KeyError, TypeError, OSError):
         return
 
 
-def _namespaces(lake: Lakehouse, begun: str) -> list[str]:
-    return [str(one) for one in lake.namespaces(begun, limit=_OFFERED_MAX)]
+def _namespaces(lake: Lakehouse, prefix: str) -> list[str]:
+    return [str(one) for one in lake.namespaces(prefix, limit=_OFFERED_MAX)]
 
 
-def _names(lake: Lakehouse, begun: str) -> list[str]:
-    namespaces = [] if "." in begun else _namespaces(lake, begun)
-    return namespaces if len(namespaces) > 1 else [*namespaces, *_tables(lake, begun, with_views=True)]
+def _names(lake: Lakehouse, prefix: str) -> list[str]:
+    namespaces = [] if "." in prefix else _namespaces(lake, prefix)
+    return namespaces if len(namespaces) > 1 else [*namespaces, *_tables(lake, prefix, with_views=True)]
 
 
-def _tables(lake: Lakehouse, begun: str, *, with_views: bool) -> list[str]:
-    namespace, dot, name = begun.partition(".")
+def _tables(lake: Lakehouse, prefix: str, *, with_views: bool) -> list[str]:
+    namespace, dot, name = prefix.partition(".")
     if not dot:
-        found = _namespaces(lake, begun)
-        if len(found) != 1:
-            return [f"{one}." for one in found]
-        namespace, name = found[0], ""
+        namespaces = _namespaces(lake, prefix)
+        if len(namespaces) != 1:
+            return [f"{one}." for one in namespaces]
+        namespace, name = namespaces[0], ""
     tables = [str(one) for one in lake.tables(namespace, name, limit=_OFFERED_MAX)]
     return [*tables, *map(str, lake.views(namespace, name, limit=_OFFERED_MAX))] if with_views else tables
 
@@ -130,13 +129,13 @@ _SWITCHED_ON: Final = "    (( $+functions[compdef] )) || { autoload -Uz compinit
 
 
 class _Zsh(ZshComplete):
-    """A script that switches completion on if need be."""
+    """A script that runs `compinit` if necessary."""
 
     source_template = ZshComplete.source_template.replace(_REGISTERED, f"{_SWITCHED_ON}{_REGISTERED}")
 
 
 class _Fish(FishComplete):
-    """A script that splits what it is told at the first comma alone."""
+    """A script that splits completions at the first comma only."""
 
     source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
 
@@ -154,10 +153,10 @@ _SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": _
 @click.argument("shell", type=click.Choice([*_SHELLS]))
 @click.pass_context
 def completion_command(context: click.Context, session: CommandContext, shell: str) -> None:
-    """Print the script that completes commands, options and names in a shell.
+    """Print the shell completion script.
 
-    Names of namespaces, tables and columns are looked up in the lakehouse that the
-    words before name, or that MANGROVE_LAKE does.
+    The script completes commands and options, and namespaces, tables and columns of
+    the lakehouse given by LAKE or MANGROVE_LAKE.
     """
     script = _SHELLS[shell](context.find_root().command, {}, "mangrove", "_MANGROVE_COMPLETE").source()
     session.answer({"shell": shell, "script": script}, lambda: script)

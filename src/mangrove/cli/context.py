@@ -41,15 +41,15 @@ __all__ = [
 ]
 
 LAKE_VARIABLE = "MANGROVE_LAKE"
-"""The environment variable that stands for LAKE where it is left out."""
+"""Environment variable with the default lakehouse."""
 CACHE_VARIABLE = "MANGROVE_CACHE"
-"""The environment variable that names the folder of a cache where no option does."""
+"""Environment variable with the default cache folder."""
 CACHE_BYTES_VARIABLE = "MANGROVE_CACHE_BYTES"
-"""The environment variable that says how much a cache holds where no option does."""
+"""Environment variable with the default cache size."""
 
 
 def is_location(word: str) -> bool:
-    """Return whether a word can only be a place: no name of a table, version or export holds a slash.
+    """Return whether a word is a location: names of tables, versions and exports contain no slash.
 
     >>> is_location("./lake"), is_location("."), is_location("sales.orders")
     (True, True, False)
@@ -58,36 +58,36 @@ def is_location(word: str) -> bool:
 
 
 def split_location(location: str) -> tuple[str, str]:
-    """Return the folder in which a file lies, and the file's name.
+    """Return the folder and the name of a file.
 
     >>> split_location("s3://bucket/lake/_latest_hint.txt")
     ('s3://bucket/lake', '_latest_hint.txt')
     """
     folder, _, name = location.rpartition("/")
     if not name or not folder or folder.endswith("/"):
-        raise InvalidInputError(f"{location!r} names no file: give one, such as ./lake/_latest_hint.txt")
+        raise InvalidInputError(f"{location!r} is not a file; give the path of a file, such as ./lake/_latest_hint.txt")
     return folder, name
 
 
 def parse_key_values(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Return what was given as `key=value`, several times.
+    """Return the key-value pairs of a repeated option.
 
     >>> parse_key_values(["owner=ana", "note=a=b"], "--property")
     {'owner': 'ana', 'note': 'a=b'}
     """
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InvalidInputError(f"{option} {text!r} has no value: write {option} key=value")
-        if key in found:
-            raise InvalidInputError(f"{option} {key} was given twice: give it once")
-        found[key] = value
-    return found
+            raise InvalidInputError(f"{option} {text!r} is invalid; expected {option} key=value")
+        if key in pairs:
+            raise InvalidInputError(f"{option} {key} is given twice; give it once")
+        pairs[key] = value
+    return pairs
 
 
 class _CountingLocalStore(CountingStore):
-    """Counts, and still shows vacuum what killed writers left on disk."""
+    """A counting store that still lists the temporary files of killed writers for vacuum."""
 
     def __init__(self, store: LocalStore, check: Callable[[StoreRequests], None]) -> None:
         super().__init__(store, check)
@@ -102,17 +102,17 @@ class _CountingLocalStore(CountingStore):
 
 @runtime_checkable
 class _StartsSpark(Protocol):
-    """Engines of which Spark starts when something needs it; it asks storage by itself, and nobody counts that."""
+    """Engines that start Spark when it is needed; Spark's own storage requests are not counted."""
 
     @property
     def has_started(self) -> bool:
-        """Whether something needed Spark until now."""
+        """Whether Spark was started."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What every command is given."""
+    """Common state of a command invocation, passed to every command."""
 
     as_json: bool = False
     with_stats: bool = False
@@ -123,21 +123,21 @@ class CommandContext:
     _opened: list[Lakehouse] = field(default_factory=list)
 
     def store(self, location: str | os.PathLike[str], gate: "WriteGate | None" = None) -> Store:
-        """Return the store at a URI, or at a folder as seen from here; a gate may refuse its writes."""
+        """Return the store at a URI or a folder path; a gate may reject its writes."""
         store = open_store(location, self.storage_options)
         if isinstance(store, LocalStore) and os.path.isfile(_folder_of(store)):
-            raise InvalidInputError(f"{location} is a file: name the folder of a lakehouse")
+            raise InvalidInputError(f"{location} is a file; give the folder of a lakehouse")
         return self._counting(store, gate)
 
-    def store_of_files(self, folder: str, place: str) -> Store:
-        """Return the store of a folder in which files of others lie; `place` is what a person called the file."""
+    def store_of_files(self, folder: str, location: str) -> Store:
+        """Return the store of a folder of input files; `location` is the path that the user gave."""
         store = open_store(folder, self.storage_options)
         if isinstance(store, LocalStore):
             path = _folder_of(store)
             if os.path.isfile(path):
-                raise NotFoundError(f"{place} is not there: {path} is a file, and nothing lies in it")
+                raise NotFoundError(f"{location} does not exist; {path} is a file, not a folder")
             if os.path.exists(path) and not os.path.isdir(path):
-                raise InvalidInputError(f"{place} is neither a file nor a folder: copy what comes from it into a file")
+                raise InvalidInputError(f"{location} is neither a file nor a folder; copy its content into a file")
         return self._counting(store)
 
     def _counting(self, store: Store, gate: "WriteGate | None" = None) -> Store:
@@ -149,24 +149,24 @@ class CommandContext:
         return counting
 
     def file(self, location: str) -> tuple[str, bytes]:
-        """Return the path and the bytes of a file, at a URI or as seen from here."""
+        """Return the path and the bytes of the file at a URI or path."""
         folder, name = split_location(expand_location(location, os.getcwd()))
         store = self.store_of_files(folder, location)
         try:
             return f"{folder}/{name}", store.read(name)
         except NotFoundError as error:
             is_folder = next(iter(store.list(f"{name}/")), None) is not None
-            told = "is a folder: name a file in it" if is_folder else "is not there: check the path of the file"
-            raise NotFoundError(f"{location} {told}") from error
+            problem = "is a folder; give a file in it" if is_folder else "does not exist; check the path"
+            raise NotFoundError(f"{location} {problem}") from error
 
     def effects(self, location: str) -> Effects:
-        """Return the outside world around the store at a location."""
+        """Return the effects (store, clock and ids) of a location."""
         return self._around(self.store(location))
 
     def open(self, location: str, engines: EnginesFactory | None = None, gate: "WriteGate | None" = None) -> Lakehouse:
-        """Open the lakehouse at a location, with engines where rows are read or written.
+        """Open the lakehouse at a location. `engines` is required to read or write rows.
 
-        Once `gate` is closed, this object writes and commits nothing more.
+        The lakehouse rejects all writes and commits once `gate` is closed.
         """
         store = resolve_store(location, lambda place: self.store(place, gate), self.cache)
         lake = open_on_store(self._around(store), engines=engines)
@@ -174,7 +174,7 @@ class CommandContext:
         return lake
 
     def answer(self, value: Json, drawing: Callable[[], RenderableType]) -> None:
-        """Say what came of it: to a program as JSON, to a person as it is drawn."""
+        """Print the result: `value` with --json, otherwise `drawing`."""
         if self.as_json:
             sys.stdout.write(json.dumps(value, ensure_ascii=not supports_unicode(sys.stdout), indent=2) + "\n")
             return
@@ -182,11 +182,11 @@ class CommandContext:
 
     @contextmanager
     def watching(self, what: str) -> Iterator[ProgressCallback]:
-        """Show how far long work has come, once it has taken a second, where a person is looking."""
+        """Show a progress bar on a terminal once the work has taken a second."""
         if self.as_json or not sys.stderr.isatty():
             yield ignore_progress
             return
-        # Bars take long to import, and most commands are over before one is needed.
+        # Progress bars are slow to import, and most commands end before one appears.
         from mangrove.cli.terminal import ProgressBar  # noqa: PLC0415
 
         with ProgressBar(what) as bar:
@@ -198,25 +198,26 @@ class CommandContext:
         return effects
 
     def finish(self) -> None:
-        """Leave the hint behind, and say what was asked of storage, if that was wanted."""
+        """Wait for pending background writes, and print the storage statistics with --stats."""
         for effects in self._effects:
             wait_for_pending(effects)
         if not self.with_stats:
             return
-        made = sum((store.requests for store in self._counted), StoreRequests())
+        requests = sum((store.requests for store in self._counted), StoreRequests())
         engines: list[object] = [lake.engines for lake in self._opened]
         used_spark = any(isinstance(one, _StartsSpark) and one.has_started for one in engines)
-        counted = {**asdict(made), "total": made.total, "without_spark": used_spark}
-        text = json.dumps({"storage": counted}) if self.as_json else format_storage_stats(made, used_spark=used_spark)
+        counted = {**asdict(requests), "total": requests.total, "without_spark": used_spark}
+        line = format_storage_stats(requests, used_spark=used_spark)
+        text = json.dumps({"storage": counted}) if self.as_json else line
         sys.stderr.write(text + "\n")
 
 
 def _check_nothing(_: StoreRequests) -> None:
-    """Let every request pass."""
+    """Allow every request."""
 
 
 def resolve_cache(folder: str | None, bytes_max: int | None) -> CacheSettings | None:
-    """Return the cache that options or the environment name; there a bound may stand without a folder."""
+    """Return the cache settings, or None without a folder; a size without a folder is ignored."""
     return build_cache_settings(folder, bytes_max) if folder else None
 
 
@@ -224,17 +225,17 @@ def _folder_of(store: LocalStore) -> str:
     return parse_root_uri(store.uri).path.rstrip("/")
 
 
-def format_storage_stats(made: StoreRequests, *, used_spark: bool = False) -> str:
-    """Return what was asked of storage, in one line; what Spark asked by itself was not counted.
+def format_storage_stats(requests: StoreRequests, *, used_spark: bool = False) -> str:
+    """Return the storage requests as one line; Spark's own requests are not counted.
 
     >>> format_storage_stats(StoreRequests(reads=2, creates=1, bytes_read=2048))
     'storage: 3 requests (2 reads, 1 create), 2.0 KiB read, 0 bytes written'
     """
     kinds = ("reads", "sizes", "lists", "puts", "creates", "deletes")
-    counts = [(getattr(made, kind), kind) for kind in kinds]
+    counts = [(getattr(requests, kind), kind) for kind in kinds]
     listed = ", ".join(f"{count:,} {kind if count != 1 else kind[:-1]}" for count, kind in counts if count)
     of_which = f" ({listed})" if listed else ""
-    plural = "" if made.total == 1 else "s"
-    read, written = format_bytes(made.bytes_read), format_bytes(made.bytes_written)
-    also = "; what Spark asked is not counted" if used_spark else ""
-    return f"storage: {made.total:,} request{plural}{of_which}, {read} read, {written} written{also}"
+    plural = "" if requests.total == 1 else "s"
+    read, written = format_bytes(requests.bytes_read), format_bytes(requests.bytes_written)
+    note = "; requests of Spark are not counted" if used_spark else ""
+    return f"storage: {requests.total:,} request{plural}{of_which}, {read} read, {written} written{note}"

@@ -1,4 +1,4 @@
-"""A conversation in SQL on a lakehouse that this command opened, whose statements Ctrl-C ends."""
+"""SQL session of a command whose statements Ctrl-C cancels."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Conversation:
-    """A SQL session, the thread that runs its statements, and the gate before its store."""
+    """A SQL session with the thread that runs its statements and the write gate of its store."""
 
     def __init__(self, session: CommandContext, lake: str) -> None:
         self.gate = WriteGate()
@@ -31,11 +31,11 @@ class Conversation:
 
     @property
     def is_over(self) -> bool:
-        """Whether it runs no more statements, since one of them was abandoned with a second Ctrl-C."""
+        """Whether a statement was abandoned with a second Ctrl-C, so that no further statement can run."""
         return self.cancelling.is_busy or self.gate.is_closed
 
     def run(self, work: Callable[[], T]) -> T:
-        """Run work that calls `script`, and return what it gives; Ctrl-C raises KeyboardInterrupt."""
+        """Run work that calls `script` and return its result; Ctrl-C raises KeyboardInterrupt."""
 
         def cancellable() -> T:
             with self._engines.cancellable():
@@ -44,11 +44,11 @@ class Conversation:
         return self.cancelling.run(cancellable)
 
     def script(self, text: str) -> Iterator[Result]:
-        """Yield the result of each statement; none begins after Ctrl-C."""
+        """Yield the result of each statement; no statement starts after Ctrl-C."""
         return self.sql_session.script(text, before_each=self._before_statement)
 
     def abandon(self) -> None:
-        """Leave the statement that runs to itself: from now on it writes and commits nothing."""
+        """Stop waiting for the running statement and reject its further writes and commits."""
         self.gate.close()
 
     def _before_statement(self) -> None:

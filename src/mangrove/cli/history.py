@@ -39,17 +39,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
-    """A row of the graph: what is drawn in front, and the version, unless the row only joins lines."""
+    """A row of the graph: its line marks, and a version unless the row only joins lanes."""
 
     marks: str
     line: HistoryEntry | None = None
 
 
 def build_graph_rows(lines: Iterable[HistoryEntry]) -> list[GraphRow]:
-    """Return the rows of the graph for versions that are given newest first.
+    """Return the rows of the graph for versions in descending order.
 
-    Below a rollback, what it took back stands one lane further right until the
-    version is reached to which it went.
+    Versions that a rollback reverted are drawn one lane further right, down to the
+    version that the rollback restored.
     """
     rows: list[GraphRow] = []
     targets: list[int] = []
@@ -61,7 +61,7 @@ def build_graph_rows(lines: Iterable[HistoryEntry]) -> list[GraphRow]:
         target = line.rolled_back_to
         if target is not None and target < line.version - 1:
             rows.append(GraphRow("│ " * len(targets) + "├─╮"))
-            # A lane cannot outlast the one it left: the older lane's end brings both back to the line.
+            # A lane ends no later than the lane it branched from.
             targets.append(max([target, *targets[-1:]]))
     return rows
 
@@ -76,17 +76,17 @@ _MARKS = {ChangeKind.ADDED: "+", ChangeKind.DROPPED: "-", ChangeKind.RENAMED: "~
 
 
 def render_log(lines: Sequence[HistoryEntry]) -> RenderableType:
-    """Return the versions as a list."""
+    """Return the versions as a table."""
     has_authors = any(line.author for line in lines)
-    table = build_list_table("version", "committed (UTC)", *(["author"] if has_authors else []), "what")
+    table = build_list_table("version", "committed (UTC)", *(["author"] if has_authors else []), "message")
     for line in lines:
         author = [line.author] if has_authors else []
-        table.add_row(Text(str(line.version), style="cyan"), _when(line), *author, _what(line))
+        table.add_row(Text(str(line.version), style="cyan"), _format_commit_time(line), *author, _format_message(line))
     return table
 
 
 def render_graph(lines: Sequence[HistoryEntry]) -> RenderableType:
-    """Return the versions as a graph, with what rollbacks took back beside it."""
+    """Return the versions as a graph, with reverted versions in a lane of their own."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for _ in range(3):
         table.add_column(no_wrap=True)
@@ -96,15 +96,20 @@ def render_graph(lines: Sequence[HistoryEntry]) -> RenderableType:
         if row.line is None:
             table.add_row(marks, "", "", "")
         else:
-            table.add_row(marks, Text(str(row.line.version), style="cyan"), _when(row.line), _what(row.line))
+            table.add_row(
+                marks,
+                Text(str(row.line.version), style="cyan"),
+                _format_commit_time(row.line),
+                _format_message(row.line),
+            )
     return table
 
 
 def render_diff(changed: VersionDiff, objects_max: int | None = None) -> RenderableType:
-    """Return what changed between two versions, of at most so many namespaces, tables and views."""
+    """Return the changes between two versions, for at most `objects_max` objects."""
     parts: list[Text] = [Text(f"from version {changed.diff.before} to {changed.diff.after}", style="bold")]
     if changed.settings_changed:
-        parts.append(Text("~ the lakehouse's own settings, properties or exports", style="yellow"))
+        parts.append(Text("~ settings, properties or exports of the lakehouse", style="yellow"))
     for one in changed.diff.changes[:objects_max]:
         parts.append(_object_line(one))
         parts += [_column_line(column) for column in changed.columns.get(one.name, ())]
@@ -112,13 +117,13 @@ def render_diff(changed: VersionDiff, objects_max: int | None = None) -> Rendera
     if objects_max is not None:
         parts += build_more_line(len(changed.diff.changes) - objects_max)
     if len(parts) == 1:
-        parts.append(Text("nothing differs", style="dim"))
+        parts.append(Text("no differences", style="dim"))
     return Group(*parts)
 
 
 def _object_line(one: ObjectChange) -> Text:
-    said = one.name if one.name_before is None else f"{one.name_before} → {one.name}"
-    return Text(f"{_MARKS[one.change]} {one.kind.word} {said}", style=_STYLES[one.change])
+    name = one.name if one.name_before is None else f"{one.name_before} → {one.name}"
+    return Text(f"{_MARKS[one.change]} {one.kind.word} {name}", style=_STYLES[one.change])
 
 
 def _column_line(column: ColumnChange) -> Text:
@@ -147,38 +152,38 @@ def _data_line(mark: str, style: str, rows: int, size_bytes: int, deltas: int) -
     )
 
 
-def _when(line: HistoryEntry) -> str:
+def _format_commit_time(line: HistoryEntry) -> str:
     return format_time_millis(line.created_at_millis).replace("T", " ").partition(".")[0] or "unknown"
 
 
-def _what(line: HistoryEntry) -> Text:
-    said = Text(line.message)
+def _format_message(line: HistoryEntry) -> Text:
+    text = Text(line.message)
     if line.rolled_back_from is not None:
-        said.append(f"{' ' if line.message else ''}(rollback of version {line.rolled_back_from})", style="yellow")
-    return said
+        text.append(f"{' ' if line.message else ''}(rollback of version {line.rolled_back_from})", style="yellow")
+    return text
 
 
 _LOG_VERSIONS_MAX: Final = 50
 
 
 @lake_command("log", "mangrove log ./lake --limit 5\nmangrove log ./lake --graph")
-@click.option("--graph", is_flag=True, help="Draw the timeline, with what rollbacks took back beside it.")
+@click.option("--graph", is_flag=True, help="Draw a graph that shows rollbacks.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help=f"At most so many versions.  [default: {_LOG_VERSIONS_MAX}, in JSON all]",
+    help=f"Maximum number of versions.  [default: {_LOG_VERSIONS_MAX}, unlimited with --json]",
 )
-@click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="Only versions before this one.")
+@click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="List only versions before this one.")
 def log_command(session: CommandContext, lake: str, graph: bool, limit: int | None, before: int | None) -> None:
-    """Show the versions, newest first: when each was committed, by whom and why."""
-    most = limit if limit is not None or session.as_json else _LOG_VERSIONS_MAX
-    requested = None if most is None else most + 1
-    lines = truncate_list(session.open(lake).history(before=before, limit=requested), most)
+    """List the versions, newest first, with commit time, author and message."""
+    lines_max = limit if limit is not None or session.as_json else _LOG_VERSIONS_MAX
+    read_max = None if lines_max is None else lines_max + 1
+    lines = truncate_list(session.open(lake).history(before=before, limit=read_max), lines_max)
     draw = render_graph if graph else render_log
     session.answer(
         [_line_json(line) for line in lines.shown],
         lambda: lines.with_more(
-            draw(lines.shown), f"--limit shows them, --before {lines.shown[-1].version} the next ones"
+            draw(lines.shown), f"use --limit, or --before {lines.shown[-1].version} for the next ones"
         ),
     )
 
@@ -189,55 +194,57 @@ def log_command(session: CommandContext, lake: str, graph: bool, limit: int | No
 def diff_command(session: CommandContext, lake: str, before: str, after: str | None) -> None:
     """Show what changed between two versions: tables, columns, rows and bytes.
 
-    FROM and TO are versions, times or names of exports; TO is the newest version
-    unless it is given.
+    FROM and TO are versions, timestamps or export names. TO defaults to the newest
+    version.
     """
     opened = session.open(lake)
     with session.watching("comparing versions"):
-        found = _diff_versions(opened, before, opened.version if after is None else after)
-    session.answer(_diff_to_json(found), lambda: render_diff(found, resolve_line_limit(None, as_json=session.as_json)))
+        diff = _diff_versions(opened, before, opened.version if after is None else after)
+    session.answer(_diff_to_json(diff), lambda: render_diff(diff, resolve_line_limit(None, as_json=session.as_json)))
 
 
 @lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
 @click.argument("to")
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("--message", help="What the history shall say about it.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without committing.")
+@click.option("--message", help="Commit message.")
 def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str | None) -> None:
-    """Make an earlier version the newest: a version, a time or the name of an export.
+    """Restore an earlier version as the newest one.
 
-    Nothing is lost by it: what is taken back stays in the history, and can be
-    rolled back to in turn.
+    TO is a version, a timestamp or an export name. The reverted versions stay in the
+    history, so a rollback can itself be rolled back.
     """
     opened = session.open(lake)
     target, newest = opened.snapshot_at(to), opened.reading()
     if dry_run:
-        found = _diff_versions(opened, newest.version, target.version)
-        most = resolve_line_limit(None, as_json=session.as_json)
-        session.answer({"dry_run": True, **_diff_to_json(found)}, lambda: render_diff(found, most))
+        diff = _diff_versions(opened, newest.version, target.version)
+        lines_max = resolve_line_limit(None, as_json=session.as_json)
+        session.answer({"dry_run": True, **_diff_to_json(diff)}, lambda: render_diff(diff, lines_max))
         return
     if target.version == newest.version:
-        raise InvalidInputError(f"version {target.version} is the newest already: name an earlier one")
+        raise InvalidInputError(f"version {target.version} is already the newest version; give an earlier one")
     version = opened.rollback(target.version, message=message or "")
-    taken_back = opened.at(version).line.rolled_back_from
+    rolled_back_from = opened.at(version).line.rolled_back_from
     session.answer(
-        {"version": version, "to": target.version, "rolled_back_from": taken_back},
-        lambda: f"version {version} holds what version {target.version} held; what was taken back stays in the history",
+        {"version": version, "to": target.version, "rolled_back_from": rolled_back_from},
+        lambda: (
+            f"rolled back to version {target.version} in version {version}; the reverted versions stay in the history"
+        ),
     )
 
 
 def _diff_versions(lake: Lakehouse, before: int | str, after: int | str) -> VersionDiff:
-    found = lake.diff(before, after)
-    was, now = lake.at(found.before), lake.at(found.after)
+    diff = lake.diff(before, after)
+    was, now = lake.at(diff.before), lake.at(diff.after)
     columns = {
         one.name: diff_columns(_schema(was, one.name_before or one.name, one.change), _schema(now, one.name))
-        for one in found.changes
+        for one in diff.changes
         if one.kind is Kind.TABLE and one.change is not ChangeKind.DROPPED
     }
-    return VersionDiff(found, {name: some for name, some in columns.items() if some}, was.settings != now.settings)
+    return VersionDiff(diff, {name: some for name, some in columns.items() if some}, was.settings != now.settings)
 
 
 def _schema(catalog: Catalog, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
-    """Return the columns of a table in a version; a table that was added had none before."""
+    """Return the schema of a table, or None before it was added."""
     return None if change is ChangeKind.ADDED else catalog.table(name).schema
 
 

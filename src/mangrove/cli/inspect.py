@@ -19,7 +19,7 @@ __all__ = ["inspect_command", "render_inspected_file"]
 
 
 def render_inspected_file(found: InspectedFile) -> RenderableType:
-    """Return what a file holds."""
+    """Return the content of an inspected file."""
     parts: list[RenderableType] = [Text(found.what, style="bold"), Text(format_bytes(found.size_bytes), style="dim")]
     if isinstance(found.fields, dict) and all(isinstance(value, str) for value in found.fields.values()):
         parts.append(build_property_table([(name, str(value)) for name, value in found.fields.items()]))
@@ -27,7 +27,7 @@ def render_inspected_file(found: InspectedFile) -> RenderableType:
         parts.append(Text(json.dumps(found.fields, ensure_ascii=False, indent=2)))
     if found.rows:
         has_children = any(row.child is not None for row in found.rows)
-        table = build_list_table("key", "value", *(["child right of it"] if has_children else []))
+        table = build_list_table("key", "value", *(["right child"] if has_children else []))
         for row in found.rows:
             child = [row.child or ""] if has_children else []
             value = Text(_definition_text(row.definition) or row.value or "")
@@ -36,15 +36,15 @@ def render_inspected_file(found: InspectedFile) -> RenderableType:
     if found.buffer:
         messages = build_list_table("key", "value", "transaction")
         for message in found.buffer:
-            told = _definition_text(message.definition) or message.value
-            value = Text("(delete)", style="red") if told is None else Text(told)
+            text = _definition_text(message.definition) or message.value
+            value = Text("(delete)", style="red") if text is None else Text(text)
             messages.add_row(Text(message.key, style="cyan"), value, message.transaction)
         parts += [Text("\nwrite buffer, oldest first", style="bold"), messages]
     return Group(*parts)
 
 
 def _definition_text(definition: Json) -> str:
-    """Return a definition on one line, without what it leaves empty."""
+    """Return a definition as one line of JSON, without empty fields."""
     return "" if definition is None else json.dumps(_drop_empty_fields(definition), ensure_ascii=False)
 
 
@@ -62,6 +62,6 @@ def _drop_empty_fields(value: Json) -> Json:
 )
 @click.argument("file", shell_complete=offer_files)
 def inspect_command(session: CommandContext, file: str) -> None:
-    """Print any file of either layout as text: nodes, definitions, guards, logs, hints."""
+    """Print any file of either layout as text: nodes, definitions, guards, logs and hints."""
     found = inspect_file(*session.file(file))
     session.answer(summary_to_json(found), lambda: render_inspected_file(found))

@@ -1,7 +1,7 @@
 """Entry point of the `mangrove` command: dispatch, error reporting and exit codes.
 
-Exit codes: 0 done, 1 a problem was found or the work failed, 2 the command or its
-input cannot be meant.
+Exit codes: 0 success, 1 a problem was found or the operation failed, 2 invalid command
+or input.
 """
 
 import importlib
@@ -52,7 +52,7 @@ COMMANDS = {
 
 
 class _LateGroup(click.Group):
-    """Imports a command when it is asked for."""
+    """A command group that imports a command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -94,10 +94,10 @@ def _print_version(context: click.Context, _: click.Parameter, is_requested: boo
     callback=_print_version,
 )
 def mangrove() -> None:
-    """A lakehouse that is nothing but files in your bucket.
+    """A storage-only lakehouse: transactional tables as plain files in a bucket.
 
-    LAKE is a folder or a URI (s3://, gs://, az://). Where the environment variable
-    MANGROVE_LAKE names one, it can be left out.
+    LAKE is a folder or a URI (s3://, gs://, az://). It defaults to the environment
+    variable MANGROVE_LAKE.
     """
 
 
@@ -121,12 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MangroveError as error:
         code = _report_failure(given, type(error).__name__, str(error), 1)
     except BrokenPipeError:
-        # Whoever read our answer has seen enough. What is still buffered goes nowhere, so that exiting says nothing.
+        # The reader closed the pipe. Redirect buffered output, so that the flush at exit does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (click.Abort, KeyboardInterrupt):
-        code = _report_failure(given, "Interrupted", "interrupted: what was committed stays, nothing is half done", 1)
-    except Exception as error:  # noqa: BLE001 - the outermost line: a person is told in any case
+        code = _report_failure(
+            given, "Interrupted", "interrupted; completed commits are kept, others have no effect", 1
+        )
+    except Exception as error:  # noqa: BLE001 - the outermost handler reports every error
         code = _report_failure(given, type(error).__name__, _describe_unexpected_error(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -136,19 +138,19 @@ def _usage_sentence(error: click.UsageError) -> str:
     message = error.format_message().rstrip(".")
     sentence = f"{message[:1].lower()}{message[1:]}"
     if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "lake":
-        return f"{sentence}: name a folder or a URI, or set {LAKE_VARIABLE}; see `{command} --help`"
-    return f"{sentence}: see `{command} --help`"
+        return f"{sentence}; give a folder or a URI, or set {LAKE_VARIABLE}; see `{command} --help`"
+    return f"{sentence}; see `{command} --help`"
 
 
 def _describe_unexpected_error(error: Exception) -> str:
     return (
-        f"something went wrong that nobody foresaw ({type(error).__name__}: {error}). "
-        "Run `mangrove check` to see that the lakehouse is sound, and report this as a defect"
+        f"internal error ({type(error).__name__}: {error}); "
+        "run `mangrove check` to verify the lakehouse, and report this as a bug"
     )
 
 
 def _report_failure(given: Sequence[str], kind: str, message: str, code: int) -> int:
-    """Say on the error stream what went wrong, and return the exit code."""
+    """Print an error to stderr and return the exit code."""
     if "--json" in given:
         sys.stderr.write(json.dumps({"error": kind, "message": message, "exit_code": code}, ensure_ascii=False) + "\n")
     else:

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class _Bounds(TypedDict):
-    """How much of each table is compacted."""
+    """Limits of compaction per table."""
 
     bytes_max: int | None
     files_max: int | None
@@ -52,12 +52,12 @@ _PROBE_THREADS, _PROBE_KEYS = 16, 50
 
 
 @lake_command("expire", "mangrove expire ./lake --dry-run")
-@click.option("--dry-run", is_flag=True, help="Only say which versions would go.")
-@click.option("--alone", is_flag=True, help="Promise that nobody else reads or writes meanwhile.")
+@click.option("--dry-run", is_flag=True, help="List the versions without expiring them.")
+@click.option("--alone", is_flag=True, help="Assume no concurrent readers or writers.")
 def expire_command(session: CommandContext, lake: str, dry_run: bool, alone: bool) -> None:
-    """Forget versions that are older than the lakehouse keeps them; exports stay.
+    """Expire versions that are past their retention; exported versions are kept.
 
-    What only they needed becomes garbage, which `mangrove vacuum` deletes.
+    `mangrove vacuum` then deletes the files that only these versions needed.
     """
     opened = session.open(lake)
     with session.watching("expiring versions") as watch:
@@ -66,16 +66,16 @@ def expire_command(session: CommandContext, lake: str, dry_run: bool, alone: boo
 
 
 @lake_command("vacuum", "mangrove vacuum ./lake --dry-run\nmangrove vacuum ./lake --grace 3d")
-@click.option("--dry-run", is_flag=True, help="Only say which files would go.")
-@click.option("--grace", metavar="DURATION", help="Leave files that are younger than this.  [default: 1d]")
-@click.option("--alone", is_flag=True, help="Promise that nobody else writes meanwhile: then age does not count.")
-@engine_option("deletes")
+@click.option("--dry-run", is_flag=True, help="List the files without deleting them.")
+@click.option("--grace", metavar="DURATION", help="Grace period: keep younger files.  [default: 1d]")
+@click.option("--alone", is_flag=True, help="Assume no concurrent writers and ignore the grace period.")
+@engine_option("deletes files")
 def vacuum_command(
     session: CommandContext, lake: str, dry_run: bool, grace: str | None, alone: bool, engine: str | None
 ) -> None:
-    """Delete the files that no version needs."""
+    """Delete files that no version needs."""
     opened = session.open(lake, choose_engines(session, engine))
-    with session.watching("looking for garbage") as watch:
+    with session.watching("listing unreferenced files") as watch:
         report = opened.vacuum(dry_run=dry_run, grace=grace, alone=alone, engine=engine, watch=watch)
     session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
 
@@ -84,18 +84,18 @@ def vacuum_command(
     "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake\nmangrove compact ./lake --tree --stats"
 )
 @click.argument("table", required=False, metavar="[TABLE]", shell_complete=offer_tables)
-@click.option("--tree", is_flag=True, help="The catalog's own tree instead of the rows of tables.")
-@click.option("--bytes-max", type=click.IntRange(min=1), metavar="N", help="Write at most N bytes of a table again.")
-@click.option("--files-max", type=click.IntRange(min=1), metavar="N", help="Write at most N files of a table again.")
-@click.option("--full", is_flag=True, help="Write large files again too, so that all rows are clustered together.")
-@engine_option("writes rows anew")
+@click.option("--tree", is_flag=True, help="Compact the catalog's tree instead of table data.")
+@click.option("--bytes-max", type=click.IntRange(min=1), metavar="N", help="Rewrite at most N bytes per table.")
+@click.option("--files-max", type=click.IntRange(min=1), metavar="N", help="Rewrite at most N files per table.")
+@click.option("--full", is_flag=True, help="Also rewrite large files, so that all rows are clustered.")
+@engine_option("rewrites rows")
 def compact_command(
     session: CommandContext, lake: str, table: str | None, tree: bool, engine: str | None, **bounds: Unpack[_Bounds]
 ) -> None:
-    """Write the rows of a table anew, or of every table: the same content in fewer, fuller files.
+    """Compact the data files of one table or of all tables.
 
-    Each table is a commit of its own, and only where there is something to do. With a
-    bound the oldest files come first, and the rest is left to the next time.
+    Each table that needs compaction is one commit. With a limit the oldest files are
+    rewritten first; the rest is left to the next run.
     """
     if tree:
         _compact_tree(session, lake, table, bounds)
@@ -106,17 +106,17 @@ def compact_command(
 
 
 @lake_command("check", "mangrove check ./lake\nmangrove check s3://bucket/lake --store")
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Look at N of the versions only.")
-@click.option("--repair", is_flag=True, help="Mend what cannot be wrong to mend, then check.")
-@click.option("--store", "probes", is_flag=True, help="Race on the store: does exactly one of many writers win?")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Check a sample of N versions.")
+@click.option("--repair", is_flag=True, help="Repair what is safe to repair, then check.")
+@click.option("--store", "probes", is_flag=True, help="Test that exactly one of many concurrent creates succeeds.")
 @engine_option("counts the rows of data files")
 def check_command(
     session: CommandContext, lake: str, sample: int | None, repair: bool, probes: bool, engine: str | None
 ) -> None:
-    """Look for broken rules in every file that the versions reach.
+    """Verify every file that the versions reference.
 
-    The exit code is 1 if any is found. With --store the store itself is tested
-    instead, in a folder of its own that is deleted afterwards.
+    The exit code is 1 if a problem is found. With --store the object store itself is
+    tested instead, in a temporary folder.
     """
     if probes:
         _probe(session, lake)
@@ -136,48 +136,48 @@ def check_command(
 
 
 @lake_command("repair-clock", "mangrove repair-clock ./lake")
-@click.option("--message", default="", help="The commit message.")
+@click.option("--message", default="", help="Commit message.")
 def repair_clock_command(session: CommandContext, lake: str, message: str) -> None:
-    """Date versions by this machine's clock again, after a commit whose clock was ahead.
+    """Reset version timestamps after a commit from a wrong clock.
 
-    Commits a version that holds what the newest one holds. Earlier versions that are
-    dated in the future count as made no later than it.
+    Commits a copy of the newest version with the time of this machine. Earlier versions
+    with a timestamp in the future then count as committed no later than it.
     """
     opened = session.open(lake)
     before = opened.version
     version = opened.repair_clock(message=message)
     text = (
-        f"version {version} is dated by the clock of this machine"
+        f"version {version} has the time of this machine's clock"
         if version > before
-        else f"version {version} is not dated in the future: nothing to repair"
+        else f"the timestamp of version {version} is not in the future; nothing to repair"
     )
     session.answer({"version": version, "repaired": version > before}, lambda: text)
 
 
 @lake_command("upgrade", "mangrove upgrade ./lake")
 def upgrade_command(session: CommandContext, lake: str) -> None:
-    """Bring a lakehouse to the newer format revision, by an ordinary commit."""
+    """Upgrade a lakehouse to the newer format revision, in one commit."""
     opened = session.open(lake)
     before = opened.version
     with session.watching("upgrading"):
         version = upgrade_tree(opened)
-    said = (
-        f"version {version} is in the newer format revision"
+    text = (
+        f"upgraded to the newer format revision in version {version}"
         if version > before
-        else "the lakehouse is in the newer format revision already"
+        else "the lakehouse already has the newer format revision"
     )
-    session.answer({"version": version, "upgraded": version > before}, lambda: said)
+    session.answer({"version": version, "upgraded": version > before}, lambda: text)
 
 
 def _compact_tree(session: CommandContext, lake: str, table: str | None, bounds: _Bounds) -> None:
     if table is not None:
-        raise InvalidInputError(f"--tree means the catalog's own tree: leave {table} out, or leave out --tree")
+        raise InvalidInputError(f"--tree compacts the catalog's tree; remove {table} or --tree")
     if any(bounds.values()):
-        raise InvalidInputError("the tree is compacted as a whole: --bytes-max, --files-max and --full are for tables")
+        raise InvalidInputError("--bytes-max, --files-max and --full apply to tables only; remove them or --tree")
     opened = session.open(lake)
     with session.watching("compacting the tree"):
         version = compact_tree(opened)
-    session.answer({"version": version}, lambda: f"version {version} holds the same in a compact tree")
+    session.answer({"version": version}, lambda: f"compacted the tree in version {version}")
 
 
 def _compact_table(session: CommandContext, lake: str, name: str, engine: str | None, bounds: _Bounds) -> None:
@@ -198,7 +198,7 @@ def _compact_all(session: CommandContext, lake: str, engine: str | None, bounds:
         reports = compact_tables(tables, engine=engine, watch=watch, **bounds)
     version = opened.version
     lines = [_compact_text(name, report) for name, report in reports.items()]
-    said = f"{len(reports):,} of {len(tables):,} tables were compacted, as of version {version}"
+    summary = f"compacted {len(reports):,} of {len(tables):,} tables, as of version {version}"
     session.answer(
         {
             "version": version,
@@ -206,7 +206,7 @@ def _compact_all(session: CommandContext, lake: str, engine: str | None, bounds:
             "compacted": [*reports],
             "reports": {name: asdict(report) for name, report in reports.items()},
         },
-        lambda: shorten_lines([*lines, said]) if reports else f"none of {len(tables):,} tables needs compaction",
+        lambda: shorten_lines([*lines, summary]) if reports else f"none of {len(tables):,} tables needs compaction",
     )
 
 
@@ -215,29 +215,29 @@ def _compact_text(name: str, report: CompactionReport) -> str:
         return f"{name} needs no compaction"
     left = f"; {report.files_left:,} files ({format_bytes(report.bytes_left)}) are left" if report.files_left else ""
     read = f"{report.files_read:,} files ({format_bytes(report.bytes_read)} of rows)"
-    return f"{name}: {read} became {report.files_written:,}{left}"
+    return f"{name}: {read} were compacted into {report.files_written:,}{left}"
 
 
 def _probe(session: CommandContext, lake: str) -> None:
     folder = f"mangrove-probe-{session.effects(lake).new_id()}"
-    with session.watching("racing for keys"):
-        probed = probe_creates(session.store(lake), _PROBE_THREADS, _PROBE_KEYS, folder)
-    session.answer({**asdict(probed), "is_sound": probed.is_sound}, lambda: _probe_text(probed))
-    if not probed.is_sound:
+    with session.watching("testing exclusive creates"):
+        report = probe_creates(session.store(lake), _PROBE_THREADS, _PROBE_KEYS, folder)
+    session.answer({**asdict(report), "is_sound": report.is_sound}, lambda: _probe_text(report))
+    if not report.is_sound:
         raise click.exceptions.Exit(1)
 
 
-def _probe_text(probed: CreateProbeReport) -> str:
-    race = f"{probed.threads} writers raced for each of {probed.keys} keys"
-    if probed.is_sound:
-        return f"{race}: exactly one won each time, so the store is fit for commits"
-    wrong = f"{len(probed.unfair)} had no winner or several, {len(probed.misread)} hold what their winner did not write"
-    return f"{race}: {wrong}. Commits can be lost on this store: do not keep a lakehouse there"
+def _probe_text(report: CreateProbeReport) -> str:
+    race = f"{report.threads} concurrent writers created each of {report.keys} keys"
+    if report.is_sound:
+        return f"{race}: exactly one succeeded each time; the store is safe for commits"
+    wrong = f"{len(report.unfair)} had no winner or several, {len(report.misread)} do not hold what the winner wrote"
+    return f"{race}: {wrong}; commits can be lost on this store, do not use it for a lakehouse"
 
 
 def _vacuum_view(report: VacuumReport) -> RenderableType:
-    shown = [Text(path, style="dim") for path in report.paths[:_LISTED_PATHS_MAX]]
-    return Group(*shown, *build_more_line(len(report.paths) - len(shown)), Text(str(report)))
+    paths = [Text(path, style="dim") for path in report.paths[:_LISTED_PATHS_MAX]]
+    return Group(*paths, *build_more_line(len(report.paths) - len(paths)), Text(str(report)))
 
 
 def _check_view(report: CheckReport) -> RenderableType:
@@ -253,7 +253,7 @@ _LAYOUTS: Final = {
 
 
 def resolve_layout_name(layout: str, revision: str | None) -> str:
-    """Return the name under which a layout is made in a format revision.
+    """Return the name of a layout in a format revision.
 
     >>> resolve_layout_name("deltacat", "2"), resolve_layout_name("tree", None)
     ('deltacat-2', 'tree')
@@ -262,7 +262,7 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
         return layout
     if (layout, revision) not in _LAYOUTS:
         known = ", ".join(revision for name, revision in _LAYOUTS if name == layout)
-        raise InvalidInputError(f"the {layout} layout has no format revision {revision!r}: use one of {known}")
+        raise InvalidInputError(f"unknown format revision {revision!r} of the {layout} layout; expected one of {known}")
     return _LAYOUTS[layout, revision]
 
 
@@ -272,26 +272,26 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
     "mangrove convert s3://bucket/catalog ./lake --layout tree --history latest",
 )
 @click.argument("destination")
-@click.option("--layout", type=click.Choice(["tree", "deltacat"]), help="The layout to make.  [default: the other one]")
-@click.option("--revision", help="Its format revision: newer or older of the tree, seed or 2 of DeltaCAT.")
+@click.option("--layout", type=click.Choice(["tree", "deltacat"]), help="Target layout.  [default: the other one]")
+@click.option("--revision", help="Format revision: newer or older for tree, seed or 2 for deltacat.")
 @click.option(
     "--history", type=click.Choice([one.value for one in HistoryMode]), default="all", show_default=True,
-    help="Every version, or the newest alone.",
+    help="Convert all versions, or only the newest one.",
 )  # fmt: skip
 @click.option(
     "--data", type=click.Choice([one.value for one in DataMode]), default="copy", show_default=True,
-    help="Copy data files, or name them where they are.",
+    help="Copy data files, or reference them at the source.",
 )  # fmt: skip
 @engine_option("copies files and counts their rows")
 def convert_command(
     session: CommandContext, lake: str, destination: str, layout: str | None, revision: str | None,
     history: str, data: str, engine: str | None,
 ) -> None:  # fmt: skip
-    """Tell a lakehouse again in another layout or format revision, in another place.
+    """Convert a lakehouse to another layout or format revision, at another location.
 
-    Versions keep their messages, authors and times. A conversion that was interrupted
-    goes on when it is run again; run after the source has grown, it adds what is new.
-    At the end both are compared object by object, and the new one is checked.
+    Versions keep their messages, authors and timestamps. Run the command again to resume
+    an interrupted conversion or to add new versions of the source. At the end both
+    lakehouses are compared object by object, and the new one is checked.
     """
     opened = session.open(lake, choose_engines(session, engine))
     requested = resolve_layout_name(layout or default_target_layout(opened.layout), revision)
@@ -330,42 +330,45 @@ def _report_json(report: ConvertReport) -> Json:
 )
 @click.argument("name")
 @click.option(
-    "--to", "destination", metavar="URI", help="Where the copy goes; without it the version only gets a name."
+    "--to", "destination", metavar="URI", help="Destination of the copy; without it the version is only named."
 )
-@click.option("--at", metavar="WHEN", help="Which version: a number or a time.  [default: the newest]")
+@click.option("--at", metavar="WHEN", help="Version or timestamp to export.  [default: the newest version]")
 @click.option(
     "--mode", type=click.Choice([mode.value for mode in ExportMode]), default="full", show_default=True,
-    help="How much is copied.",
+    help="Amount of data to copy.",
 )  # fmt: skip
-@click.option("--table", "tables", multiple=True, help="A table or namespace of a partial export.")
-@click.option("--no-keep", is_flag=True, help="Write nothing to the lakehouse: no name keeps the version.")
+@click.option("--table", "tables", multiple=True, help="Table or namespace of a partial export.")
+@click.option("--no-keep", is_flag=True, help="Do not record the name; the version may expire.")
 @engine_option("copies files")
-@click.option("--drop", is_flag=True, help="Forget the name, so that its version may expire.")
+@click.option("--drop", is_flag=True, help="Remove the name, so that its version may expire.")
 def export_command(
     session: CommandContext, lake: str, name: str, destination: str | None, at: str | None, mode: str,
     tables: Sequence[str], engine: str | None, no_keep: bool, drop: bool,
 ) -> None:  # fmt: skip
-    """Give a version a name that keeps it, and copy it to another place with --to."""
+    """Export a version under a name, which also protects it from expiry.
+
+    With --to the version is copied to another location.
+    """
     if drop and (destination or at or tables):
-        raise InvalidInputError("--drop forgets a name and copies nothing: give the name alone")
+        raise InvalidInputError("--drop removes a name and copies nothing; remove the other options")
     if no_keep and destination is None:
-        raise InvalidInputError("--no-keep copies and gives no name: say --to where")
+        raise InvalidInputError("--no-keep requires a destination; add --to URI")
     opened = session.open(lake, choose_engines(session, engine))
-    kept = opened.maintained()
+    maintained = opened.maintained()
     if drop:
-        dropped = drop_export(kept, name)
-        session.answer({"dropped": asdict(dropped)}, lambda: f"the export {dropped} is forgotten")
+        dropped = drop_export(maintained, name)
+        session.answer({"dropped": asdict(dropped)}, lambda: f"dropped export {dropped}")
         return
     version = None if at is None else opened.snapshot_at(at).version
     if destination is None:
-        pinned = pin_version(kept, name, version)
+        pinned = pin_version(maintained, name, version)
         session.answer(
-            {"export": asdict(pinned)}, lambda: f"version {pinned.version} is called {name} and will be kept"
+            {"export": asdict(pinned)}, lambda: f"version {pinned.version} is exported as {name} and will not expire"
         )
         return
     with session.watching("exporting") as watch:
         report = export_version(
-            kept,
+            maintained,
             session.store(destination),
             name,
             version=version,

@@ -46,7 +46,7 @@ __all__ = [
 
 
 def render_rows(names: Iterable[str], rows: Sequence[Sequence[Any]], footer: str) -> RenderableType:
-    """Return rows under the names of their columns, numbers at the right."""
+    """Return rows as a table with column names; numbers are right-aligned."""
     table = build_list_table(*names)
     for place, column in enumerate(table.columns):
         known = [row[place] for row in rows if row[place] is not None]
@@ -58,19 +58,19 @@ def render_rows(names: Iterable[str], rows: Sequence[Sequence[Any]], footer: str
 
 
 def format_cell(value: Any) -> str:
-    """Return a value as text; lists and structures as JSON has them.
+    """Return a value as text; lists and structs are JSON.
 
     >>> format_cell(decimal.Decimal("1.50")), format_cell(True), format_cell({"a": [1, None]})
     ('1.50', 'true', '{"a": [1, null]}')
     """
-    found = to_json_value(value)
-    if isinstance(found, str):
-        return found
-    return json.dumps(found, ensure_ascii=False)
+    converted = to_json_value(value)
+    if isinstance(converted, str):
+        return converted
+    return json.dumps(converted, ensure_ascii=False)
 
 
 def to_json_value(value: Any) -> Json:
-    """Return a value of a row as JSON has it; what JSON does not know is text.
+    """Return a value of a row as JSON; types that JSON lacks become text.
 
     >>> to_json_value([0.5, float("nan"), float("-inf")])
     [0.5, 'NaN', '-Infinity']
@@ -89,7 +89,7 @@ def to_json_value(value: Any) -> Json:
         case dict():
             return {str(key): to_json_value(inner) for key, inner in value.items()}
         case tuple() if hasattr(value, "asDict"):
-            # A structure, as Spark hands it over.
+            # A struct of Spark.
             return {key: to_json_value(inner) for key, inner in value.asDict().items()}
         case list() | tuple():
             return [to_json_value(inner) for inner in value]
@@ -102,15 +102,17 @@ _READ_ROWS_MAX = 20
 
 @lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--columns", metavar="A,B", help="Only these columns.", shell_complete=offer_columns)
+@click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
 @click.option(
     "--where",
     metavar="PREDICATE",
-    help='Only rows for which this holds, such as "amount > 10".',
+    help='Row filter, such as "amount > 10".',
     shell_complete=offer_columns,
 )
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.  [default: 20, in JSON all]")
-@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="Maximum number of rows.  [default: 20, unlimited with --json]"
+)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 def read_command(
     session: CommandContext,
     lake: str,
@@ -120,22 +122,21 @@ def read_command(
     limit: int | None,
     at: str | None,
 ) -> None:
-    """Show rows of a table.
+    """Print rows of a table.
 
-    JSON has no word for what is no number: NaN, Infinity and -Infinity are text there.
+    In JSON, NaN, Infinity and -Infinity are strings.
     """
     catalog = open_as_of(session.open(lake, LocalEngines), at)
-    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    projection = None if columns is None else [name.strip() for name in columns.split(",")]
     with session.watching("reading"):
-        rows = catalog.table(table).to_arrow(chosen, where)
-    shown = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
-    found = to_python_rows(rows.slice(0, shown))
-    total = rows.num_rows
-    every = format_quantity(total, "row")
-    footer = every if len(found) == total else f"{len(found):,} of {every}: --limit shows more"
+        rows = catalog.table(table).to_arrow(projection, where)
+    rows_max = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
+    printed = to_python_rows(rows.slice(0, rows_max))
+    total = format_quantity(rows.num_rows, "row")
+    footer = total if len(printed) == rows.num_rows else f"{len(printed):,} of {total}; use --limit for more"
     session.answer(
-        [{name: to_json_value(value) for name, value in row.items()} for row in found],
-        lambda: render_rows(rows.column_names, [tuple(row.values()) for row in found], footer),
+        [{name: to_json_value(value) for name, value in row.items()} for row in printed],
+        lambda: render_rows(rows.column_names, [tuple(row.values()) for row in printed], footer),
     )
 
 
@@ -143,28 +144,28 @@ def read_command(
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("where", metavar="PREDICATE", shell_complete=offer_columns)
 def delete_command(session: CommandContext, lake: str, table: str, where: str) -> None:
-    """Delete the rows of a table for which a predicate holds; earlier versions still have them."""
+    """Delete the rows that match a predicate; earlier versions keep them."""
     if not where.strip():
-        raise InvalidInputError("the predicate is empty: say which rows go, or write true for all of them")
-    _change(session, lake, table, "deleting rows", lambda found: found.delete(where))
+        raise InvalidInputError("the predicate is empty; give a predicate, or true to delete all rows")
+    _change(session, lake, table, "deleting rows", lambda opened: opened.delete(where))
 
 
 @lake_command("update", "mangrove update ./lake sales.orders --set amount=0 --where 'id > 5'")
 @click.argument("table", shell_complete=offer_tables)
 @click.option(
     "--set", "values", multiple=True, required=True, metavar="COLUMN=EXPRESSION", shell_complete=offer_columns,
-    help="What a column becomes: an expression in SQL; text stands in quotes, as in \"city='Oslo'\".",
+    help="New value of a column as a SQL expression; quote strings, as in \"city='Oslo'\".",
 )  # fmt: skip
 @click.option(
     "--where",
     metavar="PREDICATE",
-    help="Only rows for which this holds.  [default: all rows]",
+    help="Rows to update.  [default: all rows]",
     shell_complete=offer_columns,
 )
 def update_command(session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
-    """Set columns of the rows of a table."""
-    assigned = parse_key_values(values, "--set")
-    _change(session, lake, table, "updating rows", lambda found: found.update(assigned, where))
+    """Update columns of the rows that match a predicate."""
+    assignments = parse_key_values(values, "--set")
+    _change(session, lake, table, "updating rows", lambda opened: opened.update(assignments, where))
 
 
 def _change(session: CommandContext, lake: str, name: str, what: str, change: Callable[[LakeTable], RowCounts]) -> None:
@@ -178,64 +179,62 @@ def _change(session: CommandContext, lake: str, name: str, what: str, change: Ca
         lambda: (
             f"{_format_row_counts(counts)} in {name}, as of version {version}"
             if version > before
-            else f"no row of {name} is meant: nothing was changed"
+            else f"no row of {name} matches; nothing was changed"
         ),
     )
 
 
 def _format_row_counts(counts: RowCounts) -> str:
-    """Return how many rows changed, in words.
+    """Return the number of changed rows as text.
 
     >>> [_format_row_counts(counts) for counts in (RowCounts(updated=2), RowCounts(deleted=1), RowCounts())]
     ['2 rows updated', '1 row deleted', 'no row changed']
     """
-    words = [f"{number:,} row{'' if number == 1 else 's'} {word}" for word, number in asdict(counts).items() if number]
-    return ", ".join(words) or "no row changed"
+    parts = [f"{format_quantity(count, 'row')} {change}" for change, count in asdict(counts).items() if count]
+    return ", ".join(parts) or "no row changed"
 
 
 @lake_command(
     "ingest",
     "mangrove ingest ./lake sales.orders orders.csv\n"
     "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
-    "mangrove ingest ./lake sales.orders ./old/orders/   # of Hive or Spark",
+    "mangrove ingest ./lake sales.orders ./old/orders/   # Hive-style folders",
 )
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", shell_complete=offer_files)
 @click.option(
     "--mode", type=click.Choice(["append", "upsert", "overwrite", "overwrite-partitions"]), default="append",
-    show_default=True, help="What becomes of the rows that are there.",
+    show_default=True, help="How to combine the new rows with existing rows.",
 )  # fmt: skip
 def ingest_command(session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str) -> None:
-    """Write the rows of files into a table: Parquet, CSV or JSON lines, all of them in one commit.
+    """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
-    Of a folder all such files are taken. Where its folders are called like
-    day=2026-11-01, as Hive and Spark do, their values are columns. Moments
-    without a zone are in UTC.
+    A folder stands for all such files in it. Hive-style folder names, such as
+    day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
     opened = session.open(lake, LocalEngines)
     schema = opened.table(table).schema
     if schema is None:
-        raise InvalidInputError(f"{table} has no columns that rows could be checked against: its data is not kept here")
-    meant = [one for place in files for one in _row_files(session, place)]
-    if mode.startswith("overwrite") and len(meant) > 1:
-        raise InvalidInputError("each of several files would overwrite the one before: give one, or append")
+        raise InvalidInputError(f"{table} has no schema; files can be loaded only into tables with columns")
+    inputs = [one for location in files for one in _list_row_files(session, location)]
+    if mode.startswith("overwrite") and len(inputs) > 1:
+        raise InvalidInputError(f"--mode {mode} takes one file; give one file, or use --mode append")
     row_count = byte_count = 0
     with session.watching("writing rows") as watch, opened.transaction(message=f"ingest into {table}") as transaction:
-        for number, file in enumerate(meant, start=1):
+        for number, file in enumerate(inputs, start=1):
             data = file.store.read(file.path)
             rows = add_partition_columns(
                 read_row_file(file.path, data, schema), parse_partition_folders(file.path), schema
             )
             getattr(transaction.table(table), mode.replace("-", "_"))(rows)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
-            watch(Progress("writing rows", number, len(meant), byte_count))
+            watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version
     session.answer(
-        {"table": table, "mode": mode, "rows": row_count, "files": len(meant), "version": version},
+        {"table": table, "mode": mode, "rows": row_count, "files": len(inputs), "version": version},
         lambda: (
-            f"{format_quantity(row_count, 'row')} from {format_quantity(len(meant), 'file')} "
-            f"{'is' if row_count == 1 else 'are'} "
-            f"in {table} as of version {version}"
+            f"loaded {format_quantity(row_count, 'row')} from {format_quantity(len(inputs), 'file')} "
+            f"into {table}, as of version {version}"
         ),
     )
 
@@ -246,19 +245,19 @@ class _RowFile:
     path: str
 
 
-def _row_files(session: CommandContext, place: str) -> list[_RowFile]:
-    """Return the file at a place, or the files with rows of a folder in the order of their paths."""
-    location = expand_location(place, os.getcwd())
-    if not location.endswith("/"):
-        folder, name = split_location(location)
-        store = session.store_of_files(folder, place)
+def _list_row_files(session: CommandContext, location: str) -> list[_RowFile]:
+    """Return the file at a location, or the row files of a folder sorted by path."""
+    uri = expand_location(location, os.getcwd())
+    if not uri.endswith("/"):
+        folder, name = split_location(uri)
+        store = session.store_of_files(folder, location)
         if store.exists(name):
             return [_RowFile(store, name)]
-    store = session.store_of_files(location.rstrip("/"), place)
-    listed = [one.path for one in store.list() if isinstance(one, ObjectInfo)]
-    if not listed:
-        raise NotFoundError(f"{place} is not there: check the path of the file")
-    found = [_RowFile(store, path) for path in sorted(filter_row_files(listed))]
-    if not found:
-        raise NotFoundError(f"{place} is a folder without a file that ends in one of {', '.join(ROW_FILE_SUFFIXES)}")
-    return found
+    store = session.store_of_files(uri.rstrip("/"), location)
+    paths = [one.path for one in store.list() if isinstance(one, ObjectInfo)]
+    if not paths:
+        raise NotFoundError(f"{location} does not exist; check the path")
+    files = [_RowFile(store, path) for path in sorted(filter_row_files(paths))]
+    if not files:
+        raise NotFoundError(f"folder {location} has no file with suffix {', '.join(ROW_FILE_SUFFIXES)}")
+    return files

@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 SHELL_HELP = (
-    ("\\d", "list the namespaces, or with a name the columns of a table"),
-    ("\\t [NAMESPACE]", "list the tables and views"),
-    ("\\log", "show the versions, newest first"),
-    ("\\use NAMESPACE", "look names up in that namespace"),
+    ("\\d", "list namespaces, or describe the table with the given name"),
+    ("\\t [NAMESPACE]", "list tables and views"),
+    ("\\log", "list the versions, newest first"),
+    ("\\use NAMESPACE", "set the current namespace"),
     ("\\i FILE", "run the statements of a file"),
-    ("\\timing", "say how long statements take, or stop saying it"),
-    ("\\?", "show this"),
-    ("\\q", "leave, as Ctrl-D does"),
+    ("\\timing", "turn the timing of statements on or off"),
+    ("\\?", "show this help"),
+    ("\\q", "quit, like Ctrl-D"),
 )
-"""The short commands, each with what it does."""
+"""The meta-commands with their descriptions."""
 
 _KEYWORDS = (
     "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CALL", "CASE", "CAST", "COMMIT", "COUNT", "CREATE",
@@ -61,58 +61,60 @@ _KEYWORDS = (
     "USING", "VALUES", "VERSION AS OF", "VIEW", "WHEN", "WHERE", "WITH",
 )  # fmt: skip
 _WORD = re.compile(r"[\w.`]*$")
-_LEAVING = frozenset({"exit", "quit", "\\q"})
+_QUIT_COMMANDS = frozenset({"exit", "quit", "\\q"})
 
 
 @dataclass(frozen=True, slots=True)
 class MetaCommand:
-    """A short command and what was written behind it."""
+    """A meta-command and its argument."""
 
     name: str
     argument: str = ""
 
 
 def parse_meta_command(text: str) -> MetaCommand | None:
-    r"""Return the short command that a text is, or None for SQL.
+    r"""Return the meta-command of a line, or None for SQL.
 
-    >>> parse_meta_command("\\d shop.orders"), parse_meta_command("quit;"), parse_meta_command("select 1")
-    (Short(name='\\d', argument='shop.orders'), Short(name='\\q', argument=''), None)
+    >>> parse_meta_command("\\d shop.orders")
+    MetaCommand(name='\\d', argument='shop.orders')
+    >>> parse_meta_command("quit;"), parse_meta_command("select 1")
+    (MetaCommand(name='\\q', argument=''), None)
     """
     words = text.strip().rstrip(";").split(maxsplit=1)
     if not words:
         return None
-    if words[0].lower() in _LEAVING and len(words) == 1:
+    if words[0].lower() in _QUIT_COMMANDS and len(words) == 1:
         return MetaCommand("\\q")
     if not words[0].startswith("\\"):
         return None
     known = {name.split()[0] for name, _ in SHELL_HELP}
     if words[0] not in known:
-        raise InvalidInputError(f"there is no short command {words[0]}: \\? lists those that there are")
+        raise InvalidInputError(f"unknown command {words[0]}; \\? lists all commands")
     return MetaCommand(words[0], words[1].strip() if len(words) == 2 else "")
 
 
 def is_input_complete(text: str) -> bool:
-    r"""Return whether Return ends the input: a short command, nothing at all, or statements up to a semicolon.
+    r"""Return whether Enter submits the input: a meta-command, an empty line, or statements that end with a semicolon.
 
     >>> [is_input_complete(text) for text in ("select 1", "select 1;", "select ';", "\\d", "quit")]
     [False, True, False, True, True]
     """
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped.lower() in _LEAVING:
+    if not stripped or stripped.startswith("\\") or stripped.lower() in _QUIT_COMMANDS:
         return True
     try:
         tokens = [token for token in tokenize(stripped) if token.kind is not SqlTokenKind.END]
         parts = split_script(stripped)
     except InvalidInputError:
-        # A quote is still open, unless the text ends as a statement does: then let it be refused with its place.
+        # A quote is still open.
         return False
     is_ended = bool(tokens) and tokens[-1].text == ";"
-    # Inside of a block the last semicolon belongs to a statement of the block.
+    # Inside a block the last semicolon belongs to a statement of the block.
     return is_ended and not (parts and parts[-1].text.endswith(";"))
 
 
 def format_prompt(namespace: str, isolation: str | None) -> str:
-    """Return what stands before the input; a star says that a transaction is open.
+    """Return the prompt; a star marks an open transaction.
 
     >>> format_prompt("default", None), format_prompt("shop", "serializable")
     ('default> ', 'shop*serializable> ')
@@ -123,35 +125,35 @@ def format_prompt(namespace: str, isolation: str | None) -> str:
 def complete_input(
     before: str, names: Callable[[], Iterable[str]], columns: Callable[[str], Sequence[str]]
 ) -> list[tuple[str, int]]:
-    """Return what could follow, each with how many characters of the input it replaces.
+    """Return the completions, each with the number of input characters that it replaces.
 
-    `names` gives tables, views and namespaces; `columns` those of a table, or none.
+    `names` returns tables, views and namespaces; `columns` the columns of a table.
     """
     if before.lstrip().startswith("\\") and " " not in before.lstrip():
-        written = before.lstrip()
-        return [(name.split()[0], len(written)) for name, _ in SHELL_HELP if name.startswith(written)]
+        typed = before.lstrip()
+        return [(name.split()[0], len(typed)) for name, _ in SHELL_HELP if name.startswith(typed)]
     match = _WORD.search(before)
     word = match[0] if match else ""
     if not word:
         return []
     known = list(names())
-    mentioned = [name for name in known if name in before]
-    found = [
-        *(column for name in mentioned for column in columns(name)),
+    referenced = [name for name in known if name in before]
+    candidates = [
+        *(column for name in referenced for column in columns(name)),
         *known,
         *(keyword.lower() if word.islower() else keyword for keyword in _KEYWORDS),
     ]
-    fitting = [one for one in dict.fromkeys(found) if one.lower().startswith(word.lower()) and one != word]
-    return [(one, len(word)) for one in fitting]
+    matches = [one for one in dict.fromkeys(candidates) if one.lower().startswith(word.lower()) and one != word]
+    return [(one, len(word)) for one in matches]
 
 
 _SHELL_VERSIONS_MAX = 20
-_MAY_HAVE_COMMITTED = "and whether it committed is not known: \\log shows the versions"
+_MAY_HAVE_COMMITTED = "but it may have committed; use \\log to check"
 
 
 @dataclass(slots=True)
 class Shell:
-    """A conversation; `begin` makes another one when a statement is abandoned, `read_file` gives the text of a file."""
+    """The interactive shell. `begin` opens a new conversation after a statement was abandoned."""
 
     begin: Callable[[], Conversation]
     read_file: Callable[[str], str]
@@ -164,14 +166,11 @@ class Shell:
 
     @property
     def sql_session(self) -> SqlSession:
-        """The session in which statements run."""
+        """The current SQL session."""
         return self.conversation.sql_session
 
     def answer(self, text: str) -> bool:
-        """Do what a line says, and return whether the conversation goes on.
-
-        What cannot be done is said, and an interrupted statement leaves nothing behind.
-        """
+        """Execute a line of input, print errors, and return False to quit."""
         try:
             return self._answer(text)
         except MangroveError as error:
@@ -179,13 +178,13 @@ class Shell:
         return True
 
     def names(self) -> Sequence[str]:
-        """Return the names of namespaces, tables and views, for completion."""
+        """Return the names of namespaces, tables and views for completion."""
         with suppress(MangroveError):
             return self.sql_session.names()
         return ()
 
     def columns(self, name: str) -> Sequence[str]:
-        """Return the columns of a table, for completion; none where it is no table."""
+        """Return the columns of a table for completion; empty if there is no such table."""
         if name not in self._columns:
             schema = None
             with suppress(MangroveError):
@@ -197,18 +196,18 @@ class Shell:
         if not self.conversation.is_over:
             self.conversation.gate.begin_statement()
         try:
-            short = parse_meta_command(text)
-            if short is None:
+            command = parse_meta_command(text)
+            if command is None:
                 self._run(text)
                 return True
-            return self._short(short)
+            return self._run_meta_command(command)
         except KeyboardInterrupt:
             if self.conversation.is_over:
                 self._abandon()
             elif self.conversation.gate.has_begun_commit:
                 _print_error(f"the statement was cancelled, {_MAY_HAVE_COMMITTED}")
             else:
-                _print_error("the statement was cancelled: it changed nothing")
+                _print_error("the statement was cancelled and changed nothing")
         return True
 
     def _run(self, text: str) -> None:
@@ -232,20 +231,20 @@ class Shell:
         self._columns.clear()
 
     def _abandon(self) -> None:
-        """Go on in another conversation; the statement that still runs can no longer commit."""
+        """Start a new conversation; the statement that still runs can no longer commit."""
         abandoned = self.conversation
         abandoned.abandon()
         if abandoned.gate.has_begun_commit:
             _print_error(f"the statement was abandoned, {_MAY_HAVE_COMMITTED}")
         else:
-            _print_error("the statement was abandoned: it changed nothing, and cannot commit any more")
+            _print_error("the statement was abandoned; it changed nothing and can no longer commit")
         if abandoned.sql_session.in_transaction:
             _print_error("the open transaction was rolled back")
         self.conversation = self.begin()
         self.sql_session.namespace = abandoned.sql_session.namespace
 
-    def _short(self, short: MetaCommand) -> bool:
-        match short:
+    def _run_meta_command(self, command: MetaCommand) -> bool:
+        match command:
             case MetaCommand("\\q"):
                 return False
             case MetaCommand("\\?"):
@@ -262,24 +261,24 @@ class Shell:
             case MetaCommand("\\log"):
                 draw(render_log(list(self.sql_session.lake.history(limit=_SHELL_VERSIONS_MAX))))
             case MetaCommand("\\use", namespace):
-                self._run(f"use {_require_argument(namespace, short)}")
+                self._run(f"use {_require_argument(namespace, command)}")
             case MetaCommand("\\i", file):
-                self._run(self.read_file(_require_argument(file, short)))
+                self._run(self.read_file(_require_argument(file, command)))
         return True
 
     def _show_tables(self, namespace: str) -> None:
-        wanted = f"{namespace}." if namespace else ""
-        found = [name for name in self.sql_session.names(wanted) if "." in name]
-        if not found:
+        prefix = f"{namespace}." if namespace else ""
+        names = [name for name in self.sql_session.names(prefix) if "." in name]
+        if not names:
             where = f" in {namespace}" if namespace else ""
-            raise NotFoundError(f"there are no tables and views{where}: \\d lists the namespaces")
-        draw("\n".join(found))
+            raise NotFoundError(f"no tables or views{where}; \\d lists the namespaces")
+        draw("\n".join(names))
 
 
-def _require_argument(argument: str, short: MetaCommand) -> str:
+def _require_argument(argument: str, command: MetaCommand) -> str:
     if not argument:
-        usage = next(name for name, _ in SHELL_HELP if name.startswith(short.name))
-        raise InvalidInputError(f"{short.name} needs more: write {usage}")
+        usage = next(name for name, _ in SHELL_HELP if name.startswith(command.name))
+        raise InvalidInputError(f"{command.name} requires an argument; usage: {usage}")
     return argument
 
 
@@ -287,41 +286,42 @@ def _print_error(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
 
-# Spark and the tools of a terminal take long to import, and not everybody has them.
+# Spark and prompt_toolkit are optional and slow to import.
 # ruff: noqa: PLC0415
 
 
 @lake_command("shell", "mangrove shell ./lake")
-@click.option("--history", metavar="FILE", help="Where lines are remembered.  [default: in the user's state folder]")
+@click.option("--history", metavar="FILE", help="History file.  [default: in the user's state folder]")
 def shell_command(session: CommandContext, lake: str, history: str | None) -> None:
-    r"""Talk SQL with a lakehouse: a statement ends with a semicolon, \? shows short commands.
+    r"""Interactive SQL shell.
 
-    Ctrl-C cancels a statement or forgets what was typed, Ctrl-D leaves. A second
-    Ctrl-C returns to the prompt at once: the statement can then no longer commit.
-    An open transaction shows in the prompt, and is rolled back when you leave.
+    Statements end with a semicolon; \? lists the meta-commands. Ctrl-C cancels the
+    statement or clears the input, Ctrl-D quits. A second Ctrl-C returns to the prompt
+    at once; the abandoned statement can no longer commit. The prompt shows an open
+    transaction, which is rolled back on exit.
     """
     if session.as_json:
-        raise InvalidInputError("the shell is for people: use `mangrove sql --json` from a program")
+        raise InvalidInputError("the shell is interactive and has no --json; use `mangrove sql --json`")
     opened = session.open(lake)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InvalidInputError("the shell needs a terminal: use `mangrove sql` in scripts and pipes")
+        raise InvalidInputError("the shell requires a terminal; use `mangrove sql` in scripts and pipes")
     check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")
     check_installed("SQL", SPARK_MODULES, "spark")
     from mangrove.cli.conversation import Conversation
 
     shell = Shell(partial(Conversation, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
-    typed = _create_prompt_session(shell, _history_file(history))
-    sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows short commands, Ctrl-D leaves.\n")
-    goes_on = True
-    while goes_on:
+    prompt_session = _create_prompt_session(shell, _create_history_file(history))
+    sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows help, Ctrl-D quits.\n")
+    is_running = True
+    while is_running:
         try:
-            goes_on = shell.answer(
-                typed.prompt(format_prompt(shell.sql_session.namespace, shell.sql_session.isolation))
+            is_running = shell.answer(
+                prompt_session.prompt(format_prompt(shell.sql_session.namespace, shell.sql_session.isolation))
             )
         except KeyboardInterrupt:
             continue
         except EOFError:
-            goes_on = False
+            is_running = False
     if shell.sql_session.in_transaction:
         sys.stderr.write("the open transaction was rolled back\n")
     shell.sql_session.close()
@@ -336,10 +336,10 @@ def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]
     from prompt_toolkit.lexers import PygmentsLexer
     from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
-    class Words(Completer):
+    class SqlCompleter(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
-            found = complete_input(document.text_before_cursor, shell.names, shell.columns)
-            return (Completion(text, start_position=-length) for text, length in found)
+            completions = complete_input(document.text_before_cursor, shell.names, shell.columns)
+            return (Completion(text, start_position=-length) for text, length in completions)
 
     bindings = KeyBindings()
 
@@ -353,7 +353,7 @@ def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]
 
     return PromptSession(
         history=FileHistory(str(history)),
-        completer=Words(),
+        completer=SqlCompleter(),
         complete_while_typing=False,
         key_bindings=bindings,
         lexer=PygmentsLexer(SqlLexer) if not os.environ.get("NO_COLOR") else None,
@@ -362,7 +362,7 @@ def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]
     )
 
 
-def _history_file(given: str | None) -> Path:
+def _create_history_file(given: str | None) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     path = Path(given) if given else Path(state) / "mangrove" / "history.sql"
     try:
@@ -370,6 +370,6 @@ def _history_file(given: str | None) -> Path:
         path.touch(mode=0o600)
     except OSError as error:
         raise InvalidInputError(
-            f"{path} cannot be written ({error.strerror}): name another file with --history"
+            f"cannot write the history file {path} ({error.strerror}); give another file with --history"
         ) from error
     return path

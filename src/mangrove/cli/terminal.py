@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 _UNBOUNDED_COLUMNS = 10_000
-"""A pipe has no width: whatever reads it wants whole lines, and cutting them would lose what was asked for."""
+"""Width of output to a pipe, so that lines are not wrapped or truncated."""
 
 
 def supports_unicode(stream: TextIO) -> bool:
-    """Return whether every character can be written to the stream."""
+    """Return whether the stream can encode every character."""
     return (stream.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def create_console(stream: TextIO) -> Console:
-    """Return a console that writes to the stream, in colour only where a terminal shows it and nobody minds."""
+    """Return a console for the stream, with colour only on a terminal and unless NO_COLOR is set."""
     is_terminal = stream.isatty()
     wide = None if is_terminal or os.environ.get("COLUMNS") else _UNBOUNDED_COLUMNS
     return Console(
@@ -50,14 +50,14 @@ def create_console(stream: TextIO) -> Console:
 
 
 def draw(drawing: RenderableType) -> None:
-    """Show an answer to a person."""
-    # A sentence is left to the terminal to break, so that a path in it can be copied whole.
+    """Print a renderable to stdout."""
+    # The terminal wraps plain text, so that a path in it can be copied as a whole.
     create_console(sys.stdout).print(drawing, soft_wrap=isinstance(drawing, str))
 
 
 @contextmanager
 def show_spinner(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while and cannot say how long; nothing of it stays."""
+    """Show a transient spinner on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -66,7 +66,7 @@ def show_spinner(what: str) -> Iterator[None]:
 
 
 def format_quantity(count: int, thing: str) -> str:
-    """Return how many there are of something, with its plural.
+    """Return a count with its noun in singular or plural.
 
     >>> format_quantity(1, "row"), format_quantity(4110, "row")
     ('1 row', '4,110 rows')
@@ -75,11 +75,11 @@ def format_quantity(count: int, thing: str) -> str:
 
 
 _WAIT_SECONDS = 1.0
-"""What is over sooner needs no explanation."""
+"""Delay before the progress bar appears."""
 
 
 def format_amount(done: progress.Progress, elapsed_seconds: float) -> str:
-    """Return how much is done, of how much, and how fast.
+    """Return the amount of work done, the total and the rate.
 
     >>> format_amount(progress.Progress("deleting", 500, 1000, 2048, 4096), 2.0)
     '500 of 1,000, 250/s, 1.0 KiB/s'
@@ -103,7 +103,7 @@ class _Amount(TextColumn):
 
 
 class ProgressBar:
-    """Appears after a second, and leaves nothing behind."""
+    """A transient progress bar that appears after a second."""
 
     def __init__(self, what: str) -> None:
         self._progress = Progress(
@@ -121,7 +121,7 @@ class ProgressBar:
         self._timer.daemon = True
 
     def watch(self, done: progress.Progress) -> None:
-        """Show how far it is."""
+        """Update the progress."""
         total = done.bytes_total or done.files_total
         completed = done.bytes_done if done.bytes_total else done.files_done
         self._progress.update(self._task, description=done.what, total=total, completed=completed, done=done)

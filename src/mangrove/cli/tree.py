@@ -19,7 +19,7 @@ _BAR_CELLS = 10
 
 
 def render_fill_bar(count: int, count_max: int) -> str:
-    """Return how full something is, as a bar; what is not empty shows.
+    """Return a fill level as a bar; any count above zero fills at least one cell.
 
     >>> render_fill_bar(5, 10), render_fill_bar(1, 1000), render_fill_bar(0, 10)
     ('█████░░░░░', '█░░░░░░░░░', '░░░░░░░░░░')
@@ -29,18 +29,18 @@ def render_fill_bar(count: int, count_max: int) -> str:
 
 
 def render_tree(root: NodeShape, version: int) -> RenderableType:
-    """Return the tree as a drawing."""
+    """Return a drawing of the tree."""
     drawing = Tree(_node_text(root, f"root of version {version}"), guide_style="dim")
-    _grow(drawing, root)
+    _add_children(drawing, root)
     return drawing
 
 
-def _grow(drawing: Tree, node: NodeShape) -> None:
+def _add_children(drawing: Tree, node: NodeShape) -> None:
     for child in node.below:
-        _grow(drawing.add(_node_text(child, child.path)), child)
-    left = node.children - len(node.below)
-    if left:
-        drawing.add(Text(f"… {left:,} more", style="dim"))
+        _add_children(drawing.add(_node_text(child, child.path)), child)
+    omitted = node.children - len(node.below)
+    if omitted:
+        drawing.add(Text(f"… {omitted:,} more", style="dim"))
 
 
 def _node_text(node: NodeShape, title: str) -> Text:
@@ -56,28 +56,32 @@ def _node_text(node: NodeShape, title: str) -> Text:
     return text
 
 
-# Each layout is imported only where a lakehouse may be in it.
+# The layouts are imported on first use.
 # ruff: noqa: PLC0415
 
 
 @lake_command("tree", "mangrove tree ./lake\nmangrove tree ./lake --at 41 --depth 1")
-@click.option("--at", metavar="WHEN", help="As of a version, a time or the name of an export.")
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 @click.option(
-    "--depth", type=click.IntRange(0, 10), default=2, show_default=True, help="How many levels below the root."
+    "--depth", type=click.IntRange(0, 10), default=2, show_default=True, help="Number of levels below the root."
 )
 @click.option(
-    "--width", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many children of a node."
+    "--width",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="Maximum number of children drawn per node.",
 )
 def tree_command(session: CommandContext, lake: str, at: str | None, depth: int, width: int) -> None:
-    """Draw the tree that holds the catalog: how full its nodes and write buffers are."""
+    """Draw the catalog's B-epsilon tree with the fill levels of nodes and write buffers."""
     opened = session.open(lake)
     snapshot = opened.reading() if at is None else opened.snapshot_at(at)
-    found = _tree_of(snapshot) or _index_of(snapshot)
-    if found is None:
-        raise InvalidInputError(f"the {opened.layout} layout keeps no tree that could be drawn")
-    facts = measure_tree(found, depth=depth, width=width)
+    tree = _tree_of(snapshot) or _index_of(snapshot)
+    if tree is None:
+        raise InvalidInputError(f"the {opened.layout} layout has no tree to draw")
+    root = measure_tree(tree, depth=depth, width=width)
     session.answer(
-        {"version": snapshot.version, "root": summary_to_json(facts)}, lambda: render_tree(facts, snapshot.version)
+        {"version": snapshot.version, "root": summary_to_json(root)}, lambda: render_tree(root, snapshot.version)
     )
 
 

@@ -1,13 +1,13 @@
 """Conversion between data files and Iceberg manifest entries.
 
-What is told of a column must be true in the order of every engine that reads it:
+Published bounds must hold in the sort order of every engine:
 
-    NaN among the values            no upper bound: Spark and DuckDB take NaN for the greatest number
-    nothing but NaN                 not told, since Iceberg skips such a file for all that NaN is greater than
-    nulls or NaN were not counted   no bounds: Iceberg takes all rows for bounded, and deletes the file for some
-    UUIDs                           no bounds: some engines compare their halves as numbers with a sign
+    NaN among the values            no upper bound: Spark and DuckDB sort NaN as the greatest number
+    only NaN                        no NaN count: Iceberg would skip the file for every comparison
+    nulls or NaN were not counted   no bounds: Iceberg assumes that all rows are within the bounds
+    UUIDs                           no bounds: some engines compare the halves as signed numbers
 
-What is not told costs a reader a look into the file, and never a row.
+A missing bound only prevents pruning; a wrong bound would lose rows.
 """
 
 from collections.abc import Iterable
@@ -36,9 +36,9 @@ __all__ = [
 T = TypeVar("T")
 
 DELETED_PATH_ID: Final = 2**31 - 102
-"""Iceberg's id of the column of position deletes that names the file."""
+"""Iceberg field id of `file_path` in position delete files."""
 DELETED_ROW_ID: Final = 2**31 - 103
-"""Iceberg's id of the column of position deletes that counts the rows of that file from 0."""
+"""Iceberg field id of `pos` in position delete files."""
 
 _CONTENTS: Final = {
     FileKind.DATA: DataFileContent.DATA,
@@ -63,13 +63,13 @@ def to_iceberg_data_file(
     sort_order_id: int | None = None,
     deleted_from: str | None = None,
 ) -> IcebergFile:
-    """Return what a manifest says of a file that lies at `address`, in the partition that `record` tells.
+    """Return the manifest entry of a file at location `address` in the partition `record`.
 
-    `find_deleted_data_file` is the address of the one file whose rows position deletes are about.
+    `deleted_from` is the location of the one data file that position deletes apply to.
     """
     is_by_position = file.kind is FileKind.POSITION_DELETES
-    told = _encode_position_delete_bounds(file, deleted_from) if is_by_position else _encode_statistics(file, schema)
-    found = IcebergFile.from_args(
+    metrics = _encode_position_delete_bounds(file, deleted_from) if is_by_position else _encode_statistics(file, schema)
+    entry = IcebergFile.from_args(
         content=_CONTENTS[file.kind],
         file_path=address,
         file_format=FileFormat.PARQUET,
@@ -80,10 +80,10 @@ def to_iceberg_data_file(
         split_offsets=None,
         equality_ids=list(file.key_ids) if file.kind is FileKind.KEY_DELETES else None,
         sort_order_id=sort_order_id,
-        **told,
+        **metrics,
     )
-    found.spec_id = spec_id
-    return found
+    entry.spec_id = spec_id
+    return entry
 
 
 def from_iceberg_data_file(
@@ -95,12 +95,12 @@ def from_iceberg_data_file(
     sort_scheme_id: str | None = None,
     applies_to: str | None = None,
 ) -> DataFile:
-    """Return a file of an Iceberg client as ours, with what it says of the columns that `schema` has.
+    """Return the data file of a client's manifest entry, with the statistics of the columns in `schema`.
 
-    `location` and `applies_to` are ours for the file and for `find_deleted_data_file` it.
+    `location` is the path of the file, `applies_to` that of the data file of position deletes.
     """
     if found.key_metadata is not None:
-        raise InvalidInputError(f"{found.file_path} is encrypted, and its key is not known here: write it plainly")
+        raise InvalidInputError(f"{found.file_path} is encrypted, which is not supported; write it unencrypted")
     kind = _KINDS[found.content]
     key_ids = tuple(found.equality_ids or ()) if kind is FileKind.KEY_DELETES else ()
     if kind is FileKind.KEY_DELETES:
@@ -121,7 +121,7 @@ def from_iceberg_data_file(
 
 
 def find_deleted_data_file(found: IcebergFile) -> str | None:
-    """Return the address of the one file whose rows position deletes are about, or None where each row names it."""
+    """Return the location of the one data file of position deletes, or None if there may be several."""
     low = (found.lower_bounds or {}).get(DELETED_PATH_ID)
     if found.content is not DataFileContent.POSITION_DELETES or not low:
         return None
@@ -134,7 +134,7 @@ def find_deleted_data_file(found: IcebergFile) -> str | None:
 
 
 def _encode_statistics(file: DataFile, schema: Schema) -> dict[str, Any]:
-    """Return counts and bounds by the names that Iceberg has for them; a column that is gone is not told of."""
+    """Return counts and bounds by their Iceberg names, without dropped columns."""
     columns = _columns_of(schema) if file.statistics else {}
     known = [one for one in file.statistics if one.column_id in columns]
     return {
@@ -149,8 +149,8 @@ def _encode_statistics(file: DataFile, schema: Schema) -> dict[str, Any]:
     }
 
 
-def _statistics_by_column(facts: Iterable[tuple[int, T | None]]) -> dict[int, T]:
-    return {column_id: partition_value for column_id, partition_value in facts if partition_value is not None}
+def _statistics_by_column(statistics: Iterable[tuple[int, T | None]]) -> dict[int, T]:
+    return {column_id: value for column_id, value in statistics if value is not None}
 
 
 def _is_only_nan(known: ColumnStatistics) -> bool:
@@ -158,7 +158,7 @@ def _is_only_nan(known: ColumnStatistics) -> bool:
 
 
 def _encode_position_delete_bounds(file: DataFile, address: str | None) -> dict[str, Any]:
-    """Return what is told of position deletes: engines know by two bounds that they are about one file alone."""
+    """Return the metrics of position deletes; equal bounds of `file_path` mean a single data file."""
     bounds = {} if address is None else {DELETED_PATH_ID: address.encode()}
     counts = {DELETED_PATH_ID: file.row_count, DELETED_ROW_ID: file.row_count}
     return {
@@ -178,7 +178,7 @@ def _lower(known: ColumnStatistics, column: Column) -> bytes | None:
 
 
 def _upper(known: ColumnStatistics, column: Column) -> bytes | None:
-    # What is not a number has been counted where bounds of numbers are told at all.
+    # NaN values are counted wherever bounds of floats are published.
     if known.maximum is None or known.nan_count or not _has_bounds(known, column):
         return None
     return encode_bound(known.maximum, column.type, is_upper=True)
@@ -212,7 +212,7 @@ def _own_statistics(found: IcebergFile, schema: Schema) -> tuple[ColumnStatistic
             )
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"{found.file_path} has statistics that cannot be: {error}; write them again"
+                f"{found.file_path} has invalid statistics: {error}; rewrite its manifest entry"
             ) from error
         statistics.append(known)
     return tuple(statistics)
@@ -230,8 +230,8 @@ def _check_keys(found: IcebergFile, key_ids: tuple[int, ...], schema: Schema) ->
     outer = {column.id for column in schema.columns}
     if not key_ids or len(set(key_ids)) != len(key_ids) or not outer.issuperset(key_ids):
         raise InvalidInputError(
-            f"{found.file_path} deletes rows by the columns with the ids {list(key_ids)}: they are columns of the "
-            "table itself, each once"
+            f"equality delete file {found.file_path} has invalid equality ids {list(key_ids)}; expected distinct ids "
+            "of top-level columns"
         )
 
 

@@ -1,7 +1,7 @@
 """File locations in the form that Iceberg engines expect.
 
-Iceberg takes an address as it is written: a space stands for itself, and a `%20`
-would be looked for under that very name.
+Iceberg does not percent-decode locations: a space is written as a space, and `%20` is
+part of the file name.
 """
 
 import re
@@ -23,7 +23,7 @@ _S3: Final = re.compile(r"s3[an]://")
 
 
 def normalize_location(address: str) -> str:
-    """Return an address with the scheme that we give it: Hadoop's clients write `file:/` and `s3a://`.
+    """Return a location with our scheme; Hadoop clients write `file:/` and `s3a://`.
 
     >>> normalize_location("file:/lake/a.parquet"), normalize_location("s3a://bucket/a.parquet")
     ('file:///lake/a.parquet', 's3://bucket/a.parquet')
@@ -34,7 +34,7 @@ def normalize_location(address: str) -> str:
 
 
 def root_location_of(uri: str) -> str:
-    """Return the root of a lakehouse as Iceberg's engines spell it, ending in `/`.
+    """Return the root of a lakehouse as an Iceberg location that ends in `/`.
 
     >>> root_location_of("file:///data/my%20lake/")
     'file:///data/my lake/'
@@ -42,24 +42,24 @@ def root_location_of(uri: str) -> str:
     root = parse_root_uri(uri)
     if any(character in root.path for character in "?#"):
         raise InvalidInputError(
-            f"the lakehouse lies in {root.path!r}, and Iceberg's readers take what follows a '?' or '#' for no part of "
-            "the name: move it to a folder without them"
+            f"the lakehouse path {root.path!r} contains '?' or '#', which Iceberg readers do not support; move it to "
+            "another folder"
         )
     return f"{root.scheme}://{root.authority}/{root.path.removeprefix('/')}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocations:
-    """Where the files of one lakehouse lie."""
+    """Iceberg locations of the files of one lakehouse."""
 
     store: Store
 
     def of(self, path: str) -> str:
-        """Return the address of a file that is written here."""
+        """Return the location of a file of this lakehouse."""
         return _root_of_files(self.store.uri) + path
 
     def of_all(self, files: Sequence[DataFile]) -> list[str]:
-        """Return the addresses of data files; a copy may lack what its source has."""
+        """Return the locations of data files; files of a shallow copy are located in its source."""
         self.check_below_root(files)
         paths = [file.path for file in files]
         if isinstance(self.store, LayeredStore) and paths:
@@ -70,17 +70,17 @@ class FileLocations:
         return [spelled[uri] + path for path, uri in zip(paths, roots, strict=True)]
 
     def check_below_root(self, files: Sequence[DataFile]) -> None:
-        """Refuse files that a client would open outside the lakehouse: by a URI, or through a symbolic link."""
+        """Raise InvalidInputError for files that a client would open outside the lakehouse: URIs and symbolic links."""
         paths = [file.path for file in files]
         for uri in self.store.uris if isinstance(self.store, LayeredStore) else (self.store.uri,):
             refuse_links(uri, paths)
 
 
 def _root_of_files(uri: str) -> str:
-    """Return a root below which engines find files; refuse one that does not say whose container it means."""
+    """Return the root location of data files; an Azure root must include the account."""
     if parse_root_uri(uri).scheme == "az":
         raise InvalidInputError(
-            f"{uri} does not name the account, and Iceberg's readers know Azure by addresses that do: open the "
-            "lakehouse as abfss://container@account.dfs.core.windows.net/…"
+            f"{uri} does not include the storage account, which Iceberg readers require; open the lakehouse as "
+            "abfss://container@account.dfs.core.windows.net/…"
         )
     return root_location_of(uri)

@@ -1,15 +1,15 @@
 """Conversion between partition schemes and Iceberg partition specs, and between sort orders.
 
-A scheme's id is any text here and a number there. Numbers are given by the order in
-which a table got its schemes, so they never change:
+Scheme ids are strings here and numbers in Iceberg. Numbers follow the order in which a
+table got its schemes, so they never change:
 
-    spec 0     no fields: for files of which nobody knows by what they were divided
+    spec 0     unpartitioned, for files with unknown partition values
     spec 1…    the schemes with fields, oldest first
-    order 0    no order, as Iceberg demands
+    order 0    unsorted, as Iceberg requires
     order 1…   the sort schemes with fields, oldest first
 
-Fields are numbered from 1000 on. The same transform of the same column has the same
-number in all specs, as Iceberg demands of format version 2.
+Field ids start at 1000. The same transform of the same column has the same field id in all
+specs, as format version 2 requires.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -70,7 +70,7 @@ _OWN: Final[dict[type, Transform]] = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedPartitionSpec:
-    """A partition scheme with the spec that Iceberg sees of it."""
+    """A partition scheme with its published Iceberg spec."""
 
     scheme: PartitionScheme
     spec: PartitionSpec
@@ -78,17 +78,17 @@ class PublishedPartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSortOrder:
-    """A sort scheme with the order that Iceberg sees of it."""
+    """A sort scheme with its published Iceberg sort order."""
 
     scheme: SortScheme
     order: SortOrder
 
 
 def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec, ...]:
-    """Return the schemes that a table has had, with the specs that are shown; the first has no fields.
+    """Return all partition schemes of a table with their specs; the first is unpartitioned.
 
-    Not among them is a scheme of a column that is no longer there: Iceberg could not
-    tell the type of its values. Files that were divided by it belong to spec 0.
+    A scheme of a dropped column is omitted, because Iceberg could not resolve the type of its
+    values. Its files belong to spec 0.
     """
     schema = _schema_of(version)
     numbers: dict[tuple[int, Transform], int] = {}
@@ -96,7 +96,7 @@ def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec,
     with_fields = [scheme for scheme in version.partition_schemes if scheme.fields]
     for spec_id, scheme in enumerate(with_fields, 1):
         for field in scheme.fields:
-            # Numbered also where it is not shown, so that no number ever means something else.
+            # Omitted schemes are numbered too, so that a field id never changes its meaning.
             numbers.setdefault((field.source_id, field.transform), PARTITION_FIELD_ID_START + len(numbers))
         if all(schema.has_id(field.source_id) for field in scheme.fields):
             field_ids = _without_repetition(scheme, numbers)
@@ -105,7 +105,7 @@ def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec,
 
 
 def list_published_sort_orders(version: TableVersion) -> tuple[PublishedSortOrder, ...]:
-    """Return the sort schemes that a table has had, with the orders that are shown; the first has no fields."""
+    """Return all sort schemes of a table with their Iceberg orders; the first is unsorted."""
     schema = _schema_of(version)
     found = [PublishedSortOrder(UNSORTED, to_iceberg_sort_order(UNSORTED, 0))]
     with_fields = [scheme for scheme in version.sort_schemes if scheme.fields]
@@ -118,10 +118,10 @@ def list_published_sort_orders(version: TableVersion) -> tuple[PublishedSortOrde
 def to_iceberg_spec(
     scheme: PartitionScheme, spec_id: int, schema: Schema | None = None, field_ids: Sequence[int] | None = None
 ) -> PartitionSpec:
-    """Return the spec of a scheme; with `schema`, with names of fields that Iceberg takes beside its columns.
+    """Return the spec of a scheme; with `schema`, field names do not collide with columns.
 
-    Iceberg lets a field have the name of a column only if it is that column itself.
-    Without `field_ids` the fields are numbered from 1000.
+    In Iceberg only an identity field may have the name of its source column. Without
+    `field_ids` the field ids start at 1000.
     """
     numbers = range(PARTITION_FIELD_ID_START, PARTITION_FIELD_ID_START + len(scheme.fields))
     fields: list[partitioning.PartitionField] = []
@@ -140,9 +140,9 @@ def to_iceberg_spec(
 def from_iceberg_spec(
     spec: PartitionSpec, schema: Schema, scheme_id: str = "0", known: Iterable[PartitionScheme] = ()
 ) -> PartitionScheme:
-    """Return the scheme that a spec says; a scheme in `known` that divides in the same way is the answer itself.
+    """Return the scheme of a spec; an equivalent scheme in `known` is returned itself.
 
-    Fields that are always null (`void`) say nothing, and are left out.
+    Void fields are ignored.
     """
     fields: list[PartitionField] = []
     for field in spec.fields:
@@ -152,15 +152,15 @@ def from_iceberg_spec(
         own = from_iceberg_transform(field.transform, where)
         result_type_of(own, _check_source(field.source_id, schema, where).type)
         fields.append(PartitionField(field.source_id, own, field.name))
-    wanted = [(field.source_id, field.transform) for field in fields]
+    transforms_by_source = [(field.source_id, field.transform) for field in fields]
     for scheme in known:
-        if [(field.source_id, field.transform) for field in scheme.fields] == wanted:
+        if [(field.source_id, field.transform) for field in scheme.fields] == transforms_by_source:
             return scheme
     return PartitionScheme(tuple(fields), scheme_id)
 
 
 def to_iceberg_sort_order(scheme: SortScheme, order_id: int, schema: Schema | None = None) -> SortOrder:
-    """Return the order of a scheme; that of no fields is 0, whatever was asked for."""
+    """Return the sort order of a scheme; a scheme without fields is always order 0."""
     if not scheme.fields:
         return sorting.UNSORTED_SORT_ORDER
     fields: list[sorting.SortField] = []
@@ -181,7 +181,7 @@ def to_iceberg_sort_order(scheme: SortScheme, order_id: int, schema: Schema | No
 def from_iceberg_sort_order(
     order: SortOrder, schema: Schema, scheme_id: str = "0", known: Iterable[SortScheme] = ()
 ) -> SortScheme:
-    """Return the scheme that an order says; a scheme in `known` that orders in the same way is the answer itself."""
+    """Return the scheme of a sort order; an equivalent scheme in `known` is returned itself."""
     fields: list[SortField] = []
     for field in order.fields:
         where = f"a sort field of column {field.source_id}"
@@ -199,7 +199,7 @@ def from_iceberg_sort_order(
 
 
 def from_iceberg_transform(found: _IcebergTransform, where: str) -> Transform:
-    """Return our transform for one of Iceberg's; refuse one that is not known."""
+    """Return the transform for an Iceberg transform; raise InvalidInputError if it is unsupported."""
     match found:
         case transforms.BucketTransform():
             return Bucket(found.num_buckets)
@@ -209,8 +209,8 @@ def from_iceberg_transform(found: _IcebergTransform, where: str) -> Transform:
             own = _OWN.get(type(found))
     if own is None:
         raise InvalidInputError(
-            f"{where} has the Iceberg transform {found}, which is not known here: use identity, bucket, truncate, "
-            "year, month, day or hour"
+            f"{where} has the unsupported transform {found}; expected identity, bucket, truncate, year, month, day or "
+            "hour"
         )
     return own
 
@@ -236,13 +236,14 @@ def _iceberg_transform(transform: Transform) -> _IcebergTransform:
 
 
 def _check_source(source_id: int, schema: Schema, where: str) -> Column:
-    """Return the column; refuse one that is not there, or of which a row may have several values."""
+    """Return the source column, which must exist and must not be inside a list or a map."""
     if not schema.has_id(source_id):
-        raise InvalidInputError(f"{where} is of the column with the id {source_id}, which the table does not have")
+        raise InvalidInputError(f"{where} references column id {source_id}, which does not exist")
     path = schema.path_of(source_id)
     if any(isinstance(schema.column(*path[:depth]).type, List | Map) for depth in range(1, len(path))):
         raise InvalidInputError(
-            f"{where} is of {'.'.join(path)!r}, which lies in a list or a map: Iceberg wants one value for each row"
+            f"{where} references {'.'.join(path)!r}, which is inside a list or a map; use a column with one value per "
+            "row"
         )
     return schema.column_with_id(source_id)
 
@@ -251,7 +252,7 @@ def _without_repetition(scheme: PartitionScheme, numbers: Mapping[tuple[int, Tra
     found = tuple(numbers[field.source_id, field.transform] for field in scheme.fields)
     if len(set(found)) != len(found):
         names = ", ".join(repr(field.name) for field in scheme.fields)
-        raise InvalidInputError(f"of the partition fields {names} two are the same, which Iceberg does not allow")
+        raise InvalidInputError(f"two of the partition fields {names} are the same, which Iceberg does not allow")
     return found
 
 
@@ -260,10 +261,10 @@ def _is_itself(field: PartitionField, column: Column) -> bool:
 
 
 def _free_name(field: PartitionField, columns: Set[str], others: Set[str]) -> str:
-    """Return the field's name, or a longer one where a column that it is not has that name.
+    """Return the field's name, or a longer one if another column has that name.
 
-    Names of fields are also names in Avro, of ASCII letters: what else is not a letter is
-    escaped by all writers, and letters of other scripts by none, so that DuckDB stops.
+    Field names are also Avro names, which are ASCII. Writers escape other characters but not
+    letters of other scripts, on which DuckDB fails.
     """
     name = "".join(letter if letter.isascii() else f"_x{ord(letter):X}" for letter in field.name)
     while name in columns or (name != field.name and name in others):
@@ -273,5 +274,5 @@ def _free_name(field: PartitionField, columns: Set[str], others: Set[str]) -> st
 
 def _schema_of(version: TableVersion) -> Schema:
     if version.schema is None:
-        raise InvalidInputError("the table has no schema, so Iceberg cannot show it: give it one")
+        raise InvalidInputError("the table has no schema and cannot be published as Iceberg; add columns")
     return version.schema

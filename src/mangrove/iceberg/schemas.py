@@ -1,21 +1,20 @@
 """Conversion between table schemas and Iceberg schemas by column id.
 
-    smallint                  int       files hold it in 4 bytes anyway
+    smallint                  int       files store it in 4 bytes
     char(n), varchar(n)       string    Iceberg has no lengths
-    time with time zone       time      in UTC, as it is kept and as Arrow shows it
-    fixed(16) noted as UUID   uuid      the note is a property of the column
+    time with time zone       time      in UTC, as stored
+    fixed(16) marked as UUID  uuid      the mark is a column property
 
-All other types have one of the same meaning. Those four hold less than what they
-are shown as, so whoever takes rows from an Iceberg client looks at them again.
-What came with format version 3 is refused: no column of ours can hold it.
+All other types have an exact equivalent. The Iceberg types of these four have a larger
+domain, so values from Iceberg clients are validated. Types of format version 3 are
+rejected.
 
-Some things have a place only here: lengths of text, defaults, properties of
-columns. They are not shown, and whoever takes a schema from an Iceberg client
-gives the schemas that the table has had: a column that is there under its id,
-of the type that was shown, keeps what Iceberg does not know of it.
+String lengths, defaults and column properties do not exist in Iceberg and are not
+published. When a client changes the schema, a column with the same id and the same
+published type keeps them.
 
-A default is what is written where no value is given, and rows that are there
-keep their null. So leaving it out changes nothing that an Iceberg reader sees.
+A default applies only when rows are written, so omitting it does not affect Iceberg
+readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +92,7 @@ __all__ = [
 ]
 
 TYPE_PROPERTY: Final = "iceberg.type"
-"""The property of a column whose type Iceberg tells apart and we do not."""
+"""Column property with the Iceberg type where ours is less specific."""
 _UUID: Final = "uuid"
 _UUID_BYTES: Final = 16
 
@@ -130,7 +129,7 @@ _FROM_ICEBERG: Final[dict[type, DataType]] = {
 
 
 def to_iceberg_primitive(column: Column) -> PrimitiveType:
-    """Return what Iceberg calls the type of a column that holds no others."""
+    """Return the Iceberg type of a primitive column."""
     match column.type:
         case Decimal(precision, scale):
             return DecimalType(precision, scale)
@@ -141,13 +140,13 @@ def to_iceberg_primitive(column: Column) -> PrimitiveType:
 
 
 def is_uuid(column: Column) -> bool:
-    """Return whether a column is a UUID to Iceberg, and 16 bytes to us."""
+    """Return whether a column of 16 bytes is a UUID in Iceberg."""
     is_long_enough = isinstance(column.type, Fixed) and column.type.length == _UUID_BYTES
     return is_long_enough and column.properties.get(TYPE_PROPERTY) == _UUID
 
 
 def from_iceberg_primitive(found: IcebergType, where: str) -> DataType:
-    """Return our type for one of Iceberg's; refuse those of version 3, which no column of ours can hold."""
+    """Return the type for a primitive Iceberg type; raise InvalidInputError for types of format version 3."""
     match found:
         case DecimalType():
             return Decimal(found.precision, found.scale)
@@ -157,32 +156,31 @@ def from_iceberg_primitive(found: IcebergType, where: str) -> DataType:
             own = _FROM_ICEBERG.get(type(found))
     if own is None:
         raise InvalidInputError(
-            f"{where} has the Iceberg type {found}, which no column can hold: use a type of format version 2, "
-            "with times in microseconds"
+            f"{where} has the unsupported Iceberg type {found}; use a type of format version 2, with times in "
+            "microseconds"
         )
     return own
 
 
 def type_properties_of(found: IcebergType) -> Mapping[str, str]:
-    """Return the properties of a column that keep what our type does not say."""
+    """Return the column properties for an Iceberg type that ours does not express."""
     return {TYPE_PROPERTY: _UUID} if isinstance(found, UUIDType) else {}
 
 
 def is_wider_in_iceberg(data_type: DataType) -> bool:
-    """Return whether Iceberg's type takes values that a column of `data_type` does not hold."""
+    """Return whether the Iceberg type has values that a column of `data_type` cannot store."""
     return isinstance(data_type, Int16 | Char) or (isinstance(data_type, Varchar) and data_type.length is not None)
 
 
 FIELD_ID_MAX: Final = 2**31 - 1 - 200
-"""Iceberg keeps the ids above for columns of its own, such as the number of a row."""
+"""Iceberg reserves the ids above for metadata columns."""
 
 
 def to_iceberg_schema(schema: Schema, keys: Sequence[int] = ()) -> IcebergSchema:
-    """Return the schema as Iceberg tells it; keys become identifier fields where Iceberg allows that.
+    """Return the Iceberg schema; keys become identifier fields if Iceberg allows it.
 
-    It demands that they are required and not floating. A table of another writer may
-    have keys that are not so; it is shown without any, since half of a key says
-    something wrong.
+    Identifier fields must be required and not floating-point. If one key column is not,
+    no identifier fields are published, because a partial key would be wrong.
     """
     _check_publishable(schema)
     by_id = {column.id: column for column in schema.columns}
@@ -194,13 +192,13 @@ def to_iceberg_schema(schema: Schema, keys: Sequence[int] = ()) -> IcebergSchema
 def from_iceberg_schema(
     found: IcebergSchema, known: Sequence[Schema] = (), last_column_id: int = 0
 ) -> tuple[Schema, tuple[int, ...]]:
-    """Return the schema and the keys that an Iceberg schema says; refuse what no table can have.
+    """Return the schema and the key ids of an Iceberg schema; raise InvalidInputError if unsupported.
 
-    `known` are the schemas that the table has had, oldest first; `last_column_id` is
-    the largest id that was ever given.
+    `known` are all schemas of the table, oldest first; `last_column_id` is the largest
+    assigned id.
     """
     if not found.fields:
-        raise InvalidInputError("the Iceberg schema has no fields: a table has at least one column")
+        raise InvalidInputError("the Iceberg schema has no fields; a table needs at least one column")
     by_id = {column.id: column for schema in known for _, column in schema.all_columns()}
     columns = tuple(_column(field, by_id, field.name) for field in found.fields)
     largest = max([found.highest_field_id, last_column_id, *(schema.last_column_id for schema in known)])
@@ -209,20 +207,19 @@ def from_iceberg_schema(
     for key in found.identifier_field_ids:
         if key not in outer:
             raise InvalidInputError(
-                f"the identifier field {found.find_column_name(key)!r} lies inside a struct: "
-                "keys are columns of the table itself"
+                f"identifier field {found.find_column_name(key)!r} is inside a struct; keys must be top-level columns"
             )
     return schema, tuple(found.identifier_field_ids)
 
 
 def check_no_defaults(found: IcebergSchema) -> None:
-    """Refuse defaults of columns, wherever they lie; PyIceberg says what else is wrong with the schema."""
+    """Raise InvalidInputError if a column, at any depth, has a default."""
     for field_id, field in index_by_id(found).items():
         _check_no_default(field, found.find_column_name(field_id) or field.name)
 
 
 def to_iceberg_column_type(column: Column) -> IcebergType:
-    """Return what Iceberg calls the type of a column, with the ids of what lies inside."""
+    """Return the Iceberg type of a column, with the ids of nested columns."""
     match column.type:
         case Struct(columns):
             return StructType(*(_field(inner) for inner in columns))
@@ -241,10 +238,10 @@ def to_iceberg_column_type(column: Column) -> IcebergType:
 
 
 def build_name_mapping(schema: Schema) -> NameMapping:
-    """Return by which names the columns of files are found that do not keep the ids.
+    """Return the name mapping for data files without field ids.
 
-    Only by those of today, as our engines find them: a name of the past may have
-    become that of another column.
+    It has only the current names, like our engines: a former name may now belong to another
+    column.
     """
     return create_mapping_from_schema(to_iceberg_schema(schema))
 
@@ -256,19 +253,19 @@ def _field(column: Column) -> NestedField:
 
 
 def _check_publishable(schema: Schema) -> None:
-    """Refuse ids and names that no Iceberg schema can have."""
+    """Raise InvalidInputError for ids and names that an Iceberg schema cannot have."""
     if schema.last_column_id > FIELD_ID_MAX:
         raise InvalidInputError(
-            f"the table has given out the column id {schema.last_column_id}, and Iceberg keeps those above "
-            f"{FIELD_ID_MAX} for itself: copy the rows into a new table to show them as Iceberg"
+            f"the table has assigned column id {schema.last_column_id}, but Iceberg reserves ids above {FIELD_ID_MAX}; "
+            "copy the rows into a new table to publish it as Iceberg"
         )
     seen: set[str] = set()
     for path, _ in schema.all_columns():
         name = ".".join(path)
         if name in seen:
             raise InvalidInputError(
-                f"two columns are called {name!r} in Iceberg, which writes the parts of a path with a dot between "
-                "them: rename the one that has a dot in its name"
+                f"two columns have the dotted path {name!r}, which Iceberg cannot distinguish; rename the column with "
+                "a dot in its name"
             )
         seen.add(name)
 
@@ -280,15 +277,15 @@ def _can_identify(column: Column) -> bool:
 def _check_no_default(field: NestedField, path: str) -> None:
     if field.initial_default is not None or field.write_default is not None:
         raise InvalidInputError(
-            f"column {path!r} has a default in Iceberg, which format version 2 does not know: leave it out, and set "
-            "one with SQL"
+            f"column {path!r} has a default, which Iceberg format version 2 does not support; remove it and set it "
+            "with SQL"
         )
 
 
 def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True) -> Column:
     _check_no_default(field, path)
     if not 0 <= field.field_id <= FIELD_ID_MAX:
-        raise InvalidInputError(f"column {path!r} has the Iceberg id {field.field_id}: ids go from 0 to {FIELD_ID_MAX}")
+        raise InvalidInputError(f"column {path!r} has id {field.field_id}; ids must be from 0 to {FIELD_ID_MAX}")
     before = known.get(field.field_id)
     if before is not None and not _is_published_as(before, field.field_type):
         before = None
@@ -297,7 +294,7 @@ def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named
         name=field.name,
         type=_type(field.field_type, known, path) if before is None or is_nested(before.type) else before.type,
         nullable=not field.required,
-        # What lies inside a list or a map has no place for one in Iceberg.
+        # Elements of lists and maps have no comment in Iceberg.
         comment=field.doc if is_named or before is None else before.comment,
         default=None if before is None else before.default,
         properties=type_properties_of(field.field_type) if before is None else before.properties,
@@ -305,9 +302,9 @@ def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named
 
 
 def _is_published_as(column: Column, found: IcebergType) -> bool:
-    """Return whether a column is what was shown so; of a nested one it is asked at each column inside."""
-    shown = to_iceberg_column_type(column)
-    return type(shown) is type(found) if is_nested(column.type) else shown == found
+    """Return whether a column is published with this type; nested columns are compared one by one."""
+    published = to_iceberg_column_type(column)
+    return type(published) is type(found) if is_nested(column.type) else published == found
 
 
 def _type(found: IcebergType, known: dict[int, Column], path: str) -> DataType:

@@ -1,11 +1,10 @@
 """Conversion of column bounds and partition values to and from the Iceberg encoding.
 
-A bound is bytes: Iceberg's single-value serialization. A partition value is what
-PyIceberg's Avro reader and writer take: days and microseconds as numbers, a decimal
-with as many digits after the point as its type says.
+A bound is encoded with Iceberg's single-value serialization. A partition value has the form
+of PyIceberg's Avro reader and writer: days and microseconds as numbers, decimals with the
+scale of their type.
 
-A bound that Iceberg would read otherwise is not told at all. No bound is always
-right, and costs a reader no more than a look into the file.
+A bound that Iceberg would read differently is omitted, which only prevents pruning.
 """
 
 import datetime
@@ -70,12 +69,12 @@ __all__ = [
 ]
 
 _BITS: Final[dict[type, int]] = {Int16: 32, Int32: 32, Int64: 64}
-"""Those of the type that is shown."""
+"""Bits of the published type."""
 _BOUND_SIZES: Final[dict[type, tuple[int, ...]]] = {
     Boolean: (1,),
     Int16: (4,),
     Int32: (4,),
-    # Of a column that was widened, files may still have what was written before.
+    # Files written before the column was widened have the narrower type.
     Int64: (4, 8),
     Float32: (4,),
     Float64: (4, 8),
@@ -89,11 +88,11 @@ _EXACT: Final = decimal.Context(prec=100)
 
 
 def encode_bound(value: Value, data_type: DataType, *, is_upper: bool = False) -> bytes | None:
-    """Return a bound as Iceberg keeps it, or None where it has no form there that still bounds."""
+    """Return the Iceberg encoding of a bound, or None if it has no valid one."""
     if is_nested(data_type):
         return None
     if isinstance(data_type, Float32 | Float64) and value == 0.0:
-        # Iceberg orders -0.0 before 0.0, and we take them for one.
+        # Iceberg sorts -0.0 before 0.0; here they are equal.
         value = 0.0 if is_upper else -0.0
     try:
         held = to_iceberg_value(restore_zone(value, data_type), data_type, is_bound=True)
@@ -103,33 +102,33 @@ def encode_bound(value: Value, data_type: DataType, *, is_upper: bool = False) -
 
 
 def decode_bound(data: bytes, data_type: DataType, where: str) -> Value | None:
-    """Return a bound from Iceberg's bytes; None for one that no value here can be, which then bounds nothing."""
+    """Return a decoded bound, or None if it is not representable here."""
     if is_nested(data_type):
         return None
     sizes = _BOUND_SIZES.get(type(data_type))
     if sizes is not None and len(data) not in sizes:
         raise InvalidInputError(
-            f"{where} has the bound {data.hex()} for a column of type {format_type(data_type)}, whose bounds have "
-            f"{' or '.join(map(str, sizes))} bytes: write the file's statistics again"
+            f"{where} has the invalid bound {data.hex()} for a column of type {format_type(data_type)}; expected "
+            f"{' or '.join(map(str, sizes))} bytes"
         )
     if isinstance(data_type, Decimal) and not data:
-        raise InvalidInputError(f"{where} has an empty bound for a decimal: write the file's statistics again")
+        raise InvalidInputError(f"{where} has an empty bound for a decimal; rewrite the statistics of the file")
     try:
         held: Any = conversions.from_bytes(_published_type(data_type), data)
     except UnicodeDecodeError:
-        # Cut in the midst of a character by a writer that counts bytes.
+        # Truncated within a character by a writer that counts bytes.
         return None
     found = from_iceberg_value(held, data_type)
     return found.replace(tzinfo=None) if isinstance(found, datetime.time) else found
 
 
 def to_iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = False) -> Any:
-    """Return a value as PyIceberg's Avro writer and Iceberg's bounds take it; refuse one that the type cannot hold.
+    """Return a value in PyIceberg's form; raise InvalidInputError if the type cannot represent it.
 
-    A bound of bytes may be shorter than they are.
+    A bound of a fixed type may be truncated.
     """
     if not is_value_of_type(value, data_type) or not _is_in_range(value, data_type, is_bound=is_bound):
-        raise InvalidInputError(f"{value!r} is no value of a column of type {format_type(data_type)}")
+        raise InvalidInputError(f"{value!r} is not a valid value of type {format_type(data_type)}")
     if isinstance(value, datetime.datetime):
         return micros_of_datetime(value)
     if isinstance(value, datetime.date):
@@ -142,7 +141,7 @@ def to_iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = Fals
 
 
 def from_iceberg_value(held: Any, data_type: DataType) -> Value | None:
-    """Return a value from what PyIceberg reads, or None for one that no column can hold: NaN, a year after 9999."""
+    """Return a value from PyIceberg's form, or None if not representable: NaN, a year after 9999."""
     try:
         match data_type:
             case Date():
@@ -165,25 +164,25 @@ def from_iceberg_value(held: Any, data_type: DataType) -> Value | None:
 
 
 def has_partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
-    """Return whether the values of a partition mean to all of Iceberg's readers what they mean here.
+    """Return whether all Iceberg readers interpret the partition values as we do.
 
-    Files with others belong to the spec without fields:
+    Files with these values belong to the unpartitioned spec:
 
-        the smallest numbers, truncated    lie below all that their type can hold
-        null of double or float            NaN lies in that partition too, and readers would take it for null
-        zero of double or float            -0.0 lies there too, and Iceberg looks for it elsewhere
-        bytes of a fixed length            Iceberg's Java wants their length before them, against Avro's rules
+        the smallest numbers, truncated    below the range of their type
+        null of double or float            the partition also contains NaN
+        zero of double or float            the partition also contains -0.0, which Iceberg separates
+        fixed                              Iceberg's Java expects a length prefix, contrary to Avro
     """
     held = zip(values, scheme.result_types(schema), strict=True)
     return all(_is_same_in_iceberg(value, data_type) for value, data_type in held)
 
 
 def to_partition_record(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> Record:
-    """Return the values of a partition as a manifest holds them."""
+    """Return the partition values as a manifest record."""
     types = scheme.result_types(schema)
     if len(values) != len(types):
         raise FormatError(
-            f"a partition has {len(values)} values, and its scheme has {len(types)} fields: run `mangrove check`"
+            f"a partition has {len(values)} values, but its scheme has {len(types)} fields; run `mangrove check`"
         )
     held = zip(values, types, strict=True)
     return Record(*(None if value is None else to_iceberg_value(value, data_type) for value, data_type in held))
@@ -192,10 +191,10 @@ def to_partition_record(values: Sequence[Value | None], scheme: PartitionScheme,
 def from_partition_record(
     record: Sequence[Any] | Record, spec: PartitionSpec, scheme: PartitionScheme, schema: Schema, where: str
 ) -> tuple[Value | None, ...]:
-    """Return the partition values that a manifest holds for a file, in the order of `scheme`'s fields.
+    """Return the partition values of a manifest record, in the order of the scheme's fields.
 
-    `scheme` is what `own_scheme` says of `spec`: the same fields without those that are void.
-    What is NaN lies with null here.
+    `scheme` is the result of `from_iceberg_spec` for `spec`, without void fields. NaN becomes
+    null.
     """
     held = [record[place] for place, field in enumerate(spec.fields) if not isinstance(field.transform, VoidTransform)]
     found: list[Value | None] = []
@@ -203,8 +202,8 @@ def from_partition_record(
         value = None if one is None else from_iceberg_value(one, data_type)
         if one is not None and not _is_nan(one) and (value is None or not _is_partition_value(value, data_type)):
             raise InvalidInputError(
-                f"{where} has the value {one!r} in the partition field {field.name!r}, where no row can have one of "
-                f"type {format_type(data_type)} like it"
+                f"{where} has the value {one!r} in partition field {field.name!r}, which is not a valid value of type "
+                f"{format_type(data_type)}"
             )
         found.append(value)
     return tuple(found)
@@ -212,7 +211,7 @@ def from_partition_record(
 
 @functools.lru_cache(maxsize=256)
 def _published_type(data_type: DataType) -> PrimitiveType:
-    """Return Iceberg's type for bounds; asked for each column of each file, so it is kept."""
+    """Return the Iceberg type for bounds, cached because it is needed for each column of each file."""
     return to_iceberg_primitive(Column(0, "bound", data_type))
 
 
@@ -233,7 +232,7 @@ def _is_partition_value(value: Value, data_type: DataType) -> bool:
 
 
 def _is_in_range(value: Value, data_type: DataType, *, is_bound: bool) -> bool:
-    """Return whether a value of the right kind is also of the right size."""
+    """Return whether a value is within the range of its type."""
     match data_type:
         case Int16() | Int32() | Int64():
             assert isinstance(value, int)

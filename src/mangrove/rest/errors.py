@@ -1,7 +1,7 @@
 """Error responses of the Iceberg REST protocol.
 
-Clients decide by the status and, where one status means several things, by the
-word. So the words are those of the protocol, and the sentence is ours.
+Clients act on the status code and, where a status is ambiguous, on the error type. Both
+follow the protocol.
 """
 
 import json
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 BASE_PATH: Final = "/iceberg"
-"""What stands before every address of the protocol; clients are given it as their `uri`."""
+"""Path prefix of the protocol's endpoints; clients configure it as part of their `uri`."""
 NO_SUCH_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_SUCH_TABLE: Final = "NoSuchTableException"
 NO_SUCH_VIEW: Final = "NoSuchViewException"
@@ -65,22 +65,22 @@ _STATUSES: Final[dict[type[MangroveError], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """Why there is no other answer."""
+    """An error response of the protocol."""
 
     status: int
-    word: str
-    """What the protocol calls the `type` of the error."""
-    sentence: str
+    error_type: str
+    """The `type` of the error in the protocol."""
+    message: str
 
     def response(self) -> Response:
-        """Return it as it is sent."""
-        error = {"message": self.sentence, "type": self.word, "code": self.status}
+        """Return the HTTP response."""
+        error = {"message": self.message, "type": self.error_type, "code": self.status}
         content = json.dumps({"error": error}, ensure_ascii=False).encode("utf-8", "replace")
         return Response(content, self.status, media_type="application/json")
 
 
 def is_iceberg_path(path: str) -> bool:
-    """Return whether an address is one of the protocol's.
+    """Return whether a path belongs to the Iceberg REST protocol.
 
     >>> is_iceberg_path("/iceberg/v1/config"), is_iceberg_path("/iceberg"), is_iceberg_path("/icebergs")
     (True, True, False)
@@ -88,20 +88,20 @@ def is_iceberg_path(path: str) -> bool:
     return path == BASE_PATH or path.startswith(f"{BASE_PATH}/")
 
 
-def respond_iceberg_error(status: int, sentence: str, word: str | None = None) -> Response:
-    """Return a refusal by its status."""
-    return ErrorResponse(status, word or _ERROR_TYPES.get(status, _ERROR_TYPES[500]), sentence).response()
+def respond_iceberg_error(status: int, message: str, error_type: str | None = None) -> Response:
+    """Return an error response; the error type defaults to that of the status."""
+    return ErrorResponse(status, error_type or _ERROR_TYPES.get(status, _ERROR_TYPES[500]), message).response()
 
 
-def to_error_response(error: MangroveError, missing: str = _ERROR_TYPES[404]) -> ErrorResponse:
-    """Return how an error of ours is told; `missing` is the word for what was looked for.
+def to_error_response(error: MangroveError, not_found_type: str = _ERROR_TYPES[404]) -> ErrorResponse:
+    """Return the error response of an exception; `not_found_type` is the error type of NotFoundError.
 
-    >>> to_error_response(NotFoundError("there is no table a.b"), NO_SUCH_TABLE)
-    Refusal(status=404, word='NoSuchTableException', sentence='there is no table a.b')
+    >>> to_error_response(NotFoundError("table a.b does not exist"), NO_SUCH_TABLE)
+    ErrorResponse(status=404, error_type='NoSuchTableException', message='table a.b does not exist')
     """
     status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
     if isinstance(error, NotFoundError):
-        return ErrorResponse(status, missing, str(error))
+        return ErrorResponse(status, not_found_type, str(error))
     if isinstance(error, AlreadyExistsError):
         return ErrorResponse(status, "AlreadyExistsException", str(error))
     return ErrorResponse(status, _ERROR_TYPES[status], str(error))

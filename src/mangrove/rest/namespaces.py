@@ -1,7 +1,7 @@
 """REST handlers for catalog configuration, namespaces and listings.
 
-Who may read the bucket brings credentials of their own. What is told is only
-where it is and how its addresses look, which a client could not guess.
+Clients read the bucket with their own credentials. The configuration contains only the
+region, endpoint and addressing style, never secrets.
 """
 
 import json
@@ -51,9 +51,9 @@ __all__ = [
 
 
 def build_storage_properties(uri: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the properties with which a client's own reader opens the same store.
+    """Return the storage properties with which a client opens the same store.
 
-    >>> build_storage_properties("s3://bucket/lake/", {"region": "eu-west-1", "secret_access_key": "never told"})
+    >>> build_storage_properties("s3://bucket/lake/", {"region": "eu-west-1", "secret_access_key": "abc"})
     {'client.region': 'eu-west-1', 's3.region': 'eu-west-1'}
     """
     given = {name.lower(): value for name, value in (options or {}).items()}
@@ -70,21 +70,21 @@ def build_storage_properties(uri: str, options: Mapping[str, str] | None = None)
 
 
 def _s3_properties(given: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     if "region" in given:
         # Java reads the first, PyIceberg the second.
-        found |= {"client.region": given["region"], "s3.region": given["region"]}
+        properties |= {"client.region": given["region"], "s3.region": given["region"]}
     if "endpoint" in given:
-        # Servers other than Amazon's rarely have a name of their own for each bucket.
+        # Servers other than Amazon's rarely support virtual-hosted-style addresses.
         is_hosted = given.get("virtual_hosted_style_request", "").lower() == "true"
-        found |= {
+        properties |= {
             "s3.endpoint": given["endpoint"],
             "s3.path-style-access": str(not is_hosted).lower(),
             "s3.force-virtual-addressing": str(is_hosted).lower(),
         }
     if given.get("skip_signature", "").lower() == "true":
-        found["s3.anonymous"] = "true"
-    return found
+        properties["s3.anonymous"] = "true"
+    return properties
 
 
 def _azure_properties(root: RootUri, given: Mapping[str, str]) -> dict[str, str]:
@@ -93,22 +93,22 @@ def _azure_properties(root: RootUri, given: Mapping[str, str]) -> dict[str, str]
 
 
 COMMENT: Final = "comment"
-"""The property under which engines keep what a namespace, table or view is for."""
+"""The property under which engines keep the description of a namespace, table or view."""
 
 
-def respond_json(found: Any, status: int = 200) -> Response:
-    """Return an answer in JSON."""
-    content = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+def respond_json(value: Any, status: int = 200) -> Response:
+    """Return a JSON response."""
+    content = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, media_type="application/json")
 
 
 def respond_no_content() -> Response:
-    """Return the answer that says yes, and no more."""
+    """Return an empty success response."""
     return Response(status_code=204)
 
 
 def handle_config(requested: RestRequest, endpoints: Callable[[bool], Sequence[str]]) -> Response:
-    """Return how a client talks to this server; `endpoints` tells what is served, with writing or without."""
+    """Return the configuration of a client; `endpoints` lists the endpoints, given whether the catalog is writable."""
     served = requested.served
     version = resolve_warehouse(served.lake, requested.query.get("warehouse"))
     is_writable = served.is_writable and version is None
@@ -122,84 +122,88 @@ def handle_config(requested: RestRequest, endpoints: Callable[[bool], Sequence[s
 
 
 def handle_list_namespaces(requested: RestRequest) -> Response:
-    """Return the namespaces; below one there are none."""
-    wanted = parse_pagination(requested.query)
-    seen = requested.seen(wanted.version)
+    """List the namespaces; a namespace has no children."""
+    pagination = parse_pagination(requested.query)
+    snapshot = requested.open_snapshot(pagination.version)
     parent = requested.query.get("parent")
     if parent:
-        find_namespace_by_levels(seen, parent)
+        find_namespace_by_levels(snapshot, parent)
         return _respond_list(PaginatedNames((), None), "namespaces", [])
     page = paginate_names(
-        wanted, seen.version, lambda after: _reachable(one.name for one in seen.namespaces(after=after))
+        pagination,
+        snapshot.version,
+        lambda after: _select_addressable(one.name for one in snapshot.namespaces(after=after)),
     )
     return _respond_list(page, "namespaces", [[name] for name in page.names])
 
 
 def handle_load_namespace(requested: RestRequest) -> Response:
     """Return a namespace with its properties."""
-    locator, value = find_namespace(requested.seen(), requested)
+    locator, value = find_namespace(requested.open_snapshot(), requested)
     return respond_json({"namespace": [locator.name], "properties": namespace_properties_of(value)})
 
 
 def namespace_properties_of(value: Namespace) -> dict[str, str]:
-    """Return the properties of a namespace as engines read them: what it is for is one of them."""
-    told = {COMMENT: value.description} if value.description else {}
-    return {**told, **value.properties}
+    """Return the properties of a namespace, with its description as `comment`."""
+    comment = {COMMENT: value.description} if value.description else {}
+    return {**comment, **value.properties}
 
 
 def handle_namespace_exists(requested: RestRequest) -> Response:
-    """Say whether a namespace is there."""
-    find_namespace(requested.seen(), requested)
+    """Return success if a namespace exists."""
+    find_namespace(requested.open_snapshot(), requested)
     return respond_no_content()
 
 
 def handle_list_tables(requested: RestRequest) -> Response:
-    """Return the tables of a namespace that can be shown: those whose rows the lakehouse keeps."""
-    return _names_answer(requested, _tables)
+    """List the managed tables of a namespace; external tables are not published."""
+    return _respond_names(requested, _list_tables)
 
 
 def handle_table_exists(requested: RestRequest) -> Response:
-    """Say whether a table is there; nothing is written for it yet."""
-    find_table(requested.seen(), requested)
+    """Return success if a table exists, without publishing its metadata."""
+    find_table(requested.open_snapshot(), requested)
     return respond_no_content()
 
 
 def handle_list_views(requested: RestRequest) -> Response:
-    """Return the views of a namespace."""
-    return _names_answer(requested, _views)
+    """List the views of a namespace."""
+    return _respond_names(requested, _list_views)
 
 
 def handle_report_metrics(requested: RestRequest) -> Response:
-    """Take a client's report of a scan or a commit; that it came is counted, and nothing of it is kept."""
+    """Accept a client's scan or commit report; its content is discarded."""
     requested.document()
-    find_table(requested.seen(), requested)
+    find_table(requested.open_snapshot(), requested)
     return respond_no_content()
 
 
-def _names_answer(
+def _respond_names(
     requested: RestRequest, names: Callable[[LakeSnapshot, NamespaceLocator, str | None], Iterator[str]]
 ) -> Response:
-    wanted = parse_pagination(requested.query)
-    seen = requested.seen(wanted.version)
-    parent, _ = find_namespace(seen, requested)
-    page = paginate_names(wanted, seen.version, lambda after: _reachable(names(seen, parent, after)))
+    pagination = parse_pagination(requested.query)
+    snapshot = requested.open_snapshot(pagination.version)
+    parent, _ = find_namespace(snapshot, requested)
+    page = paginate_names(
+        pagination, snapshot.version, lambda after: _select_addressable(names(snapshot, parent, after))
+    )
     return _respond_list(page, "identifiers", [{"namespace": [parent.name], "name": name} for name in page.names])
 
 
-def _reachable(names: Iterable[str]) -> Iterator[str]:
+def _select_addressable(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if is_addressable(name))
 
 
-def _tables(seen: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
+def _list_tables(snapshot: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else TableLocator(parent.name, after)
-    for locator, value in seen.reading().children(Kind.TABLE, parent, after=following):
+    for locator, value in snapshot.reading().children(Kind.TABLE, parent, after=following):
         if isinstance(locator, TableLocator) and isinstance(value, Table) and is_publishable(value):
             yield locator.name
 
 
-def _views(seen: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
+def _list_views(snapshot: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else ViewLocator(parent.name, after)
-    for locator, _ in seen.reading().children(Kind.VIEW, parent, after=following):
+    for locator, _ in snapshot.reading().children(Kind.VIEW, parent, after=following):
         assert isinstance(locator, ViewLocator)
         yield locator.name
 
@@ -212,42 +216,42 @@ _NOT_EMPTY = "NamespaceNotEmptyException"
 
 
 def handle_create_namespace(requested: RestRequest) -> Response:
-    """Make a namespace."""
+    """Create a namespace."""
     document = requested.document()
     locator = parse_namespace(document.get("namespace"))
     check_addressable(locator)
     given = parse_properties(document, "properties")
     own = {name: text for name, text in given.items() if name != COMMENT}
-    made = requested.served.lake.create_namespace(locator, properties=own, description=given.get(COMMENT))
-    return respond_json({"namespace": [made.name], "properties": namespace_properties_of(made.value)})
+    created = requested.served.lake.create_namespace(locator, properties=own, description=given.get(COMMENT))
+    return respond_json({"namespace": [created.name], "properties": namespace_properties_of(created.value)})
 
 
 def handle_update_namespace_properties(requested: RestRequest) -> Response:
-    """Put and remove properties of a namespace."""
+    """Set and remove properties of a namespace."""
     document = requested.document()
-    put, removals = parse_properties(document, "updates"), _removals(document)
+    put, removals = parse_properties(document, "updates"), _parse_removals(document)
     both = sorted(put.keys() & set(removals))
     if both:
         return respond_iceberg_error(
-            422, f"{both[0]!r} is both put and removed: do one of them", "UnprocessableEntityException"
+            422, f"property {both[0]!r} is both set and removed; send one of them", "UnprocessableEntityException"
         )
-    locator, value = find_namespace(requested.seen(), requested)
-    there = namespace_properties_of(value)
-    gone = [name for name in removals if name in there]
-    description = "" if COMMENT in gone else put.get(COMMENT)
+    locator, value = find_namespace(requested.open_snapshot(), requested)
+    existing = namespace_properties_of(value)
+    removed = [name for name in removals if name in existing]
+    description = "" if COMMENT in removed else put.get(COMMENT)
     requested.served.lake.alter_namespace(
         locator,
         {name: text for name, text in put.items() if name != COMMENT},
-        [name for name in gone if name != COMMENT],
+        [name for name in removed if name != COMMENT],
         description=description,
     )
-    missing = [name for name in removals if name not in there]
-    return respond_json({"updated": sorted(put), "removed": gone, "missing": missing})
+    missing = [name for name in removals if name not in existing]
+    return respond_json({"updated": sorted(put), "removed": removed, "missing": missing})
 
 
 def handle_drop_namespace(requested: RestRequest) -> Response:
-    """Drop a namespace that is empty."""
-    locator, _ = find_namespace(requested.seen(), requested)
+    """Drop an empty namespace."""
+    locator, _ = find_namespace(requested.open_snapshot(), requested)
     try:
         requested.served.lake.drop_namespace(locator)
     except InvalidInputError as error:
@@ -255,8 +259,8 @@ def handle_drop_namespace(requested: RestRequest) -> Response:
     return respond_no_content()
 
 
-def _removals(document: dict[str, Any]) -> list[str]:
-    found = document.get("removals") or []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise InvalidInputError("the removals of the request are no list of texts: give the names of properties")
-    return list(dict.fromkeys(found))
+def _parse_removals(document: dict[str, Any]) -> list[str]:
+    removals = document.get("removals") or []
+    if not isinstance(removals, list) or not all(isinstance(one, str) for one in removals):
+        raise InvalidInputError("'removals' of the request is not a list of strings; send the names of properties")
+    return list(dict.fromkeys(removals))

@@ -1,7 +1,7 @@
 """REST requests and resolution of the namespaces, tables and views that they name.
 
-Engines try names of every kind, for one `db.table.files` for what they know of a
-table, and take a refusal for a failure.
+Engines probe names such as `db.table.files` for metadata tables. An invalid name is
+therefore answered with not found: engines treat any other error as a failure.
 """
 
 import json
@@ -40,117 +40,117 @@ __all__ = [
 
 _REQUEST_CHARACTERS_MAX: Final = 4_000
 _DEPTH_MAX: Final = 200
-"""Columns may lie 32 levels deep, and JSON takes three levels for each at most."""
+"""Columns are nested at most 32 levels deep, and each level takes at most three levels of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedLakehouse:
-    """What every request is answered from."""
+    """The served lakehouse and the server's access settings."""
 
     lake: Lakehouse
     is_writable: bool = False
     is_secret: Callable[[str], bool] | None = field(default=None, repr=False)
-    """Whether a text is the server's token; None where it asks for none."""
+    """Whether a text is the server's token; None if the server has no token."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """A request; anybody may have written it."""
+    """An untrusted request."""
 
     served: ServedLakehouse
-    steps: Mapping[str, str]
-    """What stands in the place of `{namespace}`, `{table}` and so on, decoded."""
+    path_parameters: Mapping[str, str]
+    """Decoded values of `{namespace}`, `{table}` and so on."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By their names in small letters."""
+    """Values by lower-case header name."""
     body: bytes = b""
 
     def __post_init__(self) -> None:
-        for name, value in (*self.steps.items(), *self.query.items()):
+        for name, value in (*self.path_parameters.items(), *self.query.items()):
             if len(value) > _REQUEST_CHARACTERS_MAX:
                 raise InvalidInputError(
-                    f"{name[:40]!r} has {len(value)} characters: {_REQUEST_CHARACTERS_MAX} are allowed in an address"
+                    f"{name[:40]!r} has {len(value)} characters; at most {_REQUEST_CHARACTERS_MAX} are allowed"
                 )
 
     @property
     def version(self) -> int | None:
-        """The version that the address is about, or None for the newest."""
-        prefix = self.steps.get("prefix")
+        """The version in the prefix of the path, or None for the newest."""
+        prefix = self.path_parameters.get("prefix")
         return None if prefix is None else parse_prefix(prefix)
 
-    def seen(self, version: int | None = None) -> LakeSnapshot:
-        """Return the state that is asked about, or a version that an earlier answer named."""
-        of_address = self.version
-        return open_version(self.served.lake, version if of_address is None else of_address)
+    def open_snapshot(self, version: int | None = None) -> LakeSnapshot:
+        """Return the snapshot of the path's prefix, else of `version`, else the newest."""
+        path_version = self.version
+        return open_version(self.served.lake, version if path_version is None else path_version)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON object that was sent."""
+        """Return the JSON object of the request body."""
         try:
-            found = json.loads(self.body)
+            document = json.loads(self.body)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"the body of the request is no JSON ({error}): send an object") from error
-        if not isinstance(found, dict):
-            raise InvalidInputError("the body of the request is no JSON object: send one")
-        _check_depth(found)
-        return found
+            raise InvalidInputError(f"the request body is not JSON ({error}); send a JSON object") from error
+        if not isinstance(document, dict):
+            raise InvalidInputError("the request body is not a JSON object; send a JSON object")
+        _check_depth(document)
+        return document
 
 
 def _check_depth(document: object) -> None:
-    """Refuse what lies so deep that who reads it level by level would come to no end."""
+    """Raise InvalidInputError if the document is nested too deeply for recursive readers."""
     level = [document]
     for _ in range(_DEPTH_MAX):
         inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
         level = [*chain.from_iterable(inside)]
         if not level:
             return
-    raise InvalidInputError(f"the body of the request has more than {_DEPTH_MAX} levels: nest less deeply")
+    raise InvalidInputError(f"the request body has more than {_DEPTH_MAX} nesting levels; reduce the nesting")
 
 
 NAMESPACE_SEPARATOR: Final = "\x1f"
-"""What stands between the levels of a namespace in an address."""
+"""Separator between the levels of a namespace in a path."""
 
 
-def find_namespace_by_levels(seen: LakeSnapshot, text: str) -> tuple[NamespaceLocator, Namespace]:
-    """Return the namespace that is called by its levels."""
-    with _not_there("namespace"):
+def find_namespace_by_levels(snapshot: LakeSnapshot, text: str) -> tuple[NamespaceLocator, Namespace]:
+    """Return the namespace with these levels."""
+    with _invalid_as_not_found("namespace"):
         locator = _locator(text)
-        return locator, load_namespace(seen.reading(), locator)
+        return locator, load_namespace(snapshot.reading(), locator)
 
 
-def find_namespace(seen: LakeSnapshot, requested: RestRequest) -> tuple[NamespaceLocator, Namespace]:
-    """Return the namespace of an address."""
-    return find_namespace_by_levels(seen, requested.steps["namespace"])
+def find_namespace(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[NamespaceLocator, Namespace]:
+    """Return the namespace of a request path."""
+    return find_namespace_by_levels(snapshot, requested.path_parameters["namespace"])
 
 
-def find_table(seen: LakeSnapshot, requested: RestRequest) -> tuple[TableLocator, Table]:
-    """Return the table of an address, if it can be shown: others keep the rows of those that cannot."""
-    with _not_there("table"):
-        locator = TableLocator(_locator(requested.steps["namespace"]).name, requested.steps["table"])
-        value = load_table(seen.reading(), locator)
+def find_table(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[TableLocator, Table]:
+    """Return the managed table of a request path; external tables are not found."""
+    with _invalid_as_not_found("table"):
+        parameters = requested.path_parameters
+        locator = TableLocator(_locator(parameters["namespace"]).name, parameters["table"])
+        value = load_table(snapshot.reading(), locator)
     if not is_publishable(value):
-        raise NotFoundError(
-            f"the rows of {locator} are kept elsewhere, so it is no table of this catalog: open it where they are"
-        )
+        raise NotFoundError(f"table {locator} is external and is not part of this catalog; open it at its own location")
     return locator, value
 
 
-def find_view(seen: LakeSnapshot, requested: RestRequest) -> tuple[ViewLocator, View]:
-    """Return the view of an address."""
-    with _not_there("view"):
-        locator = ViewLocator(_locator(requested.steps["namespace"]).name, requested.steps["view"])
-        return locator, load_view(seen.reading(), locator)
+def find_view(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[ViewLocator, View]:
+    """Return the view of a request path."""
+    with _invalid_as_not_found("view"):
+        parameters = requested.path_parameters
+        locator = ViewLocator(_locator(parameters["namespace"]).name, parameters["view"])
+        return locator, load_view(snapshot.reading(), locator)
 
 
 def is_publishable(value: Table) -> bool:
-    """Return whether a table can be one of Iceberg's: its rows are the lakehouse's own."""
+    """Return whether a table can be published as Iceberg: only managed tables can."""
     return value.table_type is TableType.MANAGED
 
 
 def is_addressable(name: str) -> bool:
-    """Return whether a client can ask for what is called so.
+    """Return whether a client can address an object with this name.
 
-    Clients fold the steps `.` and `..` of an address before they send it, so a drop of
-    such a table would be one of the namespace.
+    Clients resolve the path segments `.` and `..` before they send a request, so dropping
+    a table with such a name would drop its namespace.
 
     >>> is_addressable(".."), is_addressable("...")
     (False, True)
@@ -161,16 +161,16 @@ def is_addressable(name: str) -> bool:
 def _locator(text: str) -> NamespaceLocator:
     levels = text.split(NAMESPACE_SEPARATOR)
     if len(levels) > 1:
-        raise NotFoundError(f"there is no namespace {'.'.join(levels)}: namespaces have one level here")
+        raise NotFoundError(f"namespace {'.'.join(levels)} does not exist; namespaces have one level")
     return NamespaceLocator(text)
 
 
 @contextmanager
-def _not_there(kind: str) -> Iterator[None]:
+def _invalid_as_not_found(kind: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        raise NotFoundError(f"there is no such {kind}: {error}") from error
+        raise NotFoundError(f"no such {kind}: {error}") from error
 
 
 def parse_namespace(levels: object) -> NamespaceLocator:
@@ -183,14 +183,14 @@ def parse_namespace(levels: object) -> NamespaceLocator:
         case [str(name)]:
             return NamespaceLocator(name)
         case [str(), *_]:
-            raise InvalidInputError(f"{levels!r} has several levels, and namespaces have one here: give one name")
+            raise InvalidInputError(f"namespace {levels!r} has several levels; namespaces have one level")
         case _:
-            raise InvalidInputError("the request names no namespace: give it as a list with one name")
+            raise InvalidInputError("the request has no namespace; send a list with one name")
 
 
 def parse_namespace_path(requested: RestRequest) -> NamespaceLocator:
-    """Return the namespace of an address, whether it is there or not."""
-    return parse_namespace(requested.steps["namespace"].split(NAMESPACE_SEPARATOR))
+    """Return the namespace of a request path, whether or not it exists."""
+    return parse_namespace(requested.path_parameters["namespace"].split(NAMESPACE_SEPARATOR))
 
 
 def parse_table_identifier(identifier: object) -> TableLocator:
@@ -206,29 +206,29 @@ def parse_view_identifier(identifier: object) -> ViewLocator:
 
 
 def check_addressable(locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
-    """Refuse to give something a name by which no client could ask for it."""
+    """Raise InvalidInputError for a name that no client could address."""
     above = () if isinstance(locator, NamespaceLocator) else (locator.namespace,)
     for name in (*above, locator.name):
         if not is_addressable(name):
             raise InvalidInputError(
-                f"{name!r} is a step in the addresses of clients and cannot be a name: take another"
+                f"{name!r} is a relative path segment and cannot be used as a name; choose another name"
             )
 
 
 def require_text(document: Mapping[str, Any], name: str) -> str:
-    """Return a text of a request that must be there."""
-    found = document.get(name)
-    if not isinstance(found, str) or not found:
-        raise InvalidInputError(f"the request has no {name!r}: give it as text")
-    return found
+    """Return a required string of a request."""
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidInputError(f"the request has no {name!r}; send it as a string")
+    return value
 
 
 def parse_properties(document: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return properties of a request, none where it gives none."""
-    found = document.get(name) or {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise InvalidInputError(f"{name!r} of the request is no object of texts: give names and texts")
-    return found
+    """Return the properties of a request; empty if it has none."""
+    properties = document.get(name) or {}
+    if not isinstance(properties, dict) or not all(isinstance(one, str) for one in properties.values()):
+        raise InvalidInputError(f"{name!r} of the request is not an object with string values")
+    return properties
 
 
 def _parts(identifier: object) -> tuple[NamespaceLocator, str]:
@@ -236,4 +236,4 @@ def _parts(identifier: object) -> tuple[NamespaceLocator, str]:
         case {"namespace": levels, "name": str(name)}:
             return parse_namespace(levels), name
         case _:
-            raise InvalidInputError("the request names nothing: give an identifier with a namespace and a name")
+            raise InvalidInputError("the request has no valid identifier; send an object with namespace and name")

@@ -64,69 +64,71 @@ __all__ = [
     "list_endpoints",
 ]
 
-_SENTENCE: Final = (
-    "The Iceberg REST endpoint needs PyIceberg, which is not installed on the server: "
-    "run pip install 'mangrove-lake[iceberg]' there, and start it again."
+_NOT_INSTALLED: Final = (
+    "The Iceberg REST catalog requires PyIceberg, which is not installed on the server; "
+    "run pip install 'mangrove-lake[iceberg]' there and restart it."
 )
 _METHODS: Final = ("GET", "POST", "DELETE")
 
 
 def build_unavailable_routes() -> list[BaseRoute]:
-    """Return routes that answer to all that a client may ask what to install."""
-    return [Route(f"{BASE_PATH}/{{rest:path}}", _answer, methods=list(_METHODS))]
+    """Return routes that answer every request with the package to install."""
+    return [Route(f"{BASE_PATH}/{{rest:path}}", _respond_not_installed, methods=list(_METHODS))]
 
 
-def _answer(_: Request) -> Response:
-    return respond_iceberg_error(501, _SENTENCE)
+def _respond_not_installed(_: Request) -> Response:
+    return respond_iceberg_error(501, _NOT_INSTALLED)
 
 
 PREFIX: Final = "/v1/{prefix}"
-"""What addresses of a catalog begin with in the protocol's words; for the newest state the prefix is left out."""
+"""Path prefix of a catalog in the protocol; omitted for the newest version."""
 _BODY_BYTES_MAX: Final = 1_048_576
-_READ_ONLY: Final = "This server only reads: start it with --writable and a token, and send the token."
-_PREFIX_STEP: Final = "A past version cannot be changed: work without a warehouse, or with the lakehouse's own address."
+_READ_ONLY: Final = "The server is read-only; start it with --writable and a token, and send the token."
+_READ_ONLY_VERSION: Final = (
+    "An earlier version cannot be changed; connect without a warehouse or with the lakehouse's address."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A method, an address, and what answers: a plain function, which waits for storage in a thread of its own."""
+    """A method, a path and its handler, which blocks on storage in a worker thread."""
 
     method: str
     path: str
-    answer: Callable[[RestRequest], Response]
-    missing: str = "NotFoundException"
-    """The protocol's word where something that the address names is not there."""
-    changes: bool = False
-    """Whether it changes the lakehouse, and so is there only on a server that does."""
+    handler: Callable[[RestRequest], Response]
+    not_found_type: str = "NotFoundException"
+    """The protocol's error type if an object of the path does not exist."""
+    is_write: bool = False
+    """Whether it changes the lakehouse; only a writable server allows it."""
     is_advertised: bool = True
-    """Whether clients are told of it; configuration and tokens come before anything is told."""
+    """Whether the configuration lists it; the endpoints for configuration and tokens are not listed."""
     body_bytes_max: int = _BODY_BYTES_MAX
 
     @property
-    def words(self) -> str:
-        """Its method and address, as clients are told."""
+    def signature(self) -> str:
+        """Method and path, as the configuration lists them."""
         return f"{self.method} {self.path}"
 
 
 def list_endpoints(endpoints: Sequence[Endpoint], *, is_writable: bool) -> list[str]:
-    """Return what a client may use, in the protocol's words."""
-    return [one.words for one in endpoints if one.is_advertised and (is_writable or not one.changes)]
+    """Return the endpoints that a client may use, as method and path."""
+    return [one.signature for one in endpoints if one.is_advertised and (is_writable or not one.is_write)]
 
 
 def build_routes(served: ServedLakehouse, endpoints: Sequence[Endpoint]) -> list[Route]:
-    """Return routes to endpoints: first those of the newest state, then those with a prefix.
+    """Return the routes of the endpoints: first without a prefix, then with one.
 
-    A namespace may be called `namespaces`, and no prefix is, so the shorter address is meant.
+    A namespace may be named `namespaces` but a prefix may not, so the shorter path wins.
     """
     by_path: dict[str, dict[str, Endpoint]] = {}
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
-    found = {path: _build_handler(served, by_method) for path, by_method in by_path.items()}
+    handlers = {path: _build_handler(served, by_method) for path, by_method in by_path.items()}
     return [
-        Route(BASE_PATH + spelled(path), found[path], methods=sorted(by_path[path]))
-        for spelled in (_without_prefix, str)
-        for path in found
-        if spelled is not str or PREFIX in path
+        Route(BASE_PATH + to_path(path), handlers[path], methods=sorted(by_path[path]))
+        for to_path in (_without_prefix, str)
+        for path in handlers
+        if to_path is not str or PREFIX in path
     ]
 
 
@@ -135,36 +137,36 @@ def _without_prefix(path: str) -> str:
 
 
 def _build_handler(served: ServedLakehouse, by_method: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        # A framework that lets HEAD in wherever GET is served.
+    async def handle(request: Request) -> Response:
+        # Starlette routes HEAD requests to GET handlers.
         endpoint = by_method.get(request.method) or by_method["GET"]
         try:
-            body = await _body(request, endpoint.body_bytes_max)
+            body = await _read_body(request, endpoint.body_bytes_max)
             requested = RestRequest(
                 served, dict(request.path_params), dict(request.query_params), dict(request.headers.items()), body
             )
-            if endpoint.changes and not served.is_writable:
+            if endpoint.is_write and not served.is_writable:
                 return respond_iceberg_error(403, _READ_ONLY)
-            if endpoint.changes and requested.version is not None:
-                return respond_iceberg_error(403, _PREFIX_STEP)
-            return await run_in_threadpool(endpoint.answer, requested)
+            if endpoint.is_write and requested.version is not None:
+                return respond_iceberg_error(403, _READ_ONLY_VERSION)
+            return await run_in_threadpool(endpoint.handler, requested)
         except MangroveError as error:
-            return to_error_response(error, endpoint.missing).response()
+            return to_error_response(error, endpoint.not_found_type).response()
 
-    return answer
+    return handle
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
+async def _read_body(request: Request, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > bytes_max:
-                raise InvalidInputError(f"the request has more than {bytes_max} bytes: send less at a time")
+                raise InvalidInputError(f"the request body exceeds {bytes_max} bytes; send smaller requests")
             parts.append(part)
     except ClientDisconnect as error:
-        raise InvalidInputError("the client left before it had sent its request") from error
+        raise InvalidInputError("the client disconnected before it had sent its request") from error
     return b"".join(parts)
 
 
@@ -173,42 +175,42 @@ _NAMESPACE: Final = f"{_NAMESPACES}/{{namespace}}"
 _TABLE: Final = f"{_NAMESPACE}/tables/{{table}}"
 _VIEW: Final = f"{_NAMESPACE}/views/{{view}}"
 _COMMIT_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A commit names manifests and not files, so even thousands of columns and snapshots take less."""
+"""A commit lists manifests rather than files, so even thousands of columns and snapshots take less."""
 
 WRITE_ENDPOINTS: Final = (
-    Endpoint("POST", _NAMESPACES, handle_create_namespace, NO_SUCH_NAMESPACE, changes=True),
-    Endpoint("DELETE", _NAMESPACE, handle_drop_namespace, NO_SUCH_NAMESPACE, changes=True),
-    Endpoint("POST", f"{_NAMESPACE}/properties", handle_update_namespace_properties, NO_SUCH_NAMESPACE, changes=True),
+    Endpoint("POST", _NAMESPACES, handle_create_namespace, NO_SUCH_NAMESPACE, is_write=True),
+    Endpoint("DELETE", _NAMESPACE, handle_drop_namespace, NO_SUCH_NAMESPACE, is_write=True),
+    Endpoint("POST", f"{_NAMESPACE}/properties", handle_update_namespace_properties, NO_SUCH_NAMESPACE, is_write=True),
     Endpoint(
         "POST",
         f"{_NAMESPACE}/tables",
         handle_create_table,
         NO_SUCH_NAMESPACE,
-        changes=True,
+        is_write=True,
         body_bytes_max=_COMMIT_BYTES_MAX,
     ),
-    Endpoint("POST", _TABLE, handle_commit_table, NO_SUCH_TABLE, changes=True, body_bytes_max=_COMMIT_BYTES_MAX),
-    Endpoint("DELETE", _TABLE, handle_drop_table, NO_SUCH_TABLE, changes=True),
-    Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, NO_SUCH_TABLE, changes=True),
+    Endpoint("POST", _TABLE, handle_commit_table, NO_SUCH_TABLE, is_write=True, body_bytes_max=_COMMIT_BYTES_MAX),
+    Endpoint("DELETE", _TABLE, handle_drop_table, NO_SUCH_TABLE, is_write=True),
+    Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, NO_SUCH_TABLE, is_write=True),
     Endpoint(
-        "POST", f"{_NAMESPACE}/register", handle_register_table, NO_SUCH_NAMESPACE, changes=True, is_advertised=False
+        "POST", f"{_NAMESPACE}/register", handle_register_table, NO_SUCH_NAMESPACE, is_write=True, is_advertised=False
     ),
     Endpoint(
         "POST",
         f"{PREFIX}/transactions/commit",
         handle_commit_transaction,
         NO_SUCH_TABLE,
-        changes=True,
+        is_write=True,
         body_bytes_max=_COMMIT_BYTES_MAX,
     ),
-    Endpoint("POST", f"{_NAMESPACE}/views", handle_create_view, NO_SUCH_NAMESPACE, changes=True),
-    Endpoint("POST", _VIEW, handle_replace_view, NO_SUCH_VIEW, changes=True),
-    Endpoint("DELETE", _VIEW, handle_drop_view, NO_SUCH_VIEW, changes=True),
-    Endpoint("POST", f"{PREFIX}/views/rename", handle_rename_view, NO_SUCH_VIEW, changes=True),
+    Endpoint("POST", f"{_NAMESPACE}/views", handle_create_view, NO_SUCH_NAMESPACE, is_write=True),
+    Endpoint("POST", _VIEW, handle_replace_view, NO_SUCH_VIEW, is_write=True),
+    Endpoint("DELETE", _VIEW, handle_drop_view, NO_SUCH_VIEW, is_write=True),
+    Endpoint("POST", f"{PREFIX}/views/rename", handle_rename_view, NO_SUCH_VIEW, is_write=True),
 )
 
 
-_READING: Final = (
+_READ_ENDPOINTS: Final = (
     Endpoint("GET", _NAMESPACES, handle_list_namespaces, NO_SUCH_NAMESPACE),
     Endpoint("GET", _NAMESPACE, handle_load_namespace, NO_SUCH_NAMESPACE),
     Endpoint("HEAD", _NAMESPACE, handle_namespace_exists, NO_SUCH_NAMESPACE),
@@ -225,14 +227,14 @@ _READING: Final = (
 def build_iceberg_routes(
     lake: Lakehouse, *, is_writable: bool = False, is_secret: Callable[[str], bool] | None = None
 ) -> list[BaseRoute]:
-    """Return the routes below `/iceberg`; `is_secret` knows the server's token, where it has one."""
-    endpoints: Sequence[Endpoint] = (*_READING, *WRITE_ENDPOINTS)
-    tell = partial(_list_served_endpoints, endpoints)
-    first = (
-        Endpoint("GET", "/v1/config", partial(handle_config, endpoints=tell), NO_SUCH_WAREHOUSE, is_advertised=False),
+    """Return the routes below `/iceberg`; `is_secret` checks the server's token if it has one."""
+    endpoints: Sequence[Endpoint] = (*_READ_ENDPOINTS, *WRITE_ENDPOINTS)
+    config_handler = partial(handle_config, endpoints=partial(_list_served_endpoints, endpoints))
+    unlisted = (
+        Endpoint("GET", "/v1/config", config_handler, NO_SUCH_WAREHOUSE, is_advertised=False),
         Endpoint("POST", TOKENS_PATH, handle_token, is_advertised=False),
     )
-    return [*build_routes(ServedLakehouse(lake, is_writable, is_secret), (*first, *endpoints))]
+    return [*build_routes(ServedLakehouse(lake, is_writable, is_secret), (*unlisted, *endpoints))]
 
 
 def _list_served_endpoints(endpoints: Sequence[Endpoint], is_writable: bool) -> list[str]:

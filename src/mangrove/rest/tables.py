@@ -54,50 +54,50 @@ _SNAPSHOTS: Final = ("all", "refs")
 
 
 def handle_load_table(requested: RestRequest) -> Response:
-    """Return a table, or that the client knows it as it is.
+    """Return a table's metadata, or 304 if the client's ETag matches.
 
-    There is one snapshot, which a branch refers to, so all of them and those that are referred to are the same.
+    A published table has one snapshot, so `snapshots=all` and `snapshots=refs` are the same.
     """
     snapshots = requested.query.get("snapshots", _SNAPSHOTS[0])
     if snapshots not in _SNAPSHOTS:
-        raise InvalidInputError(f"snapshots is {snapshots[:40]!r}: give 'all' or 'refs'")
-    seen = requested.seen()
-    locator, _ = find_table(seen, requested)
+        raise InvalidInputError(f"invalid snapshots {snapshots[:40]!r}; expected 'all' or 'refs'")
+    snapshot = requested.open_snapshot()
+    locator, _ = find_table(snapshot, requested)
     try:
-        shown = publish_table_at(requested.served, seen, locator)
+        published = publish_table_at(requested.served, snapshot, locator)
     except InvalidInputError as error:
-        # Nothing is wrong with the request, so clients should not say that it is malformed.
+        # The request is valid, so the response must not be 400.
         return respond_iceberg_error(406, str(error), UNSUPPORTED)
-    if is_etag_match(requested.headers.get("if-none-match", ""), _tag(shown)):
-        return Response(status_code=304, headers={"ETag": _tag(shown)})
-    return respond_load_table(shown)
+    if is_etag_match(requested.headers.get("if-none-match", ""), _etag_of(published)):
+        return Response(status_code=304, headers={"ETag": _etag_of(published)})
+    return respond_load_table(published)
 
 
-def publish_table_at(served: ServedLakehouse, seen: LakeSnapshot, locator: TableLocator) -> PublishedTable:
-    """Show a table to Iceberg's engines as one version has it."""
-    state = load_table_state(seen.reading(), locator)
-    return publish_table(served.lake.effects.store, state, seen.snapshot.commit.created_at_millis)
+def publish_table_at(served: ServedLakehouse, snapshot: LakeSnapshot, locator: TableLocator) -> PublishedTable:
+    """Publish a table as of a snapshot."""
+    state = load_table_state(snapshot.reading(), locator)
+    return publish_table(served.lake.effects.store, state, snapshot.snapshot.commit.created_at_millis)
 
 
-def respond_load_table(shown: PublishedTable) -> Response:
-    """Return a table as those are told it who load it, or have made or changed it.
+def respond_load_table(published: PublishedTable) -> Response:
+    """Return the response with which a table is loaded, created or committed.
 
-    How the bucket is reached was told with the catalog's configuration. Told again here it
-    would be taken for credentials: DuckDB then leaves aside the key that it was given.
+    The storage properties are part of the catalog's configuration and not repeated here:
+    DuckDB would take them for credentials and ignore its configured key.
     """
-    found = respond_json(
+    response = respond_json(
         {
-            "metadata-location": shown.metadata_address,
-            "metadata": json.loads(shown.metadata.model_dump_json()),
+            "metadata-location": published.metadata_address,
+            "metadata": json.loads(published.metadata.model_dump_json()),
             "config": {},
         }
     )
-    found.headers["ETag"] = _tag(shown)
-    return found
+    response.headers["ETag"] = _etag_of(published)
+    return response
 
 
 def is_etag_match(header: str, tag: str) -> bool:
-    """Return whether a client says that it has what the tag stands for.
+    """Return whether an If-None-Match header contains the tag.
 
     >>> is_etag_match('W/"1-a", "2-b"', '"2-b"'), is_etag_match('"1-a"', '"2-b"'), is_etag_match("*", '"2-b"')
     (True, False, True)
@@ -106,61 +106,61 @@ def is_etag_match(header: str, tag: str) -> bool:
     return "*" in given or tag in given
 
 
-def _tag(shown: PublishedTable) -> str:
-    """Return what changes with the metadata, whose file is named by a digest of all that it tells."""
-    return f'"{shown.metadata_address.rpartition("/")[2].removesuffix(METADATA_SUFFIX)}"'
+def _etag_of(published: PublishedTable) -> str:
+    """Return the ETag of a table: the name of its metadata file, which is a digest of its content."""
+    return f'"{published.metadata_address.rpartition("/")[2].removesuffix(METADATA_SUFFIX)}"'
 
 
 Model = TypeVar("Model", bound=BaseModel)
 _UNKNOWN: Final = "CommitStateUnknownException"
-"""The word at which a client keeps the files that it wrote, since they may be part of a table."""
+"""Error type at which a client keeps the files that it wrote, because the commit may have succeeded."""
 
 
 def handle_create_table(requested: RestRequest) -> Response:
-    """Make a table, or tell what one would be that a later commit makes."""
+    """Create a table, or return the staged metadata of a table that a later commit creates."""
     document = requested.document()
     locator = TableLocator(parse_namespace_path(requested).name, require_text(document, "name"))
     check_addressable(locator)
     if document.get("location"):
         raise InvalidInputError(
-            f"{locator} is to lie at {str(document['location'])[:200]!r}, and tables lie inside the lakehouse: leave "
-            "the location out"
+            f"table {locator} cannot be created at {str(document['location'])[:200]!r}; tables are stored inside the "
+            "lakehouse, remove the location"
         )
-    wanted = NewTableRequest(
-        _read(IcebergSchema, document, "schema"),
-        _read(PartitionSpec, document, "partition-spec", UNPARTITIONED_PARTITION_SPEC),
-        _read(SortOrder, document, "write-order", UNSORTED_SORT_ORDER),
+    new_table = NewTableRequest(
+        _parse_model(IcebergSchema, document, "schema"),
+        _parse_model(PartitionSpec, document, "partition-spec", UNPARTITIONED_PARTITION_SPEC),
+        _parse_model(SortOrder, document, "write-order", UNSORTED_SORT_ORDER),
         parse_properties(document, "properties"),
     )
     lake = requested.served.lake
     if document.get("stage-create") is True:
-        metadata = build_staged_metadata(lake, locator, wanted)
+        metadata = build_staged_metadata(lake, locator, new_table)
         return respond_json({"metadata": json.loads(metadata.model_dump_json()), "config": {}})
     try:
-        return respond_load_table(create_published_table(lake, locator, wanted))
+        return respond_load_table(create_published_table(lake, locator, new_table))
     except StorageError as error:
         return respond_iceberg_error(500, str(error), _UNKNOWN)
 
 
 def handle_commit_table(requested: RestRequest) -> Response:
-    """Commit what a client asks of one table."""
+    """Commit the requested changes of one table."""
     document = requested.document()
-    locator = TableLocator(parse_namespace_path(requested).name, requested.steps["table"])
+    locator = TableLocator(parse_namespace_path(requested).name, requested.path_parameters["table"])
     if document.get("identifier") is not None and parse_table_identifier(document["identifier"]) != locator:
-        raise InvalidInputError(f"the request is sent to {locator} and names another table: send it to that one")
+        raise InvalidInputError(f"the path is that of {locator}, but the identifier in the request is another table's")
     try:
-        shown = commit_tables(requested.served.lake, [_commit(locator, document)])[locator]
+        published = commit_tables(requested.served.lake, [_parse_commit(locator, document)])[locator]
     except StorageError as error:
         return respond_iceberg_error(500, str(error), _UNKNOWN)
-    return respond_load_table(shown)
+    return respond_load_table(published)
 
 
 def handle_commit_transaction(requested: RestRequest) -> Response:
-    """Commit what a client asks of several tables, all of it or nothing."""
+    """Commit the requested changes of several tables atomically."""
     changes = requested.document().get("table-changes")
     if not isinstance(changes, list) or not all(isinstance(one, dict) for one in changes):
-        raise InvalidInputError("the request has no 'table-changes': give a list with an object for each table")
-    commits = [_commit(parse_table_identifier(one.get("identifier")), one) for one in changes]
+        raise InvalidInputError("the request has no 'table-changes'; send a list with an object for each table")
+    commits = [_parse_commit(parse_table_identifier(one.get("identifier")), one) for one in changes]
     try:
         commit_tables(requested.served.lake, commits)
     except StorageError as error:
@@ -169,14 +169,14 @@ def handle_commit_transaction(requested: RestRequest) -> Response:
 
 
 def handle_drop_table(requested: RestRequest) -> Response:
-    """Drop a table; its files stay, also where a client wants them purged, until the versions expire that need them."""
-    locator, _ = find_table(requested.seen(), requested)
+    """Drop a table. Its files stay until the versions that need them expire, even if a purge is requested."""
+    locator, _ = find_table(requested.open_snapshot(), requested)
     requested.served.lake.drop_table(locator)
     return respond_no_content()
 
 
 def handle_rename_table(requested: RestRequest) -> Response:
-    """Give a table another name, in its namespace or in another."""
+    """Rename a table, within its namespace or into another one."""
     document = requested.document()
     source, destination = (
         parse_table_identifier(document.get("source")),
@@ -188,28 +188,27 @@ def handle_rename_table(requested: RestRequest) -> Response:
 
 
 def handle_register_table(_: RestRequest) -> Response:
-    """Refuse: metadata that others wrote is no truth here."""
+    """Return an error: tables of other catalogs cannot be registered."""
     return respond_iceberg_error(
         406,
-        "A table is not registered by its metadata here: bring its rows in with `mangrove ingest`, as the page on "
-        "moving in tells.",
+        "Registering a table by its metadata is not supported; load its data files with `mangrove ingest`.",
         UNSUPPORTED,
     )
 
 
-def _commit(locator: TableLocator, document: Mapping[str, Any]) -> TableCommit:
+def _parse_commit(locator: TableLocator, document: Mapping[str, Any]) -> TableCommit:
     request = parse_commit_request(document)
     if request.creates:
         check_addressable(locator)
     return TableCommit(locator, request)
 
 
-def _read(kind: type[Model], document: Mapping[str, Any], name: str, default: Model | None = None) -> Model:
-    found = document.get(name)
-    if found is None and default is not None:
+def _parse_model(kind: type[Model], document: Mapping[str, Any], name: str, default: Model | None = None) -> Model:
+    value = document.get(name)
+    if value is None and default is not None:
         return default
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(value)
     except INVALID_REQUEST_ERRORS as error:
-        told = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
-        raise InvalidInputError(f"the {name!r} of the new table cannot be read: {told}") from error
+        reason = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+        raise InvalidInputError(f"invalid {name!r} of the new table: {reason}") from error

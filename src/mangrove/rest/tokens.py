@@ -1,7 +1,7 @@
 """OAuth token endpoint for Iceberg clients.
 
-There is one token, which whoever started the server chose. The secret of a
-client is that token, and so it gets back what it already has.
+The server has one token, set at its start. The client secret is that token, and the
+endpoint returns it unchanged.
 """
 
 import base64
@@ -23,24 +23,22 @@ _NOT_NEEDED: Final = "none-is-needed"
 
 
 def handle_token(requested: RestRequest) -> Response:
-    """Return the token to who has it; on a server that asks for none, to anybody a text that does as well."""
+    """Return the token to a client that has it; a server without a token returns a placeholder."""
     try:
         fields = dict(parse_qsl(requested.body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
     except ValueError:
         return _respond_oauth_error(
-            400, "invalid_request", "the form cannot be read: send it as application/x-www-form-urlencoded"
+            400, "invalid_request", "invalid form; send it as application/x-www-form-urlencoded"
         )
     if fields.get("grant_type") != "client_credentials":
         return _respond_oauth_error(
-            400, "unsupported_grant_type", "only client_credentials are taken here: give a credential"
+            400, "unsupported_grant_type", "unsupported grant type; expected client_credentials"
         )
     if requested.served.is_secret is None:
         return _respond_token(_NOT_NEEDED)
     secret = fields.get("client_secret") or _secret_of_header(requested.headers)
     if secret is None or not requested.served.is_secret(secret):
-        return _respond_oauth_error(
-            401, "invalid_client", "the client's secret is not the token of this server: give that"
-        )
+        return _respond_oauth_error(401, "invalid_client", "the client secret is not the token of this server")
     return _respond_token(secret)
 
 
@@ -59,5 +57,5 @@ def _secret_of_header(headers: Mapping[str, str]) -> str | None:
     return unquote(secret) if colon else None
 
 
-def _respond_oauth_error(status: int, word: str, sentence: str) -> Response:
-    return respond_json({"error": word, "error_description": sentence}, status)
+def _respond_oauth_error(status: int, error: str, description: str) -> Response:
+    return respond_json({"error": error, "error_description": description}, status)

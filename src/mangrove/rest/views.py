@@ -1,9 +1,9 @@
 """REST handlers that load, create, replace, rename and drop views.
 
-Engines give a view just the columns that its metadata names: Spark with Iceberg's JAR would
-read a view without any as rows without columns, and say nothing. So a view of which nobody
-knows the columns without asking Spark is not there for them, and the refusal says why. Any
-other refusal than that would end Trino's list of the columns of all views.
+Engines return exactly the columns in a view's metadata; Spark with the Iceberg JAR silently
+reads a view without columns as rows without columns. A view whose columns cannot be
+inferred without Spark is therefore answered with not found and the reason. Any other error
+would make Trino's listing of view columns fail.
 """
 
 import importlib.util
@@ -54,13 +54,13 @@ _InferColumns = Callable[[str, Callable[[tuple[str, ...]], _Columns | None]], _C
 
 
 def handle_load_view(requested: RestRequest) -> Response:
-    """Return a view."""
-    seen = requested.seen()
-    locator, view = find_view(seen, requested)
-    schema = _certain_schema(seen.reading(), locator, view)
+    """Return a view's metadata."""
+    snapshot = requested.open_snapshot()
+    locator, view = find_view(snapshot, requested)
+    schema = _infer_schema(snapshot.reading(), locator, view)
     lake = requested.served.lake
     location = f"{root_location_of(lake.uri)}views/{view.id}"
-    at_millis = seen.snapshot.commit.created_at_millis
+    at_millis = snapshot.snapshot.commit.created_at_millis
     return respond_json(
         {
             "metadata-location": f"{location}/metadata/{at_millis}.metadata.json",
@@ -71,30 +71,30 @@ def handle_load_view(requested: RestRequest) -> Response:
 
 
 def handle_view_exists(requested: RestRequest) -> Response:
-    """Say whether a view is there that can be told."""
-    seen = requested.seen()
-    locator, view = find_view(seen, requested)
-    _certain_schema(seen.reading(), locator, view)
+    """Return success if a view exists and its columns are known."""
+    snapshot = requested.open_snapshot()
+    locator, view = find_view(snapshot, requested)
+    _infer_schema(snapshot.reading(), locator, view)
     return respond_no_content()
 
 
-def _certain_schema(reading: CatalogReader, locator: ViewLocator, view: View) -> Schema:
+def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: View) -> Schema:
     if view.schema is not None:
         return view.schema
     if importlib.util.find_spec("pyspark") is None:
         raise NotFoundError(
-            f"what columns the view {locator} has is told from its query, which needs Spark: "
+            f"the columns of view {locator} are inferred from its query, which requires Spark; "
             "run pip install 'mangrove-lake[spark]' on the server"
         )
-    from mangrove.sql.views import infer_view_columns  # noqa: PLC0415 - only after it is known to be installed
+    from mangrove.sql.views import infer_view_columns  # noqa: PLC0415 - optional dependency
 
-    found = _Views(reading, infer_view_columns).columns(locator, view, ())
-    if found is None:
+    columns = _ViewColumns(reading, infer_view_columns).columns(locator, view, ())
+    if columns is None:
         raise NotFoundError(
-            f"{locator} is a view of which only Spark knows the columns and their types: name each column of its "
-            "query, give it a type with CAST, and let it read tables of this lakehouse as they are now"
+            f"the columns of view {locator} cannot be inferred without Spark; name each column of its query, give it "
+            "a type with CAST, and read only current tables of this lakehouse"
         )
-    return build_view_schema(found)
+    return build_view_schema(columns)
 
 
 def _namespace_of(locator: ViewLocator, view: View) -> str:
@@ -102,22 +102,22 @@ def _namespace_of(locator: ViewLocator, view: View) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Views:
-    """What the queries of views give, one version of the lakehouse."""
+class _ViewColumns:
+    """Infers the columns of views in one version of the lakehouse."""
 
     reading: CatalogReader
-    told: _InferColumns
+    infer: _InferColumns
 
     def columns(self, locator: ViewLocator, view: View, above: tuple[ViewLocator, ...]) -> _Columns | None:
-        """Return the columns of a view; `above` are those that led to it."""
+        """Return the columns of a view; `above` are the views that reference it."""
         if view.schema is not None:
-            return _of_schema(view.schema)
+            return _columns_of(view.schema)
         if view.dialect != "spark" or locator in above or len(above) == _VIEWS_DEEP_MAX:
             return None
         namespace = _namespace_of(locator, view)
-        return self.told(view.sql, lambda parts: self._named(parts, namespace, (*above, locator)))
+        return self.infer(view.sql, lambda parts: self._resolve(parts, namespace, (*above, locator)))
 
-    def _named(self, parts: tuple[str, ...], namespace: str, above: tuple[ViewLocator, ...]) -> _Columns | None:
+    def _resolve(self, parts: tuple[str, ...], namespace: str, above: tuple[ViewLocator, ...]) -> _Columns | None:
         if len(parts) > 2:
             return None
         pair = (namespace, *parts) if len(parts) == 1 else parts
@@ -131,40 +131,44 @@ class _Views:
         table = self.reading.get(table_locator)
         if not isinstance(table, Table) or not is_publishable(table):
             return None
-        return _of_schema(open_table(self.reading, table_locator).version.schema)
+        return _columns_of(open_table(self.reading, table_locator).version.schema)
 
 
-def _of_schema(schema: Schema | None) -> _Columns | None:
+def _columns_of(schema: Schema | None) -> _Columns | None:
     return None if schema is None else tuple((column.name, column.type) for column in schema.columns)
 
 
-_IDLE: Final = frozenset({"assign-uuid", "set-location", "upgrade-format-version", "set-current-view-version"})
-"""What clients say on the way and what changes nothing: there is one version of a view, the last that is told."""
+_IGNORED_ACTIONS: Final = frozenset(
+    {"assign-uuid", "set-location", "upgrade-format-version", "set-current-view-version"}
+)
+"""Updates without effect: a view has one version, the last one that was added."""
 
 
 def handle_create_view(requested: RestRequest) -> Response:
-    """Make a view."""
+    """Create a view."""
     document = requested.document()
     locator = ViewLocator(parse_namespace_path(requested).name, require_text(document, "name"))
     check_addressable(locator)
     given = parse_properties(document, "properties")
-    query = _Query.of(document.get("view-version"), document.get("schema"))
+    query = _ViewQuery.parse(document.get("view-version"), document.get("schema"))
     lake = requested.served.lake
-    value = query.applied(requested, locator, _with_texts(View(lake.new_id(), locator.name, query.sql), given, ()))
+    value = query.apply_to(
+        requested, locator, _with_properties(View(lake.new_id(), locator.name, query.sql), given, ())
+    )
     lake.change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
     return handle_load_view(_at_view(requested, locator))
 
 
 def handle_replace_view(requested: RestRequest) -> Response:
-    """Give a view another query or other properties, if it is still the view that the client means."""
+    """Replace the query or the properties of a view, if the client's requirements hold."""
     document = requested.document()
-    locator, value = find_view(requested.seen(), requested)
+    locator, value = find_view(requested.open_snapshot(), requested)
     _check_requirements(document.get("requirements") or [], value)
-    changed = _apply_updates(requested, locator, value, _updates(document))
+    changed = _apply_updates(requested, locator, value, _parse_updates(document))
 
     def statement(core: Any) -> None:
         if load_view(core.workspace, locator) != value:
-            raise ConflictError(f"the view {locator} was changed by somebody else: load it again and repeat the change")
+            raise ConflictError(f"view {locator} was changed by a concurrent commit; reload it and retry")
         create_view(core.workspace, locator, changed, or_replace=True)
 
     requested.served.lake.change(statement, f"Iceberg client replaces view {locator}")
@@ -172,14 +176,14 @@ def handle_replace_view(requested: RestRequest) -> Response:
 
 
 def handle_drop_view(requested: RestRequest) -> Response:
-    """Drop a view; what it reads stays."""
-    locator, _ = find_view(requested.seen(), requested)
+    """Drop a view."""
+    locator, _ = find_view(requested.open_snapshot(), requested)
     requested.served.lake.drop_view(locator)
     return respond_no_content()
 
 
 def handle_rename_view(requested: RestRequest) -> Response:
-    """Give a view another name, in its namespace or in another."""
+    """Rename a view, within its namespace or into another one."""
     document = requested.document()
     source, destination = (
         parse_view_identifier(document.get("source")),
@@ -191,8 +195,8 @@ def handle_rename_view(requested: RestRequest) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
-    """What a client tells of a version of a view."""
+class _ViewQuery:
+    """The query and the columns of a view version that a client sends."""
 
     sql: str
     dialect: str
@@ -200,23 +204,23 @@ class _Query:
     schema: IcebergSchema
 
     @staticmethod
-    def of(version: object, schema: object) -> "_Query":
-        """Return what a version of a view and its schema say."""
+    def parse(version: object, schema: object) -> "_ViewQuery":
+        """Return the query of a view version and its schema."""
         match version:
             case {"representations": [{"type": "sql", "sql": str(sql), "dialect": str(dialect)}], **more}:
                 namespace = more.get("default-namespace")
             case {"representations": [_, _, *_]}:
-                raise InvalidInputError("the view has several representations, and it keeps one: send one query")
+                raise InvalidInputError("the view has several representations; send exactly one")
             case _:
-                raise InvalidInputError("the view has no query: send a version with one representation of type sql")
+                raise InvalidInputError("the view has no query; send a version with one representation of type sql")
         try:
             columns = assign_fresh_schema_ids(IcebergSchema.model_validate(schema))
         except INVALID_REQUEST_ERRORS as error:
-            raise InvalidInputError(f"the schema of the view cannot be read: {error}") from error
-        return _Query(sql, dialect, _one_level(namespace), columns)
+            raise InvalidInputError(f"invalid schema of the view: {error}") from error
+        return _ViewQuery(sql, dialect, _parse_one_level(namespace), columns)
 
-    def applied(self, requested: RestRequest, locator: ViewLocator, value: View) -> View:
-        """Return a view with this query."""
+    def apply_to(self, requested: RestRequest, locator: ViewLocator, value: View) -> View:
+        """Return the view with this query."""
         schema, _ = from_iceberg_schema(self.schema)
         namespace = self.namespace or locator.namespace
         return replace(
@@ -235,30 +239,30 @@ def _apply_updates(
     schema: object = None
     for update in updates:
         match update:
-            case {"action": "add-schema", "schema": found}:
-                schema = found
+            case {"action": "add-schema", "schema": added}:
+                schema = added
             case {"action": "add-view-version", "view-version": version}:
                 if schema is None:
-                    raise InvalidInputError(
-                        "the view gets another query without its columns: send its schema before it"
-                    )
-                value = _Query.of(version, schema).applied(requested, locator, value)
+                    raise InvalidInputError("add-view-version without a schema; send add-schema before it")
+                value = _ViewQuery.parse(version, schema).apply_to(requested, locator, value)
             case {"action": "set-properties", "updates": _}:
-                value = _with_texts(value, parse_properties(update, "updates"), ())
+                value = _with_properties(value, parse_properties(update, "updates"), ())
             case {"action": "remove-properties", "removals": [*names]}:
-                value = _with_texts(value, {}, [name for name in names if isinstance(name, str)])
-            case {"action": str(action)} if action in _IDLE:
+                value = _with_properties(value, {}, [name for name in names if isinstance(name, str)])
+            case {"action": str(action)} if action in _IGNORED_ACTIONS:
                 pass
             case _:
-                raise InvalidInputError(f"{str(update)[:100]} has no place in a view here: leave it out")
+                raise InvalidInputError(f"unsupported view update {str(update)[:100]}; remove it")
     return value
 
 
-def _with_texts(value: View, put: Mapping[str, str], removed: Sequence[str]) -> View:
-    """Return a view with other properties; what it is for is one of them to clients."""
-    kept = {name: text for name, text in {**value.properties, **put}.items() if name not in removed and name != COMMENT}
+def _with_properties(value: View, put: Mapping[str, str], removed: Sequence[str]) -> View:
+    """Return the view with changed properties; clients send the description as `comment`."""
+    properties = {
+        name: text for name, text in {**value.properties, **put}.items() if name not in removed and name != COMMENT
+    }
     description = None if COMMENT in removed else put.get(COMMENT, value.description)
-    return replace(value, properties=kept, description=description)
+    return replace(value, properties=properties, description=description)
 
 
 def _check_requirements(requirements: object, value: View) -> None:
@@ -266,19 +270,19 @@ def _check_requirements(requirements: object, value: View) -> None:
         match one:
             case {"type": "assert-view-uuid", "uuid": str(given)}:
                 if given != value.id:
-                    raise ConflictError(f"the view has the UUID {value.id}, and {given[:60]} was meant: load it again")
+                    raise ConflictError(f"the view has UUID {value.id}, not {given[:60]}; reload it and retry")
             case _:
-                raise InvalidInputError(f"{str(one)[:100]} cannot be required of a view")
+                raise InvalidInputError(f"unsupported view requirement {str(one)[:100]}")
 
 
-def _updates(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = document.get("updates")
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InvalidInputError("the request has no 'updates': give a list of objects")
-    return found
+def _parse_updates(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    updates = document.get("updates")
+    if not isinstance(updates, list) or not all(isinstance(one, dict) for one in updates):
+        raise InvalidInputError("the request has no 'updates'; send a list of objects")
+    return updates
 
 
-def _one_level(levels: object) -> str | None:
+def _parse_one_level(levels: object) -> str | None:
     match levels:
         case [str(name)]:
             return name
@@ -287,4 +291,4 @@ def _one_level(levels: object) -> str | None:
 
 
 def _at_view(requested: RestRequest, locator: ViewLocator) -> RestRequest:
-    return replace(requested, steps={**requested.steps, "view": locator.name})
+    return replace(requested, path_parameters={**requested.path_parameters, "view": locator.name})

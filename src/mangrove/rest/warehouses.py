@@ -1,9 +1,8 @@
 """Resolution of the `warehouse` parameter to the latest or an earlier version.
 
-A client asks for its configuration once, and is told a prefix that it puts into
-every address from then on. The newest state has none. A past one is told by its
-version, also where a time or the name of an export was given, so that a client
-sees one version however long it stays.
+A client requests its configuration once and gets a prefix for all later paths. The
+newest version has no prefix. A timestamp or an export name is resolved to a version
+number, so that the client keeps reading the same version.
 """
 
 import re
@@ -22,22 +21,25 @@ _WAREHOUSE_CHARACTERS_MAX: Final = 1_000
 
 
 def resolve_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
-    """Return the version that a client's `warehouse` names, or None for whichever is newest.
+    """Return the version of a client's `warehouse`, or None for the newest.
 
-    The lakehouse's own address means the newest too: many clients must give some warehouse.
+    The lakehouse's own address also means the newest, because many clients require a
+    warehouse.
     """
     text = (warehouse or "").strip()
     if not text or _is_address_of(text, lake):
         return None
     if len(text) > _WAREHOUSE_CHARACTERS_MAX:
-        raise InvalidInputError(f"the warehouse has {len(text)} characters: {_WAREHOUSE_CHARACTERS_MAX} are allowed")
+        raise InvalidInputError(
+            f"the warehouse has {len(text)} characters; at most {_WAREHOUSE_CHARACTERS_MAX} are allowed"
+        )
     return lake.snapshot_at(text).version
 
 
 def _is_address_of(text: str, lake: Lakehouse) -> bool:
-    """Return whether a text is the lakehouse's address, with its spaces escaped or not, or its folder in full.
+    """Return whether a text is the lakehouse's URI, percent-encoded or not, or its absolute folder path.
 
-    A folder that is not in full is seen from where the client is, which nobody knows here.
+    Relative paths are not resolved: the working directory of the client is unknown.
     """
     if "://" not in text and not text.startswith("/"):
         return False
@@ -48,7 +50,7 @@ def _is_address_of(text: str, lake: Lakehouse) -> bool:
 
 
 def prefix_of(version: int) -> str:
-    """Return what stands in the addresses of a past state.
+    """Return the path prefix of an earlier version.
 
     >>> prefix_of(41)
     'version-41'
@@ -65,16 +67,17 @@ def parse_prefix(prefix: str) -> int:
     match = _PREFIX.fullmatch(prefix)
     if match is None:
         raise InvalidInputError(
-            f"there is no catalog {prefix[:40]!r} here: let the client ask for its configuration, "
-            "with a version, a time or the name of an export as its warehouse"
+            f"unknown catalog prefix {prefix[:40]!r}; request the configuration with a version, a timestamp or an "
+            "export name as warehouse"
         )
     return int(match[1])
 
 
 def open_version(lake: Lakehouse, version: int | None) -> LakeSnapshot:
-    """Return the lakehouse as of a version, or as it is now: in one version, so that no answer mixes two.
+    """Return a snapshot of the lakehouse as of a version, or of the newest one.
 
-    A version that was forgotten is no table that is not there: clients would go on as if they might make it.
+    An expired version is invalid input and not a missing object: clients would otherwise
+    try to create the missing table.
     """
     return LakeSnapshot(_snapshot(lake, version), lake.clients, lake.engines)
 
@@ -85,4 +88,4 @@ def _snapshot(lake: Lakehouse, version: int | None) -> Snapshot:
     try:
         return lake.metastore.at_version(version)
     except NotFoundError as error:
-        raise InvalidInputError(f"{error}; the client that asked for it must be opened anew") from error
+        raise InvalidInputError(f"{error}; reconnect the client with another version") from error

@@ -50,9 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _announce(address: str, iceberg_address: str | None) -> None:
-    sys.stdout.write(f"Open {address} in a browser; Ctrl-C stops the server.\n")
+    sys.stdout.write(f"Explorer: {address} (Ctrl-C stops the server)\n")
     if iceberg_address is not None:
-        sys.stdout.write(f"Clients of Iceberg's REST catalog connect to {iceberg_address}\n")
+        sys.stdout.write(f"Iceberg REST catalog: {iceberg_address}\n")
     sys.stdout.flush()
 
 

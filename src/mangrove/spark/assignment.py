@@ -20,17 +20,17 @@ __all__ = ["cast_for_assignment"]
 def cast_for_assignment(
     rows: DataFrame, names: Sequence[str], schema: Schema, table: str, *, fields_by_name: bool = False
 ) -> DataFrame:
-    """Return the rows with their columns, in order, under the names of a table's columns and in their types.
+    """Return the rows with their columns, in order, renamed and cast to the table's columns.
 
-    A value that its column cannot hold stops the write: Spark's own cast would let it
-    overflow where the session is not set to the rules of ANSI. The fields of structs go
-    by their places, as in Spark, or by their names where the columns do.
+    A value that does not fit its column fails the write: Spark's own cast overflows
+    silently unless the session uses ANSI mode. Struct fields are matched by position,
+    as in Spark, or by name if the columns are.
     """
     if len(rows.columns) != len(names):
         raise InvalidInputError(
-            f"the query gives {len(rows.columns)} columns, and {table} takes {len(names)}: {', '.join(names)}"
+            f"the query has {len(rows.columns)} columns, but {table} takes {len(names)}: {', '.join(names)}"
         )
-    # Columns of a query may share a name, so they are renamed by their places.
+    # Columns of a query may share a name, so they are renamed by position.
     places = [f"mangrove {place}" for place in range(len(names))]
     renamed = rows.toDF(*places)
     if fields_by_name:

@@ -9,7 +9,7 @@ _SCHEMES: Final = ("file://", "s3://", "gs://", "az://", "abfss://")
 
 
 def can_open_in_workers(uri: str) -> bool:
-    """Return whether a store can be opened again by its URI, as executors do.
+    """Return whether workers can open a store by its URI.
 
     >>> can_open_in_workers("s3://bucket/lake/"), can_open_in_workers("memory://lake/")
     (True, False)

@@ -4,7 +4,7 @@ Spark's own catalog does not know the tables of a lakehouse: that takes a catalo
 plugin, which is a JAR. After `lake.spark()`, an error that Spark raises about a
 table or schema gets a note (PEP 678) that says what to write instead, where the
 lakehouse has a namespace of that name. The error itself, its class and its message
-stay as Spark made them, and calls that succeed are not touched.
+are unchanged, and calls that succeed are not affected.
 
 `sql` and `table` are wrapped on the session object. Writers are made by DataFrames,
 which have no session-specific class, so their methods are wrapped once in PySpark's
@@ -27,7 +27,7 @@ from mangrove.spark.statements import is_remote
 __all__ = ["Namespaces", "add_catalog_hints"]
 
 Namespaces: TypeAlias = Callable[[], Collection[str]]
-"""Returns the names of a lakehouse's namespaces as they are now."""
+"""Returns the current namespaces of a lakehouse."""
 
 _KNOWN: Final = "_mangrove_lakehouses"
 _IS_HINTING: Final = "_adds_mangrove_hints"
@@ -40,9 +40,9 @@ _V2_METHODS: Final = ("append", "create", "createOrReplace", "overwrite", "overw
 
 
 def add_catalog_hints(session: SparkSession, uri: str, namespaces: Namespaces) -> None:
-    """Let errors of this session about names in the lakehouse at `uri` say what to write instead."""
+    """Add hints to this session's errors about names in the lakehouse at `uri`."""
     known: dict[str, Namespaces] = session.__dict__.setdefault(_KNOWN, {})
-    # The one that was asked for last comes last.
+    # The most recent lakehouse comes last.
     known.pop(uri, None)
     known[uri] = namespaces
     for name in ("sql", "table"):
@@ -57,7 +57,7 @@ def add_catalog_hints(session: SparkSession, uri: str, namespaces: Namespaces) -
 
 
 def _writers(session: SparkSession) -> Mapping[type, Collection[str]]:
-    """Return the classes that write to named tables, with their methods; Connect has classes of its own."""
+    """Return the classes that write to named tables, with their methods; Spark Connect has its own classes."""
     if is_remote(session):
         from pyspark.sql.connect.readwriter import DataFrameWriter as RemoteWriter  # noqa: PLC0415 - needs gRPC
         from pyspark.sql.connect.readwriter import DataFrameWriterV2 as RemoteWriterV2  # noqa: PLC0415
@@ -80,7 +80,7 @@ def _hinting(method: Callable[..., Any], session_of: Callable[..., Any]) -> Call
             return method(*arguments, **named)
         except PySparkException as error:
             known: dict[str, Namespaces] = getattr(session_of(*arguments), _KNOWN, {})
-            # One note is enough: of the lakehouse that was asked for its session last.
+            # One note is enough: that of the most recent lakehouse.
             any(_add_hint(error, uri, namespaces) for uri, namespaces in reversed(known.items()))
             raise
 
@@ -89,7 +89,7 @@ def _hinting(method: Callable[..., Any], session_of: Callable[..., Any]) -> Call
 
 
 def _add_hint(error: PySparkException, uri: str, namespaces: Namespaces) -> bool:
-    """Add a note where the error is about a namespace of the lakehouse, and return whether it is."""
+    """Add a note if the error is about a namespace of the lakehouse, and return whether it is."""
     named = _named_table(error)
     if named is None:
         return False
@@ -98,18 +98,18 @@ def _add_hint(error: PySparkException, uri: str, namespaces: Namespaces) -> bool
         if namespace not in namespaces():
             return False
     except MangroveError:
-        return False  # What Spark said is what matters, whatever is wrong with the lakehouse.
+        return False  # An error of the lakehouse must not replace Spark's error.
     error.add_note(
-        f"The lakehouse at {uri} has a namespace {namespace}, which Spark's own catalog does not know. Read with "
+        f"The lakehouse at {uri} has a namespace {namespace}, which is not in Spark's catalog. Read with "
         f"lake.table('{namespace}.{table}').to_spark() or with lake.sql, write with "
-        f"lake.table('{namespace}.{table}').append(frame), or give the table a name in Spark's catalog with "
-        "mangrove.spark.registration.attach. What to write instead of each call of Spark: docs/how-to/spark.md"
+        f"lake.table('{namespace}.{table}').append(frame), or register the table in Spark's catalog with "
+        "mangrove.spark.registration.attach. See docs/how-to/spark.md"
     )
     return True
 
 
 def _named_table(error: PySparkException) -> tuple[str, str] | None:
-    """Return the namespace and the table that Spark did not find; it names no table where the schema is missing."""
+    """Return the namespace and table that Spark did not find; the error has no table if the schema is missing."""
     if not (error.getCondition() or "").startswith(_CONDITIONS):
         return None
     given = error.getMessageParameters() or {}
@@ -121,5 +121,5 @@ def _named_table(error: PySparkException) -> tuple[str, str] | None:
             if name in given and len(parts := split_name(given[name])) > 1:
                 return parts[-2], parts[-1]
     except InvalidInputError:
-        return None  # A name that no table of a lakehouse can have.
+        return None  # Not a valid table name.
     return None

@@ -18,9 +18,9 @@ __all__ = ["compute_changed_rows", "create_frame_from_arrow"]
 
 
 def create_frame_from_arrow(session: SparkSession, rows: pa.Table, state: TableState | None) -> DataFrame:
-    """Return the rows with the types that they have; where only nulls were seen, with that of the table's column.
+    """Return the rows as a DataFrame with explicit types; a column of nulls gets the type of the table's column.
 
-    Left to itself, Spark takes a moment without a zone for one in the session's zone.
+    By default Spark interprets timestamps without a zone in the session's zone.
     """
     told = rows if state is None else fill_null_types(rows, state.schema)
     fields = [
@@ -31,7 +31,7 @@ def create_frame_from_arrow(session: SparkSession, rows: pa.Table, state: TableS
 
 
 def compute_changed_rows(lists: FileLists, root_uri: str, before: TableState, after: TableState) -> DataFrame:
-    """Return the rows that differ, as of the later state, with a word beside each; in no order."""
+    """Return the changed rows of the later state with their change type, unordered."""
     was, plan_before, plan_after = plan_changed_files(before, after)
     old = run_scan(lists, root_uri, was, plan_before, after.schema.columns)
     new = run_scan(lists, root_uri, after, plan_after, after.schema.columns)

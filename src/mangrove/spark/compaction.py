@@ -1,8 +1,8 @@
 """Compaction of data files on Spark, including range and Z-order clustering.
 
-By one column, or by several of which the first counts most, rows are divided into
-ranges. By several that count alike the range of each is numbered, and the bits of
-the numbers are interleaved (a Z-order): a file then holds a small range of each.
+One column, or several in order of priority, divide the rows into ranges. Several columns
+of equal priority use a Z-order: the bits of their range numbers are interleaved, so that
+a file covers a small range of each.
 """
 
 import math
@@ -26,7 +26,7 @@ from mangrove.tables.write_plan import estimate_row_bytes, group_files_by_log
 __all__ = ["cluster_rows", "compute_split_points", "interleave_bits", "write_compacted_files"]
 
 _BITS: Final = 6
-"""So many bits number the ranges of a column in a Z-order: enough for thousands of files by two columns."""
+"""Bits per column in a Z-order: enough for thousands of files with two columns."""
 _SAMPLE_ROWS_MAX: Final = 20_000
 _Z: Final = "mangrove z"
 
@@ -34,7 +34,7 @@ _Z: Final = "mangrove z"
 def cluster_rows(
     rows: DataFrame, columns: Sequence[Column], file_count: int, *, alike: bool, row_count: int
 ) -> DataFrame:
-    """Return the rows in `file_count` partitions, ordered in each; with `alike` all columns count the same."""
+    """Return the rows in `file_count` sorted partitions; with `alike` all columns have equal priority."""
     if not alike or len(columns) < 2:
         ordered = rows if file_count == 1 else rows.repartitionByRange(file_count, *columns)
         return (ordered.coalesce(1) if file_count == 1 else ordered).sortWithinPartitions(*columns)
@@ -46,7 +46,7 @@ def cluster_rows(
         _range_number(column, compute_split_points(list_representable_values(sample.column(name)), 2**_BITS))
         for column, name in zip(columns, names, strict=True)
     ]
-    # The curve turns at powers of two, and files that end where it turns hold the smallest ranges.
+    # Files that end at powers of two of the Z-order curve cover the smallest ranges.
     file_count = 2 ** round(math.log2(file_count))
     with_z = rows.withColumn(_Z, interleave_bits(numbers, _BITS))
     ordered = with_z.coalesce(1) if file_count == 1 else with_z.repartitionByRange(file_count, f.col(f"`{_Z}`"))
@@ -54,7 +54,7 @@ def cluster_rows(
 
 
 def compute_split_points(values: Sequence[Any], ranges: int) -> list[Any]:
-    """Return the values at which about equally many of `values` lie in each range; nulls and NaN take no part.
+    """Return split points that divide `values` into ranges of about equal count, ignoring nulls and NaN.
 
     >>> compute_split_points([5, 1, None, 3, 2, 4, 4, 4], 4)
     [2, 4]
@@ -67,7 +67,7 @@ def compute_split_points(values: Sequence[Any], ranges: int) -> list[Any]:
 
 
 def interleave_bits(numbers: Sequence[Column], bits: int) -> Column:
-    """Return the number whose bits are those of the given numbers in turns, the highest first."""
+    """Return the number with the interleaved bits of the given numbers, highest bits first."""
     total: Column = f.lit(0).cast("bigint")
     width = len(numbers)
     for bit in range(bits):
@@ -78,7 +78,7 @@ def interleave_bits(numbers: Sequence[Column], bits: int) -> Column:
 
 
 def _range_number(column: Column, points: Sequence[Any]) -> Column:
-    """Return in which range a value lies, found by halving; nulls lie in the first."""
+    """Return the range of a value by binary search; nulls are in the first range."""
     if not points:
         return f.lit(0)
 
@@ -98,7 +98,7 @@ _Writer: TypeAlias = Callable[[DataFrame, TableState], list[tuple[tuple[Value | 
 def write_compacted_files(
     lists: FileLists, root_uri: str, compaction: Compaction, write: _Writer, file_size_bytes: int
 ) -> list[DataFile]:
-    """Write the rows that a compaction merges, and return the new files."""
+    """Write the merged rows of a compaction and return the new files."""
     if not compaction.merged.scans:
         return []
     state = compaction.state

@@ -1,8 +1,8 @@
 """Spark data source `mangrove`: schema, batch reader and writer factories.
 
-Spark could also hand over its own filters, and this reader does not take them:
-Spark 4.3 keeps the partitions that one query's filter left for every other query
-on the same frame, which then misses rows.
+The reader does not accept filter pushdown: Spark 4.3 reuses the partitions that one
+query's filter selected for every other query on the same frame, which then misses
+rows.
 """
 
 import json
@@ -34,19 +34,19 @@ __all__ = ["MangroveSource", "TableReader", "has_stored_options", "resolve_snaps
 
 
 def resolve_snapshot(options: SourceOptions) -> Snapshot:
-    """Return the version that is asked for, or the newest."""
+    """Return the requested version, or the newest."""
     lake = options.opened()
     return lake.metastore.latest() if options.moment is None else lake.snapshot_at(options.moment)
 
 
 class TableReader(DataSourceReader):
-    """One version of a table: it is planned where the query is, and read in the tasks."""
+    """Reader of one table version; planned in the driver and executed in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         snapshot = resolve_snapshot(options)
-        # What is planned later is of the same version, whatever others commit meanwhile.
+        # Later planning uses the same version, regardless of concurrent commits.
         self._version = snapshot.version
         state = strip_logs(load_table_state(snapshot, options.table, with_logs=False))
         predicate = bind_predicate(options.where, state.schema)
@@ -54,14 +54,14 @@ class TableReader(DataSourceReader):
 
     @suppress_worker_traceback()
     def partitions(self) -> list[InputPartition]:
-        """Return the files to be read; where there are none, one piece without any."""
+        """Return the input partitions; an empty one if there are no files."""
         snapshot = self._options.opened().metastore.at_version(self._version)
         state = load_table_state(snapshot, self._options.table, predicate=self._pieces.predicate)
         pieces = plan_input_partitions(plan_scan(state, self._pieces.predicate).scans, self._version)
         return [*pieces] or [FilesInputPartition((), self._version)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a piece as Arrow batches."""
+        """Yield the rows of an input partition as Arrow batches."""
         assert isinstance(partition, FilesInputPartition)
         if partition.scans:
             with suppress_worker_traceback():
@@ -70,14 +70,14 @@ class TableReader(DataSourceReader):
 
 
 _OPTIONS_METADATA_KEY: Final = "mangrove.options"
-"""Where a column of a table in Spark's catalog notes what Spark itself forgets: the options of the table."""
+"""Column metadata key for the table's options, which Spark's catalog does not keep."""
 
 
 class MangroveSource(DataSource):
-    """What Spark asks for readers and writers, each time in another process."""
+    """The data source; Spark creates it anew in each process."""
 
     bound: ClassVar[Mapping[str, str]] = {}
-    """Options that a subclass stands for, so that a table of Spark's catalog needs none."""
+    """Options of a subclass for a table in Spark's catalog."""
 
     @classmethod
     def name(cls) -> str:
@@ -86,11 +86,11 @@ class MangroveSource(DataSource):
 
     @suppress_worker_traceback()
     def schema(self) -> StructType:
-        """Return the columns, all of them nullable as what is read from files always is."""
+        """Return the columns, all of them nullable like any Spark file source."""
         options = self._parsed()
         state = load_table_state(resolve_snapshot(options), options.table, with_logs=False)
         found = build_read_schema(state, options)
-        # Spark passes this when it makes a table, and never shows a table's options again.
+        # Spark passes the options only when it creates a table.
         return _store_options(found, self.options) if "provider" in self.options else found
 
     @suppress_worker_traceback()
@@ -99,7 +99,7 @@ class MangroveSource(DataSource):
         options = self._parsed(schema)
         if options.reads_changes:
             raise InvalidInputError(
-                f"changes of {options.table} are read as a stream, or by the table's own method changes(from_version)"
+                f"readChangeFeed of {options.table} requires a stream; use readStream or changes(from_version)"
             )
         return TableReader(options, schema)
 
@@ -119,10 +119,10 @@ class MangroveSource(DataSource):
         return StreamTableWriter(self._parsed(), schema, overwrite=overwrite)
 
     def _parsed(self, schema: StructType | None = None) -> SourceOptions:
-        """Return the options; those that columns note are for reading only.
+        """Return the options; options in column metadata are used for reading only.
 
-        Columns keep their notes on their way into other tables, so what is written must
-        never go where a column says.
+        Column metadata is copied into other tables, so it must never determine where rows
+        are written.
         """
         noted = _read_stored_options(schema) if schema is not None and "lake" not in self.options else {}
         return parse_options({**noted, **self.bound, **self.options})
@@ -137,7 +137,7 @@ def _store_options(schema: StructType, options: Mapping[str, str]) -> StructType
 
 
 def has_stored_options(schema: StructType) -> bool:
-    """Return whether the columns are those of a table that was made with this source."""
+    """Return whether the columns belong to a table that was created with this source."""
     return any(_OPTIONS_METADATA_KEY in field.metadata for field in schema.fields)
 
 

@@ -1,8 +1,8 @@
 """Batch and streaming writers of the Spark data source.
 
-A task that fails, or that another one overtakes, leaves files behind that nobody
-names; vacuum finds them. So there is nothing to do when Spark aborts a write,
-which it may also say after a commit that landed.
+A failed or duplicate task leaves unreferenced files, which vacuum deletes. So there is
+nothing to do when Spark aborts a write, which it may also report after a successful
+commit.
 """
 
 import json
@@ -52,7 +52,7 @@ _METADATA: Final = "metadata"
 
 @dataclass
 class WrittenFiles(WriterCommitMessage):
-    """What one task wrote, and what it took the table to be."""
+    """The files of one task and the table definition that it used."""
 
     table: Table
     state: TableState
@@ -60,13 +60,15 @@ class WrittenFiles(WriterCommitMessage):
 
 
 class _TaskWriter:
-    """The half of a writer that runs in the tasks."""
+    """The part of a writer that runs in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
         self._options = options
         self._overwrite = overwrite
         if overwrite and options.operation != "append":
-            raise InvalidInputError(f"{options.table} is to be overwritten and upserted at once: choose one of them")
+            raise InvalidInputError(
+                f"mode overwrite and operation upsert exclude each other for {options.table}; choose one of them"
+            )
         snapshot = options.opened().metastore.latest()
         self._name = self._found(snapshot)
         self._table = open_table(snapshot, self._name).table
@@ -82,13 +84,13 @@ class _TaskWriter:
         return self._options.table
 
     def _check_complete(self, given: Iterable[str]) -> None:
-        """Refuse rows without some columns: whether those keep their values cannot be asked of rows not read."""
+        """Raise InvalidInputError if columns are missing: a blind upsert cannot keep their existing values."""
         names = {name.casefold() for name in given}
         missing = [column.name for column in self._state.schema.columns if column.name.casefold() not in names]
         if missing:
             raise InvalidInputError(
-                f"the rows to upsert into {self._state.name} lack {', '.join(missing)}: give every column here, or "
-                "upsert in foreachBatch with the table's own method"
+                f"the rows to upsert into {self._state.name} lack {', '.join(missing)}; provide every column, or "
+                "use the method upsert of the table in foreachBatch"
             )
 
     @suppress_worker_traceback()
@@ -105,15 +107,15 @@ class _TaskWriter:
         return WrittenFiles(self._table, self._state, tuple(files))
 
     def _stage(self, transaction: LakeTransaction, messages: Sequence[WrittenFiles]) -> None:
-        """Add what the tasks wrote to a transaction; a table that was renamed meanwhile is the same table."""
+        """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
         locator = resolve_table(workspace, self._table, self._name)
         state = load_table_state(workspace, locator, with_logs=self._overwrite)
         for message in messages:
             if not is_append_compatible(message.state, state):
                 raise ConflictError(
-                    f"{locator} got other keys, partitions or columns while rows for it were being written: "
-                    "nothing was committed; write them again"
+                    f"the keys, partitions or columns of {locator} were changed by a concurrent commit; "
+                    "nothing was committed, retry the write"
                 )
         files = [file for message in messages for file in message.files]
         stage_write(workspace, locator, self._planned(state, files), transaction.id)
@@ -131,7 +133,7 @@ class _TaskWriter:
         return plan_write({values: build_append_delta(there) for values, there in by_log.items()})
 
     def _check_distinct(self, messages: Sequence[WrittenFiles]) -> None:
-        """Refuse keys that several files of one upsert have; each task has looked at its own only."""
+        """Raise InvalidInputError for keys in files of several tasks; each task has checked only its own."""
         files = [file for message in messages for _, file in message.files]
         if self._options.operation != "upsert" or len(files) < 2:
             return
@@ -141,11 +143,11 @@ class _TaskWriter:
 
 
 class TableWriter(_TaskWriter, DataSourceArrowWriter):
-    """A batch write: one transaction."""
+    """A batch write, committed as one transaction."""
 
     @suppress_worker_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what all tasks wrote together."""
+        """Commit the files of all tasks."""
         reported = [message for message in messages if isinstance(message, WrittenFiles)]
         self._check_distinct(reported)
         verb = "overwrite" if self._overwrite else f"{self._options.operation} to"
@@ -155,13 +157,13 @@ class TableWriter(_TaskWriter, DataSourceArrowWriter):
 
 
 class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
-    """A streaming write: one transaction for each batch, and each batch once."""
+    """A streaming write: one idempotent transaction per batch."""
 
     @suppress_worker_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit a batch with its number, unless the lakehouse says that it has it.
+        """Commit a batch with its number, unless it is already committed.
 
-        A batch without files is not worth a version: doing nothing twice is nothing.
+        A batch without files is not committed.
         """
         reported = [message for message in messages if isinstance(message, WrittenFiles)]
         if not self._overwrite and not any(message.files for message in reported):
@@ -171,10 +173,10 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
 
     def _found(self, snapshot: Snapshot) -> TableLocator:
-        """Return the name under which the table is; where it has another by now, the query's last batch says which.
+        """Return the current name of the table; after a rename it is found by the query's last batch.
 
-        Spark makes a new writer for every batch, and tells it the name that the query
-        began with.
+        Spark creates a new writer for every batch with the table name at the start of the
+        query.
         """
         if snapshot.get(self._options.table) is None:
             into = self._into()
@@ -186,19 +188,19 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         return self._options.table
 
     def _into(self) -> str:
-        """Return how the names of this query's records begin; the id of a table follows."""
+        """Return the prefix of this query's idempotency keys; the table id follows."""
         return f"{self._options.query or read_checkpoint_query_id(self._options)} into table "
 
 
 def read_checkpoint_query_id(options: SourceOptions) -> str:
     """Return the id that Spark gave a query when its checkpoint was made.
 
-    It stays when the query is started again, and a checkpoint that was deleted and
-    made anew has another one: its batches count from 0 again and are new.
+    It stays when the query restarts. A checkpoint that was deleted and created again has
+    another id: its batch numbers start at 0 again.
     """
     remedy = f'name the query of {options.table} yourself with .option("query", "some-name")'
     if options.checkpoint is None:
-        raise InvalidInputError(f'the query has no option "checkpointLocation": give it one, or {remedy}')
+        raise InvalidInputError(f'the query has no option "checkpointLocation"; set it, or {remedy}')
     location = options.checkpoint.replace("s3a://", "s3://", 1)
     if location.startswith("file:/"):
         location = f"file:///{location.removeprefix('file:').lstrip('/')}"
@@ -208,5 +210,5 @@ def read_checkpoint_query_id(options: SourceOptions) -> str:
         return str(json.loads(store.read(_METADATA))["id"])
     except (MangroveError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(
-            f"the checkpoint {options.checkpoint} does not say which query it is of ({error}): {remedy}"
+            f"cannot read the query id of checkpoint {options.checkpoint} ({error}); {remedy}"
         ) from error

@@ -59,7 +59,7 @@ __all__ = [
 
 
 def render_condition_sql(where: str | Predicate | SparkCondition | None, schema: Schema) -> str:
-    """Return the condition for Spark: our predicates in its words, and all other texts as they are."""
+    """Return a Spark condition; predicates are translated and SQL text is passed unchanged."""
     if isinstance(where, SparkCondition):
         return f"{render_predicate_sql(where.predicate, schema)} and ({where.text})"
     predicate = parse_pruning_predicate(where, schema)
@@ -69,14 +69,14 @@ def render_condition_sql(where: str | Predicate | SparkCondition | None, schema:
 
 
 def select_delete_keys(state: TableState) -> list[Column]:
-    """Return the keys of a row that is to be hidden, under the names that it has then."""
+    """Return the keys of a deleted row under their column aliases."""
     return [column_of(key.name).alias(key_column_of(place)) for place, key in enumerate(state.key_columns)]
 
 
 def plan_delete_where(
     files: SparkFileContext, state: TableState, where: str | Predicate | SparkCondition
 ) -> PlannedWrite:
-    """Return how to delete the rows that a condition means."""
+    """Plan the deletion of the rows that match a condition."""
     rows = _read_targets(files, state, _at_most(where, state.schema))
     meant = rows.where(render_condition_sql(where, state.schema))
     deleted_rows = materialize_frame(meant.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
@@ -87,7 +87,7 @@ def plan_delete_where(
 
 
 def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFrame) -> PlannedWrite:
-    """Return how to delete the rows with the keys of a frame, without looking at what is there."""
+    """Plan a blind deletion of the rows with the keys of a frame."""
     keys = state.checked_keys("a delete by keys")
     given = {one.name: from_spark_type(one.dataType, one.name) for one in frame.schema.fields}
     only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
@@ -105,14 +105,14 @@ def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFram
 def plan_overwrite_where(
     files: SparkFileContext, state: TableState, rows: DataFrame, where: str | Predicate
 ) -> PlannedWrite:
-    """Return how to put rows in the place of those that a condition means, and of those with the same keys."""
+    """Plan the replacement of the rows that match a condition or have the same keys."""
     return _plan_overwrite(files, state, files.write(state, rows), where)
 
 
 def plan_dynamic_overwrite(files: SparkFileContext, state: TableState, rows: DataFrame) -> PlannedWrite:
-    """Return how to put rows in the place of those in the partitions that they lie in.
+    """Plan a dynamic partition overwrite.
 
-    What was written says which these are, so the rows are computed once.
+    The written files determine the partitions, so the rows are computed once.
     """
     check_dynamic_overwrite(state)
     added = files.write(state, rows)
@@ -153,7 +153,7 @@ def plan_update(
     values: Mapping[str, Assignable],
     where: str | Predicate | SparkCondition | None,
 ) -> PlannedWrite:
-    """Return how to set columns of the rows that a condition means."""
+    """Plan an update of the rows that match a condition."""
     checked = resolve_assignments(values, state.schema)
     rows = _read_targets(files, state, _at_most(where, state.schema))
     meant = rows.where(render_condition_sql(where, state.schema))
@@ -179,7 +179,7 @@ def plan_update(
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
-    """Return values as the columns of the table take them; refuse those that only a cast would fit."""
+    """Return the values in the types of the table's columns; an explicit cast is required to narrow a type."""
     typed = rows.select(*(value.alias(f"value {place}") for place, value in enumerate(values.values())))
     found = {}
     for (name, value), one in zip(values.items(), typed.schema.fields, strict=True):
@@ -187,8 +187,7 @@ def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, C
         given = from_spark_type(one.dataType, name)
         if given is not None and not can_assign_type(wanted.type, given):
             raise InvalidInputError(
-                f"column {name!r} is {format_type(wanted.type)} and is set to {format_type(given)}: "
-                "write cast(… as …) if that is meant"
+                f"column {name!r} is {format_type(wanted.type)} and is set to {format_type(given)}; use cast(… as …)"
             )
         message = f"column {name!r} is {format_type(wanted.type)}, which cannot hold "
         ordered = reorder_struct_fields(value, one.dataType, to_spark_type(wanted.type))
@@ -199,7 +198,7 @@ def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, C
 
 
 def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> Predicate | None:
-    """Return a predicate that all rows fulfil that are meant, None where any row may be."""
+    """Return a predicate that all matching rows satisfy, or None if unknown."""
     return where.predicate if isinstance(where, SparkCondition) else parse_pruning_predicate(where, schema)
 
 
@@ -216,7 +215,7 @@ _BROKEN: Final = re.compile(r"mangrove check (\d+) is broken by (\{.*?\})(?: SQL
 
 
 def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
-    """Return the rows with defaults for columns that they lack; one that breaks a condition stops their reader."""
+    """Return the rows with defaults for missing columns; a violated check constraint fails the job."""
     given = {name.casefold() for name in rows.columns}
     for one in state.schema.columns:
         if one.default is not None and one.name.casefold() not in given:
@@ -226,7 +225,7 @@ def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
     if not checks:
         return rows
     given = {name.casefold() for name in rows.columns}
-    # Conditions name the table's columns; one that is not given is null.
+    # Constraints reference the table's columns; a missing column is null.
     for one in state.schema.columns:
         if one.name.casefold() not in given and one.nullable:
             rows = rows.withColumn(one.name, f.lit(None).cast(to_spark_type(one.type)))
@@ -239,7 +238,7 @@ def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
 
 
 def translate_check_violation(error: PySparkException, state: TableState) -> InvalidInputError | None:
-    """Return our own error for a row that broke a condition, if that is what stopped Spark."""
+    """Return the error for a violated check constraint, if that is why Spark failed."""
     found = _BROKEN.search(str(error))
     if found is None:
         return None

@@ -1,23 +1,21 @@
 """Deletion vectors as bitmaps of deleted keys and row positions for Spark scans.
 
-Spark keeps the bits as one array of a subquery, which each executor gets once. Asking
-for a bit is a look into that array: nothing is joined, and what comes in order is
-found in order, in the processor's caches.
+Spark holds the bits as one array of a subquery, which each executor gets once. Testing
+a bit is an array access: there is no join, and rows in order access the array in
+order.
 
-A broadcast join looks each row's key up in a hash table that no processor's cache
-holds, and that is most of what a scan after an upsert cost. Where the keys are
-whole numbers not too far apart, a bit for each says the same: rows that come in
-order of their keys read the bits in order too, and nothing is joined. Only the keys
-are read for it, so the files that they hide rows of may be of any size.
+A broadcast join looks up each row's key in a hash table that exceeds the CPU caches,
+which dominates the cost of a scan after an upsert. If the keys are integers in a
+limited range, a bitmap replaces the join. Only the keys are read for it, so the data
+files may be of any size.
 
-Spark tells with each row which file it came from and its number there, also where a
-filter skips others. So one reading of many files finds the bit of each row.
+Spark returns the file and the position of each row, also if a filter skips others. So
+one scan of many files finds the bit of each row.
 
-Files never change, so what is hidden by the same other files stays hidden: it is
-found once, and kept as one bit for each row. A scan then asks for the bit of a row's
-number in its file and compares no keys, whatever their types are and however many
-columns they have. A join would read all keys again in each query, and build a hash
-table of them.
+Files are immutable, so the rows that the same files delete stay the same: they are
+computed once and cached as one bit per row. A scan then tests the bit of a row's
+position and compares no keys. A join would read all keys again in each query, and build
+a hash table of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,7 +72,7 @@ WORD_BITS: Final = 64
 
 
 def pack_bits(flags: Flags) -> Numbers:
-    """Return the flags as bits, 64 in each number, the lowest first.
+    """Return the flags as 64-bit words, lowest bit first.
 
     >>> pack_bits(np.array([True, False, False, True]))
     array([9])
@@ -85,22 +83,22 @@ def pack_bits(flags: Flags) -> Numbers:
 
 
 def is_bit_set(session: SparkSession, words: Numbers, place: "Expression") -> "Expression":
-    """Return the condition that the bit at a place is set; a place beyond the bits has none, and the answer is null."""
+    """Return the condition that a bit is set; null beyond the end of the bits."""
     held = pa.table({"words": pa.array([words], pa.list_(pa.int64()))})
     word = f.get(session.createDataFrame(held).scalar(), f.shiftright(place, 6).cast("int"))
     return f.getbit(word, place.bitwiseAND(f.lit(WORD_BITS - 1)).cast("int")) == f.lit(1)
 
 
 LOCAL_KEYS_MAX: Final = 8_000_000
-"""Up to so many keys are read into this process, 64 megabytes of them; more are left to a join."""
+"""Maximum number of keys read into this process (64 MB); a join handles more."""
 KEY_SPAN_MAX: Final = 2**26
-"""Up to so many numbers lie between the least key and the greatest: eight megabytes of bits for every task."""
+"""Maximum range between the smallest and the largest key: 8 MB of bits for every task."""
 _KEY_CACHE_ENTRIES_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBitmap:
-    """Which of the numbers from `first` on are meant."""
+    """A bitmap of the integers from `first` to `last`."""
 
     first: int
     last: int
@@ -108,10 +106,10 @@ class KeyBitmap:
 
 
 def build_key_bitmap(keys: Numbers, span_max: int = KEY_SPAN_MAX) -> KeyBitmap | None:
-    """Return a bit for each number between the keys, or None where there is no key or too many numbers.
+    """Return a bitmap of the keys, or None if there is no key or the range is too large.
 
     >>> build_key_bitmap(np.array([7, 4])), build_key_bitmap(np.array([0, 2**40]))
-    (Bits(first=4, last=7, words=array([9])), None)
+    (KeyBitmap(first=4, last=7, words=array([9])), None)
     """
     if not len(keys):
         return None
@@ -125,7 +123,7 @@ def build_key_bitmap(keys: Numbers, span_max: int = KEY_SPAN_MAX) -> KeyBitmap |
 
 @dataclass
 class KeyBitmapCache:
-    """The bits of the keys that scans of one session met lately; files never change, so neither do the bits."""
+    """Cache of the key bitmaps of recent scans of one session."""
 
     session: SparkSession
     store: Store
@@ -133,7 +131,7 @@ class KeyBitmapCache:
     _known: "dict[tuple[tuple[tuple[str, int], ...], Column], Expression | None]" = field(default_factory=dict)
 
     def is_visible(self, key_files: Sequence[EqualityDelete], columns: Sequence[Column]) -> "Expression | None":
-        """Return the condition that no key of the files is a row's, or None where bits cannot say it."""
+        """Return the condition that a row has no key of the files, or None if bitmaps do not apply."""
         rows = sum(key_file.file.row_count for key_file in key_files)
         if len(columns) != 1 or not isinstance(columns[0].type, Int16 | Int32 | Int64) or rows > self.keys_max:
             return None
@@ -153,25 +151,25 @@ class KeyBitmapCache:
     def _condition(self, bits: KeyBitmap, column: Column) -> "Expression":
         key = f.col(f"`{column.name.replace('`', '``')}`").cast("bigint")
         is_hidden = is_bit_set(self.session, bits.words, key - f.lit(bits.first))
-        # The branch keeps numbers far off from a subtraction that overflows, and a key that is null hides nothing.
+        # The branch prevents overflow of the subtraction; a null key deletes nothing.
         return ~f.coalesce(f.when(key.between(bits.first, bits.last), is_hidden), f.lit(False))  # noqa: FBT003
 
 
 ScanKey: TypeAlias = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...]]
-"""What decides which rows of a file are hidden: its location and position, those of the keys, and files of numbers."""
+"""Identifies the deleted rows of a file: its location and position and those of its delete files."""
 
 _WORDS_MAX: Final = 1024 * 1024
-"""So many words of bits are kept at most: eight megabytes."""
+"""Maximum number of cached 64-bit words: 8 MB."""
 
 
 def scan_key_of(scan: FileScan) -> ScanKey:
-    """Return what tells apart all scans of which other rows may be hidden; names of files are never used twice."""
+    """Return the cache key of a file scan; file names are never reused."""
     delete_files = tuple((key_file.file.location, key_file.position) for key_file in scan.equality_deletes)
     return scan.file.location, scan.position, delete_files, tuple(file.location for file in scan.position_deletes)
 
 
 def count_delete_rows(scans: Iterable[FileScan]) -> int:
-    """Return how many keys and numbers tell what is hidden of the files, each file counted once."""
+    """Return the number of keys and positions in the delete files, each file counted once."""
     read: dict[str, int] = {}
     for scan in scans:
         if scan.equality_deletes:
@@ -184,9 +182,9 @@ def count_delete_rows(scans: Iterable[FileScan]) -> int:
 def find_rows_deleted_by_keys(
     delete_files: Sequence[tuple[Sequence[Any], int]], compared: Sequence[tuple[Sequence[Any], int]]
 ) -> list[Flags]:
-    """Return for each row whether its key comes at a later position; both are given as key columns with a position.
+    """Return for each row whether its key occurs at a later log position.
 
-    Where a part of a key is null it is equal to no other.
+    A key with a null part equals no other key.
 
     >>> old, new = pa.chunked_array([[5, 6, None]]), pa.chunked_array([[6, None]])
     >>> find_rows_deleted_by_keys([([old], 1), ([new], 2)], [([old], 1), ([new], 2)])
@@ -196,16 +194,16 @@ def find_rows_deleted_by_keys(
     newest = np.full(1 + max((int(found.max(initial=-1)) for found in places[: len(delete_files)]), default=-1), -1)
     for (_, position), found in sorted(zip(delete_files, places, strict=False), key=lambda pair: pair[0][1]):
         newest[found[found >= 0]] = position
-    newest = np.append(newest, -1)  # which is what a key finds that hides nothing: its place is -1
+    newest = np.append(newest, -1)  # found by keys that delete nothing: their code is -1
     return [
         newest[found] > position for (_, position), found in zip(compared, places[len(delete_files) :], strict=True)
     ]
 
 
 def _places(delete_files: Sequence[Sequence[Any]], compared: Sequence[Sequence[Any]]) -> list[Numbers]:
-    """Return for each key of the files a number that equal keys share, and -1 for one that hides nothing.
+    """Return a code for each key, equal for equal keys, and -1 for a key that deletes nothing.
 
-    Columns are taken one by one: numbers of the first ones, and values of the next, make numbers of both.
+    Columns are combined one by one: the codes so far and the values of the next column give new codes.
     """
     found: list[Any] = []
     for column in range(len(delete_files[0])):
@@ -222,7 +220,7 @@ def _places(delete_files: Sequence[Sequence[Any]], compared: Sequence[Sequence[A
 
 
 def _rank_values(columns: Sequence[Any], delete_files: int) -> tuple[list[Any], int]:
-    """Return where each value stands among those of the first columns, null for others, and how many those are."""
+    """Return the dictionary code of each value, null for unknown values, and the number of codes."""
     known = pa.chunked_array([chunk for column in columns[:delete_files] for chunk in column.chunks], columns[0].type)
     distinct = pc.unique(known).drop_null()
     everything = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
@@ -232,7 +230,7 @@ def _rank_values(columns: Sequence[Any], delete_files: int) -> tuple[list[Any], 
 
 
 def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey, Numbers]:
-    """Return as much of what is known as there is room for, without what was found first."""
+    """Return the cache entries that fit the limit, dropping the oldest ones."""
     counts = accumulate(len(words) for words in reversed(known.values()))
     kept = sum(1 for count in counts if count <= words_max)
     return dict(list(known.items())[len(known) - kept :])
@@ -240,13 +238,13 @@ def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey
 
 @dataclass
 class DeletedRowCache:
-    """What is known to be hidden of the files that scans of one session met lately."""
+    """Cache of the deletion vectors of recent scans of one session."""
 
     store: Store
     _known: dict[ScanKey, Numbers] = field(default_factory=dict)
 
     def bits(self, scans: Sequence[FileScan], schema: Schema) -> list[Numbers]:
-        """Return for each file the bits of its rows, set for those that are hidden."""
+        """Return the deletion vector of each file."""
         names = [scan_key_of(scan) for scan in scans]
         # What is known is replaced and never changed, since several threads may scan at once.
         known = self._known
@@ -291,31 +289,31 @@ class DeletedRowCache:
 
 
 FILE: Final = "mangrove file"
-"""The column with the number of a row's file; with a space, so that no column of ours meets it by accident."""
+"""Column with the number of a row's file; the space avoids collisions with table columns."""
 ROW: Final = "mangrove row"
-"""The column with a row's number in its file, from 0."""
+"""Column with a row's position in its file, from 0."""
 LOCAL_ROWS_MAX: Final = 8_000_000
-"""Up to so many keys and numbers of rows are read into this process; more are left to a join."""
+"""Maximum number of keys and positions read into this process; a join handles more."""
 ROW_SPAN_MAX: Final = 2**26
-"""Up to so many rows have bits: eight megabytes for every task."""
+"""Maximum number of rows in deletion vectors: 8 MB for every task."""
 _ROW_CACHE_ENTRIES_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectors:
-    """What is hidden of some files."""
+    """The deleted rows of some files."""
 
     whole: tuple[FileScan, ...]
-    """Those of which nothing is."""
+    """Files without deleted rows."""
     numbered: tuple[tuple[FileScan, int], ...]
-    """The others, each with the number that it must have in the column `FILE`."""
+    """Files with deleted rows, each with its number in the column `FILE`."""
     is_visible: "Expression"
-    """The condition that a row of theirs is not hidden, by the columns `FILE` and `ROW`."""
+    """The condition that a row is not deleted, on the columns `FILE` and `ROW`."""
 
 
 @dataclass
 class DeletionVectorCache:
-    """The bits of the rows that scans of one session met lately."""
+    """Deletion vectors of recent scans of one session."""
 
     session: SparkSession
     deleted_rows: DeletedRowCache
@@ -323,11 +321,11 @@ class DeletionVectorCache:
     _known: dict[tuple[ScanKey, ...], DeletionVectors] = field(default_factory=dict)
 
     def can_build(self, scans: Sequence[FileScan]) -> bool:
-        """Return whether so little must be read and kept for these files that it is done here."""
+        """Return whether the deletes of these files are small enough for this process."""
         return count_delete_rows(scans) <= self.rows_max and sum(scan.file.row_count for scan in scans) <= ROW_SPAN_MAX
 
     def told(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
-        """Return what is hidden of the files."""
+        """Return the deleted rows of the files."""
         name = tuple(map(scan_key_of, scans))
         # What is known is replaced and never changed, since several threads may scan at once.
         known = self._known
@@ -339,7 +337,7 @@ class DeletionVectorCache:
     def _found(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
         found = list(zip(scans, self.deleted_rows.bits(scans, schema), strict=True))
         some = [(scan, words) for scan, words in found if words.any()]
-        # The bits of each file begin with a word, and the number of its first bit tells it from all others.
+        # The bits of each file start at a word boundary, and the number of its first bit identifies the file.
         starts = accumulate((WORD_BITS * len(words) for _, words in some), initial=0)
         numbered = tuple((scan, start) for (scan, _), start in zip(some, starts, strict=False))
         words = np.concatenate([np.zeros(0, np.int64), *(words for _, words in some)])

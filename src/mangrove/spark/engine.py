@@ -68,15 +68,15 @@ __all__ = ["SparkEngine"]
 
 _EXAMPLES_MAX: Final = 3
 _SETTINGS: Final = {
-    # Only reads that name ids are changed by this; files of others are still read by name.
+    # Affects only reads with field ids; files without ids are still read by name.
     "spark.sql.parquet.fieldId.read.enabled": "true",
-    # Spark has times of day, and leaves them out until it is asked.
+    # Enables the TIME type, which is off by default.
     "spark.sql.timeType.enabled": "true",
 }
 
 
 class SparkEngine:
-    """One Spark session on the files of one lakehouse; no row comes to the driver, only keys, a few million at most."""
+    """Spark engine of one lakehouse; no rows come to the driver, only keys, a few million at most."""
 
     def __init__(
         self,
@@ -88,9 +88,7 @@ class SparkEngine:
         file_size_bytes: int = FILE_SIZE_BYTES,
     ) -> None:
         if not can_open_in_workers(store.uri):
-            raise InvalidInputError(
-                f"{store.uri} is known to this process alone, and Spark has others: use a folder or a bucket"
-            )
+            raise InvalidInputError(f"Spark workers cannot open {store.uri}; use a lakehouse in a folder or a bucket")
         self._store = store
         self._storage_options = storage_options
         self._file_size_bytes = file_size_bytes
@@ -104,11 +102,11 @@ class SparkEngine:
 
     @property
     def _root_uri(self) -> str:
-        """Return the lakehouse's root as Hadoop spells it."""
+        """Return the lakehouse's root as a Hadoop URI."""
         return to_hadoop_uri(self._store.uri, self._storage_options)
 
     def _reachable_lists(self) -> FileLists:
-        """Return what reads files: Spark's own reader, or workers of ours where it has no classes for the bucket."""
+        """Return the file reader: Spark's own, or Python workers if Spark has no classes for the bucket."""
         compared: dict[str, Any] = {
             "key_bits": KeyBitmapCache(self.session, self._store),
             "row_bits": DeletionVectorCache(self.session, DeletedRowCache(self._store)),
@@ -124,21 +122,21 @@ class SparkEngine:
         return FileLists(self.session, worker, self._root_uri, **compared)
 
     def _roots_of(self, paths: Sequence[str]) -> list[str]:
-        """Return where files lie that an export may lack and its source has."""
+        """Return the roots of files that a shallow export references in its source."""
         assert isinstance(self._store, LayeredStore)
         return [to_hadoop_uri(root, self._storage_options) for root in self._store.roots_of(paths)]
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> DataFrame:
-        """Return the rows of a table, or those that `where` means, as a DataFrame that Spark's own reader scans."""
+        """Return the rows of a table that match `where` as a lazy DataFrame."""
         predicate = bind_predicate(where, state.schema)
         plan = plan_scan(state, predicate)
         return run_scan(self._lists, self._root_uri, state, plan, select_columns(state, columns), predicate)
 
     @property
     def reads_in_workers(self) -> bool:
-        """Whether Spark does not see the files, so that it cannot leave out columns that a query does not need."""
+        """Whether Python workers read the files, so that Spark cannot prune columns itself."""
         return self._lists.worker is not None
 
     def read_files(
@@ -148,24 +146,24 @@ class SparkEngine:
         predicate: Predicate | None = None,
         columns: Sequence[str] | None = None,
     ) -> DataFrame:
-        """Return the rows of the files of a plan, or those of them that a predicate means."""
+        """Return the rows of a scan plan that match a predicate."""
         return run_scan(self._lists, self._root_uri, state, plan, select_columns(state, columns), predicate)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows."""
+        """Append rows."""
         by_log = group_files_by_log(state, self._written(state, rows))
         return plan_write(
             {values: build_append_delta(files) for values, files in by_log.items()}, counts=_count_inserted(by_log)
         )
 
     def add(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows whose order does not matter."""
+        """Append rows without a defined order."""
         write = self.append(state, rows)
         unordered = tuple(replace(one, delta=replace(one.delta, type=DeltaType.ADD)) for one in write.deltas)
         return replace(write, deltas=unordered)
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows in the place of those with the same keys."""
+        """Upsert rows by key."""
         state.checked_keys("an upsert")
         files = self._written(state, rows)
         written_files = [file for _, file in files]
@@ -175,14 +173,14 @@ class SparkEngine:
         return plan_write(deltas, counts=RowCounts(None, None, 0, sum(file.row_count for file in written_files)))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows that a condition means, any that Spark understands, or those with the keys of a frame."""
+        """Delete the rows that match a Spark condition or have the keys of a frame."""
         with translate_spark_errors():
             if isinstance(what, str | Predicate | SparkCondition):
                 return plan_delete_where(self._files, state, what)
             return plan_delete_keys(self._files, state, self._frame(state, what))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
-        """Put rows in the place of all, or of those that `where` means."""
+        """Replace all rows, or those that match `where`."""
         if where is not None:
             with translate_spark_errors():
                 return plan_overwrite_where(self._files, state, self._frame(state, rows), where)
@@ -192,40 +190,40 @@ class SparkEngine:
         )
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
-        """Put rows in the place of those in the partitions that they lie in."""
+        """Replace the partitions that the rows belong to."""
         with translate_spark_errors():
             return plan_dynamic_overwrite(self._files, state, self._frame(state, rows))
 
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
-        """Set columns of the rows that a condition means; expressions may be any that Spark understands."""
+        """Update columns of the rows that match a condition; values are Spark expressions."""
         with translate_spark_errors():
             return plan_update(self._files, state, values, where)
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
-        """Do with each row of the source and of the table what the first clause says that applies."""
+        """Merge a source into the table; the first matching clause applies to each row."""
         with translate_spark_errors():
             return plan_merge(self._files, state, self._frame(state, source), plan)
 
     def changes(self, before: TableState, after: TableState) -> DataFrame:
-        """Return the rows that differ, with what became of each beside it."""
+        """Return the changed rows with their change type."""
         return compute_changed_rows(self._lists, self._root_uri, before, after)
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
-        """Return a few of the rows that a condition means."""
+        """Return a few rows that match a condition."""
         with translate_spark_errors():
             found = self.read(state).where(render_condition_sql(where, state.schema)).limit(_EXAMPLES_MAX)
             return to_python_rows(found.toArrow())
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
-        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
+        """Return the columns of rows; the type of an all-null column is None."""
         return detect_column_types(self._frame(state, rows).schema)
 
     def compact(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: ProgressCallback = ignore_progress
     ) -> PlannedCompaction:
-        """Merge the deltas of each log into files that need no merging; no row comes to the driver."""
+        """Compact the deltas of each log on the executors."""
 
         def write(compaction: Compaction, tell: ReportFraction) -> list[DataFile]:
             with report_job_progress(self.session, tell):
@@ -237,19 +235,19 @@ class SparkEngine:
         return compact_table(plan, state.name, write, watch)
 
     def add_catalog_hints(self, namespaces: Namespaces) -> None:
-        """Let Spark's errors about names in the lakehouse's namespaces say what to write instead."""
+        """Add hints to Spark's errors about names in the lakehouse's namespaces."""
         add_catalog_hints(self.session, self._store.uri, namespaces)
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
-        """Return what copies files on executors, from this lakehouse to a place that these options open."""
+        """Return a function that copies files on executors to a store with these options."""
         return SparkMaintenance(self.session, self._storage_options, destination_options).copy_files
 
     def executors(self, options: Mapping[str, str] | None = None) -> SparkMaintenance:
-        """Return what looks after the lakehouse's own files on executors, or after those that the options open."""
+        """Return the maintenance jobs on executors for the store of the lakehouse or with these options."""
         return SparkMaintenance(self.session, self._storage_options if options is None else options)
 
     def _merged(self, rows: DataFrame, state: TableState) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-        """Write merged rows; ranges are of unequal size, and none shall be cut into a large file and a tiny one."""
+        """Write merged rows with a relaxed file size limit, to avoid splitting off tiny files."""
         return write_rows(rows, state, self._store.uri, self._storage_options, 2 * self._file_size_bytes)
 
     def _written(self, state: TableState, rows: object) -> list[tuple[tuple[Value | None, ...], DataFile]]:

@@ -1,10 +1,9 @@
 """Traceback suppression for user errors in Spark workers.
 
-Sources run in Python processes of Spark. An error there reaches people as a text,
-which begins with the lines of code that it came through. Spark leaves these out
-where a variable of the process says so, looks at it after the error, and ends the
-process. So only errors that are meant for people are shortened: the traceback of
-anything else stays, and so does that of somebody else's function.
+Data sources run in Python processes of Spark. Their errors are reported with the
+traceback, unless an environment variable disables it, which Spark reads after the error.
+Only errors for users are shortened; the tracebacks of all other errors, and of user
+functions, stay.
 """
 
 import os
@@ -22,7 +21,7 @@ _TRACEBACK_VARIABLE: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def suppress_worker_traceback() -> Iterator[None]:
-    """Show errors of ours without the way they came; it is a block, or stands above a method."""
+    """Suppress the traceback of Mangrove errors; usable as context manager and decorator."""
     try:
         yield
     except MangroveError:
@@ -32,6 +31,6 @@ def suppress_worker_traceback() -> Iterator[None]:
 
 
 def _is_worker() -> bool:
-    """Return whether Spark started this process, rather than somebody who would keep the variable."""
+    """Return whether this process is a Spark worker."""
     specification = getattr(sys.modules["__main__"], "__spec__", None)
     return specification is not None and specification.name.startswith("pyspark.")

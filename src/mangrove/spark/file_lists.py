@@ -1,13 +1,13 @@
 """Parquet scans over explicit file lists without storage listings.
 
-A folder of the driver holds `_spark_metadata/0`, the log that Spark's own file
-sink writes: one line for each file, with its size. Spark believes it and makes
-no request before it reads. It is an inner format of Spark, so the first list is
-tried out, and where Spark sees other files than it was given, plain paths serve.
+A local folder contains `_spark_metadata/0`, the log format of Spark's file sink: one
+line for each file, with its size. Spark trusts it and makes no request before it reads.
+The format is internal to Spark, so the first list is verified, and plain paths are used
+if Spark sees other files.
 
-A list also says when each file was last changed, which nobody needs to know of
-files that never change. A number of ours stands there instead, and comes back
-with every row of the file: so one reading of many files tells them apart.
+A list also has the modification time of each file, which is irrelevant for immutable
+files. It is set to a file number instead, which Spark returns with every row, so that
+one scan distinguishes many files.
 """
 
 import atexit
@@ -33,20 +33,20 @@ from mangrove.storage.local_links import refuse_links
 __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
 
 RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
-"""Returns for each path the root below which it lies, as Hadoop spells it."""
+"""Returns the root of each path as a Hadoop URI."""
 _BLOCK_SIZE_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as Spark must know it: where it lies, and how large it is."""
+    """A file for Spark: its path and size."""
 
     uri: str
     size_bytes: int
     number: int = 0
-    """What tells the file from others in `FileLists.read_numbered`."""
+    """The file number in `FileLists.read_numbered`."""
     has_ids: bool = True
-    """Whether its columns have ids, by which Spark finds them."""
+    """Whether its columns have field ids."""
 
 
 @dataclass
@@ -55,23 +55,23 @@ class FileLists:
 
     session: SparkSession
     worker: WorkerReader | None = None
-    """What reads instead of Spark's own reader, where Spark cannot reach the files."""
+    """The reader in Python workers, used if Spark cannot open the files."""
     root_uri: str = ""
-    """Where the files lie that the worker reads."""
+    """The root of the files that the worker reads."""
     foreign: WorkerReader | None = None
-    """What reads files of other writers, whose columns have names only: Spark refuses those where ids are asked for."""
+    """The reader of files without field ids, which Spark cannot read by id."""
     key_bits: KeyBitmapCache | None = None
-    """What tells by a bit for each key what is hidden; without it nothing is told so."""
+    """The cache of key bitmaps, if enabled."""
     row_bits: DeletionVectorCache | None = None
-    """What tells by a bit for each row what is hidden; without it keys and numbers are joined."""
+    """The cache of deletion vectors; without it deletes are joined."""
     roots_of: RootsOf | None = None
-    """Below which root each path lies, where that differs: what an export lacks lies in what it was made from."""
+    """The root of each path where roots differ: a shallow export references files of its source."""
     _folder: Path | None = None
     _is_trusted: bool | None = field(default=None)
     _count: int = 0
 
     def read(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
-        """Return the rows of the files, with columns found by their ids."""
+        """Return the rows of the files, with columns matched by field id."""
         if not files:
             return self.session.createDataFrame([], schema)
         if self.worker is not None:
@@ -85,7 +85,7 @@ class FileLists:
     def read_numbered(
         self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
     ) -> DataFrame:
-        """Return the rows with the number of their file in a column, and with their place in it in another if asked."""
+        """Return the rows with a column for their file number and optionally one for their position."""
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema, number, row_index)
         own, others = self._divided(files)
@@ -102,11 +102,11 @@ class FileLists:
         return reduce(lambda left, right: left.unionByName(right), parts)
 
     def can_number_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
-        """Return whether one reading of many files numbers them, so that it costs the same however many they are."""
+        """Return whether one scan can number many files."""
         return self.worker is not None or self._trusts(files, schema)
 
     def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
-        """Return the files that Spark reads itself, and those of other writers."""
+        """Return the files with and those without field ids."""
         if self.foreign is None:
             return list(files), []
         return [file for file in files if file.has_ids], [file for file in files if not file.has_ids]
@@ -129,22 +129,22 @@ class FileLists:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="mangrove-scans-"))
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        # Spark remembers what it saw in a folder, so each list has one of its own.
+        # Spark caches folder listings, so each list has its own folder.
         self._count += 1
         folder = self._folder / str(self._count)
         log = folder / "_spark_metadata" / "0"
         log.parent.mkdir(parents=True)
         log.write_text(encode_file_log(self._located(files)), "utf-8")
-        # Without a recursive look-up Spark takes the folders of the files for partitions, and finds no rows.
+        # Without recursive lookup Spark takes folders for partitions and finds no rows.
         return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
 
     def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
-        # Spark takes such paths as they are written, and would expand `{` and `*` in them without the option.
+        # Without the option Spark would expand `{` and `*` in paths.
         reader = self.session.read.schema(schema).option("__globPaths__", "false")
         return reader.parquet(*(unquote(file.uri) for file in self._located(files)))
 
     def _located(self, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
-        """Return the files where they are stored, by escaped URIs; refuse those that Spark would follow elsewhere."""
+        """Return the files as escaped URIs; raise InvalidInputError for symbolic links."""
         paths = [file.uri.removeprefix(self.root_uri) for file in files]
         roots = [self.root_uri] * len(paths) if self.roots_of is None else self.roots_of(paths)
         for one in dict.fromkeys(roots):
@@ -156,14 +156,14 @@ class FileLists:
         try:
             seen = [_plain_uri(unquote(uri)) for uri in self._listed(files, schema).inputFiles()]
         except PySparkException:
-            # A Spark on another machine does not see the folder.
+            # A Spark driver on another machine does not see the folder.
             return False
         return seen == [_plain_uri(unquote(file.uri)) for file in self._located(files)]
 
 
 def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:
-    """Return the rows with the number of their file, read from its time of change unless it is known."""
-    # Asked for so, it is what Spark tells of a row even where a column of the table has the same name.
+    """Return the rows with their file number, taken from the modification time unless known."""
+    # Resolved as metadata column even if the table has a column of that name.
     told = rows.metadataColumn("_metadata")
     changed = f.unix_millis(told.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
     return rows.withColumns({number: changed} | ({row_index: told.getField("row_index")} if row_index else {}))
@@ -172,7 +172,7 @@ def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: in
 def encode_file_log(files: Sequence[ListedFile]) -> str:
     """Return the log that names these files.
 
-    Only the address needs to be encoded. There may be very many lines, and the rest of each is known.
+    Only the path is JSON-encoded, because there may be very many lines.
     """
     lines = [
         f'{{"path":{encode_basestring_ascii(file.uri)},"size":{file.size_bytes},"isDir":false,'
@@ -183,6 +183,6 @@ def encode_file_log(files: Sequence[ListedFile]) -> str:
 
 
 def _plain_uri(uri: str) -> str:
-    """Return the URI with as many slashes as Hadoop writes after `file:`, since it writes one or three."""
+    """Return the URI with one slash after `file:`, as Hadoop writes one or three."""
     scheme, _, rest = uri.partition(":")
     return f"{scheme}:/{rest.lstrip('/')}"

@@ -1,8 +1,8 @@
 """Hadoop filesystem settings and JARs for cloud stores.
 
-Spark from PyPI has none of them, and rows come through Python workers without any.
-With them Spark's own reader is used, which does less work. They are large and come
-from Maven Central, so they are brought only where somebody asks for them.
+Spark from PyPI has no such JARs, and Python workers read the files without them. With
+the JARs Spark's own reader is used, which is faster. They are large and come from Maven
+Central, so they are loaded only on request.
 """
 
 import os
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 GOOGLE_CLASS: Final = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
-"""Hadoop's own, since 3.5."""
+"""Part of Hadoop since 3.5."""
 _CLASSES: Final = {
     "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem",),
     "gs": ("com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem", GOOGLE_CLASS),
@@ -49,7 +49,7 @@ _ANONYMOUS: Final = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
 
 
 def to_hadoop_uri(uri: str, options: Mapping[str, str] | None = None) -> str:
-    """Return the root of a lakehouse as Hadoop spells it.
+    """Return the root of a lakehouse as a Hadoop URI.
 
     >>> to_hadoop_uri("s3://bucket/lake/")
     's3a://bucket/lake/'
@@ -67,7 +67,7 @@ def to_hadoop_uri(uri: str, options: Mapping[str, str] | None = None) -> str:
 
 
 def build_hadoop_settings(uri: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings with which Hadoop opens the same bucket in the same way; they name the bucket or account.
+    """Return the Hadoop settings for the same bucket, scoped to the bucket or account.
 
     >>> build_hadoop_settings("s3://b/lake/", {"region": "eu-west-1"})
     {'fs.s3a.bucket.b.endpoint.region': 'eu-west-1'}
@@ -94,8 +94,8 @@ def build_hadoop_settings(uri: str, options: Mapping[str, str] | None = None) ->
 def has_filesystem_classes(session: SparkSession, uri: str) -> bool:
     """Return whether Spark's Java has the classes for the store at `uri`; nothing is sent to the store.
 
-    Over Connect nobody can look into the server's Java, so a path that names no
-    bucket of anybody is asked for, and the complaint tells.
+    Over Spark Connect the JVM is not accessible, so a path without a bucket is
+    requested, and the error shows whether the classes exist.
     """
     names = _CLASSES.get(parse_root_uri(uri).scheme)
     if names is None:
@@ -122,7 +122,7 @@ def _is_there(java: Any, name: str) -> bool:
 def _s3_settings(prefix: str, given: Mapping[str, str]) -> dict[str, str]:
     found = {f"{prefix}.{hadoop}": given[ours] for ours, hadoop in _S3_NAMES.items() if ours in given}
     if "endpoint" in given:
-        # Servers other than Amazon's rarely have a name of their own for each bucket.
+        # Servers other than Amazon's rarely support virtual-hosted-style addresses.
         found[f"{prefix}.path.style.access"] = "true"
         found[f"{prefix}.connection.ssl.enabled"] = str(given["endpoint"].startswith("https:")).lower()
     if given.get("skip_signature", "").lower() == "true":
@@ -158,7 +158,7 @@ _HADOOP: Final = re.compile(r"hadoop-client-api-((\d+)\.(\d+)\.[\w.]+)\.jar")
 
 
 def start_session_with_jars(uri: str) -> None:
-    """Start a session that has the classes for `uri`; one that runs already must have them."""
+    """Start a session with the classes for `uri`; a running session must have them."""
     settings = build_jar_settings(uri, _jar_names(os.environ))
     try:
         running = SparkSession.active()
@@ -167,13 +167,13 @@ def start_session_with_jars(uri: str) -> None:
         return
     if settings and not has_filesystem_classes(running, uri):
         raise InvalidInputError(
-            f"Spark runs already and has no classes for {uri}: stop it and ask for them before anything else uses it, "
+            f"the running Spark session has no classes for {uri}; stop it and request the JARs before its first use, "
             f"or start it with {_PACKAGES} set to {settings[_PACKAGES]}"
         )
 
 
 def build_jar_settings(uri: str, jar_names: Iterable[str]) -> dict[str, str]:
-    """Return what a new Spark with these JARs must be told for the store at `uri`; nothing where it lacks nothing.
+    """Return the settings that a new Spark with these JARs needs for the store at `uri`.
 
     >>> build_jar_settings("s3://bucket/lake", ["hadoop-client-api-3.5.0.jar"])
     {'spark.jars.packages': 'org.apache.hadoop:hadoop-aws:3.5.0'}
@@ -187,16 +187,16 @@ def build_jar_settings(uri: str, jar_names: Iterable[str]) -> dict[str, str]:
     found = next(filter(None, map(_HADOOP.fullmatch, names)), None)
     if found is None:
         raise NotFoundError(
-            f"the version of Spark's Hadoop cannot be told from its JARs: set {_PACKAGES} to "
-            f"org.apache.hadoop:{artifact} with that version yourself"
+            f"cannot determine the Hadoop version from Spark's JARs; set {_PACKAGES} to "
+            f"org.apache.hadoop:{artifact} with that version"
         )
     first = _FIRST_VERSIONS.get(artifact, (0, 0))
     if (int(found[2]), int(found[3])) < first:
         raise NotFoundError(
-            f"Hadoop {found[1]} has no {artifact}: set {_PACKAGES} to com.google.cloud.bigdataoss:gcs-connector "
-            "with a version for it yourself"
+            f"Hadoop {found[1]} has no {artifact}; set {_PACKAGES} to com.google.cloud.bigdataoss:gcs-connector "
+            "with a matching version"
         )
-    # Hadoop knows by itself which class serves the other schemes.
+    # Hadoop has default classes for the other schemes.
     told = {"spark.hadoop.fs.gs.impl": GOOGLE_CLASS} if artifact == "hadoop-gcp" else {}
     return {_PACKAGES: f"org.apache.hadoop:{artifact}:{found[1]}", **told}
 
@@ -211,6 +211,6 @@ def _start(settings: Mapping[str, str]) -> None:
         local_session(settings)
     except RuntimeError as error:
         raise StorageError(
-            f"Spark did not start with {settings.get(_PACKAGES, 'its JARs')} ({error}): see above whether Maven "
-            "Central answered, or do without the JARs"
+            f"cannot start Spark with {settings.get(_PACKAGES, 'its JARs')} ({error}); check the access to Maven "
+            "Central in the output above, or start without the JARs"
         ) from error

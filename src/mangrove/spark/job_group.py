@@ -1,7 +1,7 @@
-"""Cancelling the Spark jobs of one statement together, also those that are not submitted yet.
+"""Job groups that cancel the Spark jobs of one statement, including those not submitted yet.
 
-A thread enters a group before it starts jobs. On a classic session this is Spark's
-own job group, on Connect an operation tag.
+A thread enters a group before it starts jobs. In a classic session this is a Spark job
+group, over Spark Connect an operation tag.
 """
 
 from contextlib import suppress
@@ -16,11 +16,11 @@ from mangrove.spark.statements import is_remote
 __all__ = ["GROUP_PROPERTY", "cancel_job_group", "enter_job_group", "leave_job_group"]
 
 GROUP_PROPERTY: Final = "spark.jobGroup.id"
-"""The local property in which Spark keeps a thread's job group."""
+"""The local property with a thread's job group."""
 
 
 def enter_job_group(session: SparkSession, group: str) -> None:
-    """Put the jobs that this thread starts from now on into a group; a group that the caller has set is kept."""
+    """Put further jobs of this thread into a group; an existing group of the caller is kept."""
     if is_remote(session):
         session.addTag(group)
         return
@@ -30,7 +30,7 @@ def enter_job_group(session: SparkSession, group: str) -> None:
 
 
 def leave_job_group(session: SparkSession, group: str) -> None:
-    """Take this thread out of the group; a session that has ended has none."""
+    """Remove this thread from the group; does nothing in a stopped session."""
     with suppress(Py4JError, PySparkException, OSError):
         if is_remote(session):
             session.removeTag(group)
@@ -43,8 +43,8 @@ def leave_job_group(session: SparkSession, group: str) -> None:
 def cancel_job_group(session: SparkSession, group: str) -> None:
     """Cancel the jobs of a group, from any thread.
 
-    On a classic session jobs that the group submits later are cancelled too. Connect
-    knows an operation as soon as it was sent, so it must be asked again for later ones.
+    In a classic session later jobs of the group are cancelled too. Over Spark Connect only
+    submitted operations are, so it must be called again for later ones.
     """
     with suppress(Py4JError, PySparkException, OSError):
         if is_remote(session):

@@ -1,7 +1,7 @@
 """Progress of Spark jobs by completed tasks.
 
-A thread asks now and then, while the caller waits for Spark. Over Spark Connect
-nobody can ask, so nothing is told on the way.
+A thread polls Spark while the caller waits. Over Spark Connect no progress is
+available.
 """
 
 import threading
@@ -21,9 +21,9 @@ _PAUSE_SECONDS: Final = 0.5
 
 
 def compute_progress(stages: Sequence[tuple[int, int]]) -> float:
-    """Return which share of the work is done, of stages with so many tasks done of so many; never quite all.
+    """Return the completed fraction of stages, given as done and total tasks; always below 1.
 
-    Spark plans the next stage when one is done, so as much again may come as is known.
+    Spark plans the next stage when one is done, so the known work may double.
 
     >>> compute_progress([]), compute_progress([(4, 8)]), compute_progress([(8, 8)]), compute_progress([(8, 8), (8, 8)])
     (0.0, 0.25, 0.5, 0.75)
@@ -36,13 +36,13 @@ def compute_progress(stages: Sequence[tuple[int, int]]) -> float:
 
 @contextmanager
 def report_job_progress(session: SparkSession, tell: Callable[[float], None]) -> Iterator[None]:
-    """Tell how far the jobs of this thread are that run within."""
+    """Report the progress of the jobs of this thread."""
     if is_remote(session):
         yield
         return
     context: Any = session.sparkContext
     before = context.getLocalProperty(GROUP_PROPERTY)
-    # A group of the caller's stays, so that its jobs can still be cancelled together.
+    # An existing group of the caller is kept, so that it can still be cancelled.
     group = str(uuid.uuid4()) if before is None else before
     jobs = _Jobs(context.statusTracker(), group)
     done = threading.Event()
@@ -58,7 +58,7 @@ def report_job_progress(session: SparkSession, tell: Callable[[float], None]) ->
 
 
 class _Jobs:
-    """The jobs of a group that come from now on."""
+    """The new jobs of a group."""
 
     def __init__(self, tracker: Any, group: str) -> None:
         self._tracker = tracker
@@ -66,7 +66,7 @@ class _Jobs:
         self._earlier = frozenset(tracker.getJobIdsForGroup(group))
 
     def stages(self) -> list[tuple[int, int]]:
-        """Return how many tasks are done, and how many there are, in each stage that is known so far."""
+        """Return the completed and total tasks of each known stage."""
         numbers = sorted(set(self._tracker.getJobIdsForGroup(self._group)) - self._earlier)
         jobs = filter(None, map(self._tracker.getJobInfo, numbers))
         found = (self._tracker.getStageInfo(stage) for job in jobs for stage in sorted(job.stageIds))

@@ -1,7 +1,7 @@
 """File copy, file deletion and row counting on Spark executors.
 
-The driver decides what is to be done, and each task opens the stores for itself,
-so no byte of a data file passes through the driver.
+The driver plans the work and each task opens the stores itself, so no data file passes
+through the driver.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,16 +25,16 @@ __all__ = ["SparkMaintenance"]
 _FILES_PER_TASK: Final = 256
 _BYTES_PER_TASK: Final = 256 * 1024 * 1024
 _DELETED_PER_TASK: Final = 1000
-"""What a store deletes in one request."""
+"""Number of files that a store deletes in one request."""
 _TASKS_PER_JOB: Final = 256
-"""After so many tasks the driver tells how far the work has come."""
+"""Number of tasks after which the driver reports progress."""
 _TASK: Final = "files array<struct<path: string, size: bigint>>"
 _Options: TypeAlias = Mapping[str, str] | None
 _Work: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkMaintenance:
-    """Upkeep in one Spark session, with the options that open the stores in its workers."""
+    """Maintenance jobs of one Spark session, with the storage options for its workers."""
 
     def __init__(
         self, session: SparkSession, source_options: _Options = None, destination_options: _Options = None
@@ -52,7 +52,7 @@ class SparkMaintenance:
         *,
         last: str | None = None,
     ) -> None:
-        """Copy the files, each of the size that is said; the one at `last` when all others are there."""
+        """Copy files of known size; the file `last` is copied after all others."""
         first = {path: size for path, size in sizes.items() if path != last}
         source_uri, destination_uri = source.uri, destination.uri
         source_options, destination_options = self._source_options, self._destination_options
@@ -73,14 +73,14 @@ class SparkMaintenance:
             watch(_progress("copying", done, sizes))
         if done != first.keys():
             raise StorageError(
-                f"{len(first) - len(done)} files were not copied to {destination_uri}, and no task said why: copy again"
+                f"{len(first) - len(done)} files were not copied to {destination_uri}, without an error; retry the copy"
             )
         if last is not None and last in sizes:
             copy_files(source, destination, {last: sizes[last]}, ignore_progress)
             watch(_progress("copying", sizes.keys(), sizes))
 
     def delete_files(self, store: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
-        """Delete the files; one that is gone already is no mistake, so a task that is tried again does no harm."""
+        """Delete the files, ignoring missing ones, so that tasks can be retried."""
         uri, options = store.uri, self._source_options
 
         def delete(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,9 +97,9 @@ class SparkMaintenance:
             watch(_progress("deleting", done, sizes))
 
     def row_counter(self, store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> dict[str, int | str]:
-        """Return for each location how many rows are really there, having read all of them, or why they cannot be read.
+        """Return the row count of each file after reading all rows, or the reason why it is unreadable.
 
-        Each page's checksum is compared on the way.
+        Page checksums are verified.
         """
         uri, options = store.uri, self._source_options
 
@@ -127,7 +127,7 @@ class SparkMaintenance:
     def _in_jobs(
         self, work: _Work, columns: str, waiting: Iterator[list[str]], sizes: Mapping[str, int]
     ) -> Iterator[list[Row]]:
-        """Have executors do the work on each group of files, and yield what they report after every so many groups."""
+        """Run the work on executors for each group of files, and yield their reports in batches."""
         while tasks := list(islice(waiting, _TASKS_PER_JOB)):
             listed = [([(path, sizes[path]) for path in task],) for task in tasks]
             frame = self._session.createDataFrame(listed, _TASK).repartition(len(listed))
@@ -135,7 +135,7 @@ class SparkMaintenance:
 
 
 def _readable(uri: str, options: _Options) -> Store:
-    """Open a lakehouse's store in a worker; an export that is not full lies on top of what it was made from."""
+    """Open a lakehouse's store in a worker; a shallow export is layered over its source."""
     return open_export(open_store(uri, options), lambda below: open_store(below, options))
 
 
@@ -144,13 +144,13 @@ def _progress(what: str, done: Collection[str], sizes: Mapping[str, int]) -> Pro
 
 
 def _files(task: pa.RecordBatch) -> dict[str, int]:
-    """Return the paths and sizes that a task was given."""
+    """Return the paths and sizes of a task's input."""
     rows: list[Any] = task.column(0).to_pylist()
     return {entry["path"]: entry["size"] for row in rows for entry in row}
 
 
 def _paths(files: Mapping[str, int]) -> pa.RecordBatch:
-    """Return what a task reports as done."""
+    """Return the report of a task."""
     return pa.RecordBatch.from_pydict({"path": pa.array(list(files), pa.string())})
 
 

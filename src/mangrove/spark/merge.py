@@ -1,11 +1,11 @@
 """Execution of MERGE on Spark.
 
-The source is settled before it is joined, and what the join says is settled
-before it is used: both may give other rows when they run again.
+The source is checkpointed before the join, and the result of the join before its use:
+both may return other rows when they are computed again.
 
-A bare name means what the clause can see: both rows of a pair, the source's row
-alone where there is none of the table, and the other way round. So each kind of
-clause is written against a frame of its own over the join.
+An unqualified name refers to the rows that a clause sees: both rows of a matched pair,
+only the source row, or only the target row. So each kind of clause is resolved against
+its own frame over the join.
 """
 
 from typing import Final
@@ -53,14 +53,14 @@ _PAIRED: Final = (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
 _ALONE: Final = (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
 _UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
 _GROUPS: Final[tuple[tuple[MergeKind, ...], ...]] = (_PAIRED, (MergeKind.INSERT,), _ALONE)
-"""The clauses that see the same: a pair, a row of the source alone, a row of the table alone."""
+"""Clauses of one kind: matched, not matched, or not matched by source."""
 
 
 def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, plan: MergePlan) -> PlannedWrite:
-    """Return how to do what the clauses say, or refuse it before anything is committed."""
+    """Plan the changes of a MERGE; raise InvalidInputError before anything is committed."""
     plan.check()
     theirs = materialize_frame(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
-    # Who asks for rows that match nothing needs all of them.
+    # NOT MATCHED BY SOURCE clauses need all target rows.
     near = (
         ConstantPredicate(holds=True) if plan.of_kinds(*_ALONE) else build_source_range_predicate(state, theirs, plan)
     )
@@ -106,7 +106,7 @@ def _plan_changes(
 
 
 def _how(plan: MergePlan) -> str:
-    """Return the join that finds no more than the clauses ask for."""
+    """Return the narrowest join type for the clauses."""
     keeps_target, keeps_source = bool(plan.of_kinds(*_ALONE)), bool(plan.of_kinds(MergeKind.INSERT))
     return {(True, True): "full", (True, False): "left", (False, True): "right", (False, False): "inner"}[
         keeps_target, keeps_source
@@ -122,7 +122,7 @@ def _values(state: TableState, clause: MergeClause, source: DataFrame, plan: Mer
 def _apply_clauses(
     state: TableState, pairs: DataFrame, plan: MergePlan, values: list[dict[str, Assignable]]
 ) -> DataFrame:
-    """Return for each row that a clause is for: which clause, where the old row stands, its keys and the new row."""
+    """Return for each affected row the clause, the file and position of the old row, its keys and the new row."""
     keys = [
         column_of(key.name, plan.target_name).alias(key_column_of(place)) for place, key in enumerate(state.key_columns)
     ]
@@ -147,7 +147,7 @@ def _apply_clauses(
 def _select_visible_columns(
     rows: DataFrame, group: tuple[MergeKind, ...], plan: MergePlan, carried: list[str]
 ) -> DataFrame:
-    """Return the rows with the columns alone that a bare name in such a clause can mean, and what others left."""
+    """Return the rows with the columns that unqualified names in a clause can refer to."""
     if group == _PAIRED:
         return rows
     if group == _ALONE:
@@ -158,12 +158,12 @@ def _select_visible_columns(
 
 
 def _name(group: tuple[MergeKind, ...], name: str) -> str:
-    """Return how the frames call what the clauses of a group say."""
+    """Return the column aliases of a group's frame."""
     return f"mangrove {group[0].value} {name}"
 
 
 def _of_its_group(groups: list[tuple[MergeKind, ...]], name: str) -> Column:
-    """Return what a column becomes by the clause that was chosen."""
+    """Return the new value of a column by the selected clause."""
     *others, last = groups
     found = column_of(_name(last, name))
     for group in others:
@@ -172,7 +172,7 @@ def _of_its_group(groups: list[tuple[MergeKind, ...]], name: str) -> Column:
 
 
 def _choose_clause(plan: MergePlan, group: tuple[MergeKind, ...]) -> Column:
-    """Return the number of the first clause of a group that applies to a row of the join, null where none does."""
+    """Return the number of the first matching clause of a joined row, or null."""
     has_target, has_source = column_of(ROW).isNotNull(), column_of(_SOURCE).isNotNull()
     is_theirs = {
         _PAIRED: has_target & has_source,
@@ -189,7 +189,7 @@ def _choose_clause(plan: MergePlan, group: tuple[MergeKind, ...]) -> Column:
 
 
 def _holds(where: str) -> Column:
-    """Return whether a condition holds; in a WHEN, Spark refuses what is neither true nor false, such as a text."""
+    """Return a boolean condition; CASE WHEN in Spark rejects other types."""
     return f.when(f.expr(parenthesize(where)), f.lit(True)).otherwise(f.lit(False))  # noqa: FBT003 - Spark's own form
 
 
@@ -201,7 +201,7 @@ def _new_column(
     values: list[dict[str, Assignable]],
     group: tuple[MergeKind, ...],
 ) -> Column:
-    """Return what a column holds after each clause; a branch is evaluated for the rows that take it alone."""
+    """Return the value of a column per clause; a branch is evaluated only for its own rows."""
     found: Column | None = None
     for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
         if clause.kind not in group:
@@ -221,7 +221,7 @@ def _new_column(
 
 
 def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
-    """Refuse a merge in which several rows of the source would change one row of the table."""
+    """Raise InvalidInputError if several source rows change the same target row."""
     paired = [number for number, clause in enumerate(plan.clauses) if clause.kind in _PAIRED]
     if not paired:
         return
@@ -236,8 +236,8 @@ def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
             for row in repeated
         ]
         raise InvalidInputError(
-            f"some rows of {state.name} are matched by several rows of the source, and nothing says which of them "
-            f"counts, for example {examples}: leave one row of the source for each of them"
+            f"some rows of {state.name} are matched by several source rows, "
+            f"for example {examples}; deduplicate the source"
         )
 
 
@@ -249,10 +249,10 @@ def _check_keys(
     kinds: dict[int, MergeKind],
     values: list[dict[str, Assignable]],
 ) -> None:
-    """Refuse new rows with the keys of others; rows that keep their keys have them by right."""
+    """Raise InvalidInputError if a new row has the keys of another row; updated rows keep theirs."""
     keeps = [number for number, kind in kinds.items() if kind in _UPDATES and not _moves_keys(state, values[number])]
     is_kept = column_of(_ACTION).isin(keeps)
-    # A row that keeps its keys stands for the hidden one, which then cannot free them for others.
+    # An updated row keeps the keys of the deleted row, so they are not free for others.
     names = [key_column_of(place) for place in range(len(state.key_columns))]
     keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
     new = coming.where(~is_kept).select(*keys)

@@ -1,6 +1,6 @@
 """File pruning for MERGE by the key values of the source.
 
-Of few rows the values themselves are taken, of many the least and the greatest.
+A small source is represented by its values, a large one by minimum and maximum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,16 @@ from mangrove.tables.table_state import TableState
 __all__ = ["build_source_range_predicate", "build_values_predicate"]
 
 _VALUES_MAX: Final = 100
-"""So many values are compared with the bounds of every file one by one."""
+"""Maximum number of values that are compared with the bounds of every file."""
 _COUNT: Final = "mangrove count"
 
 
 def build_source_range_predicate(state: TableState, source: DataFrame, plan: MergePlan) -> Predicate:
-    """Return what every row of the table fulfils that a row of the source can match; all rows where that is unknown."""
+    """Return a predicate that all matching target rows satisfy; always true if unknown."""
     try:
         pairs = find_equality_columns(parse_expression(plan.on), plan)
     except InvalidInputError:
-        # Only Spark understands the condition, so nothing is known about it.
+        # A Spark condition cannot be analyzed.
         return ConstantPredicate(holds=True)
     ours = {one.name.casefold(): one for one in state.schema.columns}
     theirs = {name.casefold(): name for name in source.columns}
@@ -46,7 +46,7 @@ def build_source_range_predicate(state: TableState, source: DataFrame, plan: Mer
 
 
 def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> Predicate:
-    """Return what every row fulfils whose columns are equal to those beside them, of one row of the frame."""
+    """Return a predicate that rows satisfy whose columns equal those of some row of the frame."""
     kinds = {one.name: one.dataType for one in frame.schema.fields}
     exact = {one: name for one, name in equated if _is_exact(to_spark_type(one.type), kinds[name])}
     if not exact:
@@ -68,10 +68,10 @@ def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str
 
 
 def _is_exact(ours: DataType, theirs: DataType) -> bool:
-    """Return whether values that Spark finds equal are the same value in our column's type.
+    """Return whether values that are equal in Spark are the same value of the column's type.
 
-    A text that is compared with a number is read as one, so that '01' is 1: then the
-    number says nothing about texts. Both zeros are equal, and bounds tell them apart.
+    A string that is compared with a number is cast, so '01' equals 1 and the number does
+    not bound the strings. 0.0 and -0.0 are equal, but bounds distinguish them.
     """
     exact = (IntegralType, DecimalType)
     if isinstance(ours, FloatType | DoubleType):
@@ -100,7 +100,7 @@ def _between(one: Column, least: Any, greatest: Any) -> Predicate:
 
 
 def _comparable(one: Column, value: Any) -> Value | None:
-    """Return a value that bounds of files can be compared with, or None for one that has no place in their order."""
+    """Return a value that is comparable with file bounds, or None, for example for NaN."""
     try:
         found = normalize_value(value)
     except InvalidInputError:

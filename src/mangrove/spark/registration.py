@@ -4,8 +4,8 @@
     rows.write.format("mangrove").option("lake", uri).mode("append").save("sales.orders")
     CREATE TEMPORARY VIEW orders USING mangrove OPTIONS (lake '…', table 'sales.orders')
 
-Spark finds the format by itself where this package is installed (`pyspark_mangrove`).
-A frame and a temporary view stay at the version that they first read, as Spark
+Spark finds the format automatically if this package is installed (`pyspark_mangrove`).
+A frame and a temporary view stay at the version that they first read, because Spark
 plans them once; an attached table is looked up in every query.
 """
 
@@ -26,13 +26,13 @@ _IS_REGISTERED: Final = "spark.mangrove.is-registered"
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format known to a session, classic or Connect, and return it; a second time changes nothing.
+    """Register the format in a session, classic or Connect, and return the session; idempotent.
 
-    Only a Spark that has not found it needs this: one to which this package was shipped
-    with `spark.addArtifacts(…, pyfile=True)`, as its workers import it.
+    Required only if Spark has not found the format, for example if this package was
+    shipped with `spark.addArtifacts(…, pyfile=True)`.
     """
     if spark.conf.get(_IS_REGISTERED, None) is None:
-        # Spark would replace a source that it knows, and warn.
+        # Registering a known source again causes a warning.
         if not _is_found(spark):
             spark.dataSource.register(MangroveSource)
         spark.conf.set(_IS_REGISTERED, "true")
@@ -42,12 +42,12 @@ def register(spark: SparkSession) -> SparkSession:
 def attach(
     spark: SparkSession, lake: str, table: str, as_name: str | None = None, *, storage: dict[str, str] | None = None
 ) -> str:
-    """Make a table of a lakehouse known to Spark's own catalog, and return the name that it has there.
+    """Register a table of a lakehouse in Spark's catalog and return its name there.
 
-    It can be read, inserted into and overwritten by any statement of Spark, also as
-    a stream; a statement gives options as `WITH (version = '41')` after the name.
-    Spark keeps no options of such a table, so each has a format of its own, which
-    lasts as long as the session: attach it again in the next one.
+    It can be read, inserted into and overwritten by any Spark statement, also as
+    a stream. Statements pass options as `WITH (version = '41')` after the name.
+    Spark does not keep the options of such a table, so each has its own format, which
+    lasts as long as the session. Attach it again in the next one.
     """
     bound = {"lake": lake, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
     options = parse_options(bound)
@@ -57,22 +57,24 @@ def attach(
     spark.dataSource.register(_bound_source(format_name, bound))
     if spark.catalog.tableExists(quoted):
         if not has_stored_options(spark.table(quoted).schema):
-            raise InvalidInputError(f"Spark has a table {quoted} of its own already: choose another name with as_name")
-        # The columns may be others by now.
+            raise InvalidInputError(
+                f"Spark's catalog already has another table {quoted}; choose another name with as_name"
+            )
+        # The columns may have changed.
         spark.sql(f"DROP TABLE {quoted}")
     spark.sql(f"CREATE TABLE {quoted} USING {format_name}")
     return quoted
 
 
 def _is_found(spark: SparkSession) -> bool:
-    """Return whether Spark has found the format by itself; over Connect nobody can ask."""
+    """Return whether Spark has found the format itself; unknown over Spark Connect."""
     java: Any = getattr(spark, "_jsparkSession", None)
     return java is not None and bool(java.sessionState().dataSourceManager().dataSourceExists(MangroveSource.name()))
 
 
 def _bound_source(format_name: str, options: dict[str, str]) -> Any:
     class Bound(MangroveSource):
-        """The source of one table."""
+        """The data source of one table."""
 
         bound: ClassVar[FrozenMapping[str, str]] = FrozenMapping(options)
 

@@ -1,7 +1,7 @@
 """Row-level changes on Spark by equality deletes, position deletes or copy-on-write.
 
-Which rows are hidden is settled once, in a checkpoint, because a condition may
-give other rows when it runs again.
+The deleted rows are computed once and checkpointed, because a condition may return
+other rows when it is evaluated again.
 """
 
 import re
@@ -74,13 +74,13 @@ __all__ = [
 ]
 
 FilesByLog: TypeAlias = list[tuple[tuple[Value | None, ...], DataFile]]
-"""New files, each with the values of the partition or the log that it belongs to."""
+"""New files, each with the values of its partition or log."""
 _ByLog: TypeAlias = dict[tuple[Value | None, ...], list[DataFile]]
 
 
 @dataclass(frozen=True, slots=True)
 class SparkFileContext:
-    """The files of one lakehouse as Spark reads and writes them."""
+    """Access of Spark to the files of one lakehouse."""
 
     lists: FileLists
     root_uri: str
@@ -93,23 +93,23 @@ class SparkFileContext:
 
 @dataclass(frozen=True, slots=True)
 class RowLevelChange:
-    """Rows to hide, as `FILE`, `ROW` and their keys, and files of rows to add."""
+    """Deleted rows, as `FILE`, `ROW` and their keys, and files with added rows."""
 
     deleted_rows: DataFrame
     added: FilesByLog = field(default_factory=list)
     keys_reinserted: bool = False
-    """Whether every hidden key is among those of the added rows, so that these hide the old rows by themselves."""
+    """Whether every deleted key is among the added rows, so that an upsert replaces the old rows."""
 
 
 def key_column_of(place: int) -> str:
-    """Return the column of a hidden row that holds one of its keys."""
+    """Return the column alias of a key of a deleted row."""
     return f"mangrove key {place}"
 
 
 def plan_row_changes(
     files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts
 ) -> PlannedWrite:
-    """Return how to hide rows and add others."""
+    """Plan a write that deletes rows and adds others."""
     added = group_files_by_log(state, change.added)
     match delete_mode_of(state):
         case DeleteMode.KEYS:
@@ -148,7 +148,7 @@ def _by_keys(
 def _rewrite_retained_rows(
     files: SparkFileContext, state: TableState, deleted_rows: DataFrame, wanted: DataFrame
 ) -> FilesByLog:
-    """Write the rows again that share a key with a hidden one without being hidden; usually there are none."""
+    """Rewrite rows that share a key with a deleted row but are not deleted; usually there are none."""
     plan = plan_scan(state, build_key_range_predicate(state, wanted))
     rows = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
     alike = rows.join(wanted, _same_keys(state), "left_semi")
@@ -210,12 +210,12 @@ def _by_copies(
 
 
 def build_key_range_predicate(state: TableState, wanted: DataFrame) -> Predicate:
-    """Return what every row with one of these keys fulfils, so that other files need not be opened."""
+    """Return a predicate that all rows with these keys satisfy, for file pruning."""
     return build_values_predicate(wanted, [(key, key_column_of(place)) for place, key in enumerate(state.key_columns)])
 
 
 def write_delete_keys(files: SparkFileContext, state: TableState, keys: DataFrame) -> FilesByLog:
-    """Write keys that are to hide rows, each once; return each file with the values of the log that it belongs to."""
+    """Write distinct deleted keys; return each file with the values of its log."""
     only_keys = Schema(state.key_columns, state.schema.schema_id, state.schema.last_column_id)
     bare = replace(state, logs=())
     uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
@@ -263,44 +263,43 @@ _VALUES_AT_FAULT: Final = re.compile(
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Turn what Spark says about bad input into one sentence; what it says about itself passes."""
+    """Translate Spark's errors about invalid input into InvalidInputError; other errors pass."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        # Some errors of Spark's reach Python as those of its bridge.
+        # Some errors of Spark are raised by its Python bridge.
         words = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if isinstance(error, _OF_THE_CALLER) or _VALUES_AT_FAULT.search(str(error)):
             found = _VALUES_AT_FAULT.search(str(error))
             line = str(error)[found.start() :].splitlines()[0] if found else words
-            raise InvalidInputError(f"Spark refuses what was asked: {line}") from error
+            raise InvalidInputError(f"Spark rejected the expression: {line}") from error
         raise
 
 
 def materialize_frame(frame: DataFrame) -> DataFrame:
-    """Return the rows as they are now: what is evaluated twice may be another thing the second time."""
+    """Return checkpointed rows: a second evaluation may return other rows."""
     return frame.localCheckpoint(eager=True)
 
 
 def check_rows_match(state: TableState, rows: DataFrame, condition: str) -> None:
-    """Refuse rows that an overwrite would add beside what `where` means."""
+    """Raise InvalidInputError if rows of an overwrite do not match `where`."""
     outside = rows.where(f"not coalesce(({condition}), false)").limit(_EXAMPLES_MAX)
     examples = to_python_rows(outside.toArrow())
     if examples:
         raise InvalidInputError(
-            f"some rows for {state.name} are not what `where` means, and an overwrite would add them beside it, "
-            f"for example {examples}: leave them out or widen `where`"
+            f"some rows for {state.name} do not match `where` of the overwrite, "
+            f"for example {examples}; remove them or widen `where`"
         )
 
 
 def check_new_keys(files: SparkFileContext, state: TableState, deleted_rows: DataFrame, new: DataFrame) -> None:
-    """Refuse rows whose keys another row has, among the new ones or among those that stay."""
+    """Raise InvalidInputError if new rows have duplicate keys, among themselves or with remaining rows."""
     state.checked_keys("a change of rows")
     names = [key_column_of(place) for place in range(len(state.key_columns))]
     for key, name in zip(state.key_columns, names, strict=True):
         if not new.where(column_of(name).isNull()).isEmpty():
             raise InvalidInputError(
-                f"column {key.name!r} of {state.name} is not null, since it is a key, and a change of rows would leave "
-                "it without a value: give each row keys of its own"
+                f"the change would set key column {key.name!r} of {state.name} to null; set a unique key for each row"
             )
     counted = new.groupBy(*map(column_of, names)).agg(f.count(f.lit(1)).alias("rows"))
     _refuse(state, counted.where("rows > 1").limit(_EXAMPLES_MAX), "occur more than once among the new rows")
@@ -310,7 +309,7 @@ def check_new_keys(files: SparkFileContext, state: TableState, deleted_rows: Dat
     same = [column_of(key.name) == column_of(name) for key, name in zip(state.key_columns, names, strict=True)]
     keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
     taken = there.join(fresh, same, "left_semi").select(*keys).limit(_EXAMPLES_MAX)
-    _refuse(state, taken, "are those of rows that are there")
+    _refuse(state, taken, "are those of existing rows")
 
 
 def _refuse(state: TableState, found: DataFrame, words: str) -> None:
@@ -320,5 +319,5 @@ def _refuse(state: TableState, found: DataFrame, words: str) -> None:
             {key.name: row[key_column_of(place)] for place, key in enumerate(state.key_columns)} for row in examples
         ]
         raise InvalidInputError(
-            f"some keys that rows of {state.name} would get {words}, for example {keys}: give each row keys of its own"
+            f"some keys that rows of {state.name} would get {words}, for example {keys}; set a unique key for each row"
         )

@@ -1,9 +1,9 @@
 """Execution of scan plans on Spark, with deletion vectors or anti-joins.
 
-Spark finds columns by their ids, but looks for what it pushes into a file, a condition
-or the type that it expects, by the name that a column has now. In a file that was
-written before two columns swapped their names, that is the other column: rows that are
-meant would be skipped. What no file knows is never pushed, and so decided row by row.
+Spark resolves columns by field id, but pushed-down filters and expected types by the
+current column name. In a file that was written before two columns swapped names, that is
+the other column, and matching rows would be skipped. Such columns are read under unused
+names, which are never pushed down.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,9 +43,9 @@ __all__ = [
 
 
 def alias_reused_columns(schema: Schema, earlier: Sequence[Schema]) -> Schema:
-    """Return the schema with other names for columns whose name, or one inside them, was another column's once.
+    """Return the schema with aliases for columns whose name, or a nested name, belonged to another column.
 
-    To Spark names are the same however they are capitalised.
+    Spark compares names case-insensitively.
     """
     if not earlier:
         return schema
@@ -59,12 +59,12 @@ def alias_reused_columns(schema: Schema, earlier: Sequence[Schema]) -> Schema:
 
 
 def restore_column_names(rows: DataFrame, apart: Schema, schema: Schema) -> DataFrame:
-    """Return rows that were read with the names of one schema with those of the other."""
+    """Rename the columns of rows from one schema to the other."""
     if apart is schema:
         return rows
     read = set(rows.columns)
     pairs = [pair for pair in zip(apart.columns, schema.columns, strict=True) if pair[0].name in read]
-    # Parts keep their order, and that is how a cast finds their names.
+    # A cast matches nested fields by position.
     whole = {
         one.name: f.col(f"`{one.name}`").cast(to_spark_type(named.type))
         for one, named in pairs
@@ -96,9 +96,9 @@ def _fold_case(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 BROADCAST_ROWS_MAX: Final = 5_000_000
-"""Up to so many newer keys are sent to every executor; more are left to Spark's own choice of a join."""
+"""Maximum number of keys for a broadcast join; Spark chooses the join for more."""
 _POSITION: Final = "mangrove position"
-"""Names with a space, that no column of ours meets by accident."""
+"""The space avoids collisions with table columns."""
 _DELETED_BEFORE: Final = "mangrove hidden before"
 
 
@@ -110,22 +110,22 @@ def run_scan(
     columns: Sequence[Column],
     predicate: Predicate | None = None,
 ) -> DataFrame:
-    """Return the rows that a plan means, with these columns.
+    """Return the visible rows of a scan plan with these columns.
 
-    Files that nothing hides rows of are scanned as they are; only the others are
-    compared with keys or numbers.
+    Files without deletes are scanned directly; only the others are compared with keys
+    or positions.
     """
     apart = alias_reused_columns(state.schema, state.version.earlier_schemas)
     by_id = {column.id: column for column in apart.columns}
     wanted = [by_id[column.id] for column in columns]
-    # Spark would find out by itself which columns it needs, and a worker of ours would not.
+    # Spark prunes columns itself, but the Python worker does not.
     schema = _narrow_schema(apart, plan, wanted, predicate)
     requested = frozenset[int]() if predicate is None else collect_column_ids(predicate)
     rows = _union_frames(_parts(lists, root_uri, schema, plan.scans, requested))
     if predicate is not None:
         rows = rows.where(render_predicate_sql(predicate, apart))
     if tuple(wanted) != schema.columns:
-        # Naming each column costs more calls of Java than all else here.
+        # Selecting each column costs many JVM calls.
         rows = rows.select(*(quote_name(column.name) for column in wanted))
     return restore_column_names(rows, apart, state.schema)
 
@@ -133,7 +133,7 @@ def run_scan(
 def _parts(
     lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], requested: frozenset[int]
 ) -> list[DataFrame]:
-    """Return the visible rows of the files, in as few readings as ways of telling which rows those are."""
+    """Return the visible rows of the files, with one scan per kind of deletes."""
     whole = [scan for scan in scans if scan.is_whole]
     touched = [scan for scan in scans if not scan.is_whole]
     columns = to_spark_schema(schema)
@@ -158,17 +158,17 @@ def _parts(
 
 
 def to_listed_files(files: Iterable[DataFile], root_uri: str) -> list[ListedFile]:
-    """Return the files as Spark finds them."""
+    """Return the files for Spark."""
     return [_to_listed_file(file, root_uri, 0) for file in files]
 
 
 def quote_name(name: str) -> str:
-    """Return the name as it stands in an expression."""
+    """Return the quoted name."""
     return f"`{name.replace('`', '``')}`"
 
 
 def _narrow_schema(schema: Schema, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None) -> Schema:
-    """Return no more columns than are asked for, looked into or compared; at least one."""
+    """Return the columns that the projection, filter and deletes need; at least one."""
     requested = {column.id for column in columns} | {one for key_file in plan.key_files for one in key_file.key_ids}
     looked_into = {schema.path_of(one)[0] for one in (collect_column_ids(predicate) if predicate is not None else ())}
     needed = [column for column in schema.columns if column.id in requested or column.name in looked_into]
@@ -177,30 +177,30 @@ def _narrow_schema(schema: Schema, plan: ScanPlan, columns: Sequence[Column], pr
 
 def _to_listed_file(file: DataFile, root_uri: str, number: int) -> ListedFile:
     if file.content_type != PARQUET:
-        raise FormatError(f"{file.path} is {file.content_type}: only Parquet files are read")
+        raise FormatError(f"{file.path} has the content type {file.content_type}; only Parquet files can be read")
     return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location))
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """Files of which something may hide rows, by how it is told which rows that are."""
+    """Files with deletes, by how the deletes are applied."""
 
     by_keys: Sequence[FileScan]
-    """By a bit for each key. All of them are older than all keys, since such bits say nothing of positions."""
+    """By key bitmap; all files are older than all keys, because a bitmap has no log positions."""
     is_visible: "Expression | None"
-    """The condition that none of those keys is a row's."""
+    """The condition that a row has none of the deleted keys."""
     by_numbers: Sequence[FileScan]
-    """By a bit for each row: where all that can hide rows is little enough to be looked at in this process."""
+    """By deletion vector, if the deletes are small enough for this process."""
     joined: Sequence[FileScan]
-    """By a join with the keys, and with the numbers of rows."""
+    """By anti-join with keys and positions."""
 
 
 def _split(
     lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], requested: frozenset[int]
 ) -> _Split:
-    """Decide how each file is read; the upserts' own files, which are few rows, come before those that are older.
+    """Decide how deletes apply to each file.
 
-    What is asked about keys narrows both sides of a join, and all keys would have to be read for bits.
+    A filter on keys narrows both sides of a join, whereas a bitmap needs all keys.
     """
     delete_files = ScanPlan(tuple(scans)).key_files
     oldest = min((key_file.position for key_file in delete_files), default=0)
@@ -223,7 +223,7 @@ def _split(
 
 
 def _key_condition(lists: FileLists, schema: Schema, delete_files: Sequence[EqualityDelete]) -> "Expression | None":
-    """Return the condition that none of the keys is a row's, where bits can say it."""
+    """Return the condition that a row has none of the keys, if a bitmap can express it."""
     key_ids = {key_file.key_ids for key_file in delete_files}
     if lists.key_bits is None or len(key_ids) != 1:
         return None
@@ -231,10 +231,10 @@ def _key_condition(lists: FileLists, schema: Schema, delete_files: Sequence[Equa
 
 
 def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
-    """Return the rows that nothing hides of files of which something hides rows.
+    """Return the visible rows of files with deletes.
 
-    A file of keys that stands after a file but is not among those that hide its rows
-    has none of its keys, so all of them may be compared with all files at once.
+    A later key file that does not apply to a data file has none of its keys, so all keys
+    can be compared with all files at once.
     """
     delete_files = list(dict.fromkeys(key_file for scan in scans for key_file in scan.equality_deletes))
     numbered = [scan for scan in scans if scan.position_deletes]
@@ -260,7 +260,7 @@ def _without_keys(
     key_files: Sequence[EqualityDelete],
     newest: int,
 ) -> DataFrame:
-    """Return the rows that no key hides; where all keys are newer than all rows, only keys are compared."""
+    """Return the rows that no key deletes; log positions are compared only if necessary."""
     columns = [schema.column_with_id(key_id) for key_id in key_files[0].key_ids]
     only_keys = to_spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
     aliases = [f.col(quote_name(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
@@ -285,7 +285,7 @@ def _without_keys(
 
 
 def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
-    """Return the rows whose number in their file nothing names."""
+    """Return the rows that no position delete references."""
     files = [_to_listed_file(scan.file, root_uri, number) for number, scan in enumerate(scans)]
     rows = lists.read_numbered(files, to_spark_schema(schema), FILE, ROW)
     saying = dict.fromkeys(file for scan in scans for file in scan.position_deletes)

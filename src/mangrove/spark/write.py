@@ -1,13 +1,12 @@
 """Writes of Spark DataFrames with the native Parquet writer or with Python tasks.
 
-Spark writes into a folder of its own below the table's, and lets each task's
-files appear when the job is done. Only then they are made durable and given
-their names, and what a failed attempt left goes with the folder. In a bucket,
-where a file cannot be renamed, and for columns that need a look at each value,
-`mangrove.spark.write` serves.
+Spark writes into a temporary folder below the table's folder, where the files of the
+tasks appear when the job is done. Then they are made durable and renamed, and the files of
+failed attempts are deleted with the folder. Python tasks write the files in a bucket,
+where a file cannot be renamed, and for columns whose values must be checked one by one.
 
-A task that fails, or that another one overtakes, leaves files behind that nobody
-names; vacuum finds them. Spark's own writer is faster and serves where it can.
+A failed or duplicate task leaves unreferenced files, which vacuum deletes. Spark's own
+writer is faster and used if possible.
 """
 
 import os
@@ -74,7 +73,7 @@ REFUSAL_PREFIX: Final = "mangrove refuses: "
 REFUSAL_PATTERN: Final = re.compile(re.escape(REFUSAL_PREFIX) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
 _READERS_MAX: Final = 8
 _SESSION_SETTINGS: Final = {
-    # Spark's own default for moments is a type that other readers no longer know.
+    # Spark's default timestamp type (INT96) is deprecated.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.writeLegacyFormat": "false",
@@ -84,9 +83,9 @@ _OPTIONS: Final = {
     "compression": "zstd",
     "parquet.compression.codec.zstd.level": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # With the other algorithm an attempt that dies may leave files beside those of the one that succeeds.
+    # With algorithm 2 a failed attempt may leave files beside those of the successful one.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
-    # Pages have checksums, so Hadoop need not write a second file with more of them beside each.
+    # Pages have checksums, so Hadoop's .crc files are not needed.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
@@ -97,7 +96,7 @@ _settings_before: Final[dict[SparkSession, dict[str, str | None]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class _WrittenFile:
-    """A file that Spark has written, and what its footer says."""
+    """A file that Spark has written, with its footer."""
 
     path: Path
     row_count: int
@@ -105,10 +104,10 @@ class _WrittenFile:
 
 
 def can_write_natively(state: TableState, store_uri: str) -> bool:
-    """Return whether Spark's own writer can make the files of a table.
+    """Return whether Spark's own writer can write the files of a table.
 
-    It keeps no ids inside lists and maps, has no bytes of fixed length, and cannot
-    look for nulls inside a struct.
+    It writes no field ids inside lists and maps, has no fixed-length binary type, and
+    cannot check for nulls inside a struct.
     """
     return (
         store_uri.startswith("file://")
@@ -121,23 +120,23 @@ def can_write_natively(state: TableState, store_uri: str) -> bool:
 def write_natively(
     rows: DataFrame, state: TableState, store_uri: str, new_id: Callable[[], str], file_size_bytes: int
 ) -> list[DataFile]:
-    """Write rows that have been checked to fit, as new files; refuse nulls and texts that a column cannot hold."""
+    """Write validated rows as new files; nulls and strings that do not fit fail the write."""
     root = Path(parse_root_uri(store_uri).path)
     location = build_data_file_path(state.table_id, new_id())
-    # Spark would write through a link to wherever it leads.
+    # Spark would follow a symbolic link.
     refuse_links(store_uri, [location])
     folder = root / location.removesuffix(".parquet")
     checked = _in_order(rows.select(*_checked_columns(state, rows)), state)
     options = {**_OPTIONS, "maxRecordsPerFile": str(estimate_rows_per_file(state.schema, file_size_bytes))}
     try:
         with _settings(rows.sparkSession):
-            # With its scheme, since a path without one lies in a cluster's own file system.
+            # With a scheme, because a path without one refers to the cluster's default file system.
             checked.write.options(**options).parquet(f"file://{folder.as_posix()}")
         found = _read_footers(folder, state)
         if found is None and not rows.isEmpty():
             raise StorageError(
-                f"Spark wrote rows for {state.name} to {folder}, and nothing is there: its workers have disks of their "
-                "own, so keep the lakehouse in a bucket or on a disk that all of them share"
+                f"Spark wrote rows of {state.name} to {folder}, but it is empty here: the workers do not share this "
+                "disk; use a lakehouse in a bucket or on a shared disk"
             )
         return _rename_files(found or [], root, state, new_id)
     except PySparkException as error:
@@ -163,7 +162,7 @@ def _length(data_type: DataType) -> int | None:
 
 
 def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
-    """Return the columns as they are stored; what Spark tells in a footer of the last one has room for a seal."""
+    """Return the columns as they are stored; the footer metadata of the last one has room for a checksum."""
     columns = state.schema.columns
     *others, last = ({FIELD_ID: column.id} for column in columns)
     told: list[dict[str, Any]] = [*others, {**last, "mangrove": CHECKSUM_PLACEHOLDER}]
@@ -171,12 +170,12 @@ def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
 
 
 def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
-    """Return the column with its id, as it is stored; a text that is too long stops the write."""
+    """Return the column as it is stored, with its id; a string that is too long fails the write."""
     given = next((field for field in rows.schema.fields if field.name.casefold() == column.name.casefold()), None)
     found: Any = f.lit(None) if given is None else f.col(f"`{given.name.replace('`', '``')}`")
     stored = to_spark_type(column.type, with_ids=True)
     if given is None or isinstance(stored, StructType) or given.dataType != stored:
-        # Each call of Java counts in a small write, and most columns come as they are stored.
+        # JVM calls dominate a small write, and most columns need no conversion.
         found = found.cast(stored)
     length = _length(column.type)
     if length is not None:
@@ -197,7 +196,7 @@ def _in_order(rows: DataFrame, state: TableState) -> DataFrame:
 
 
 def build_sort_column(state: TableState, field: SortField) -> SparkColumn:
-    """Return by what Spark orders rows for a sort field without a transform."""
+    """Return the Spark sort expression of a sort field without a transform."""
     path = ".".join(f"`{name.replace('`', '``')}`" for name in state.schema.path_of(field.source_id))
     column = f.col(path)
     if field.direction is Direction.ASCENDING:
@@ -207,7 +206,7 @@ def build_sort_column(state: TableState, field: SortField) -> SparkColumn:
 
 @contextmanager
 def _settings(session: SparkSession) -> Iterator[None]:
-    """Give a session the settings of a write until its last write ends; what was there before comes back."""
+    """Apply the write settings to a session until its last concurrent write ends, then restore them."""
     with _settings_lock:
         if not _writes_of[session]:
             _settings_before[session] = {name: session.conf.get(name, None) for name in _SESSION_SETTINGS}
@@ -232,7 +231,7 @@ def _set_back(session: SparkSession, name: str, value: str | None) -> None:
 
 
 def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
-    """Return the files with rows in them, or None if there is no file; refuse misplaced nulls."""
+    """Return the files with rows, or None without files; nulls in required columns are an error."""
     paths = sorted(folder.glob("*.parquet"))
     if not paths:
         return None
@@ -241,7 +240,7 @@ def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
     kept = select_statistics_columns(state.schema, first)
     strict = [column for column in state.schema.columns if not column.nullable]
     footer = pq.read_metadata(paths[0])
-    # All files of one write have the same columns in the same places.
+    # All files of one write have the same leaf columns.
     kept_places = find_column_indexes(footer, kept)
     strict_places = find_column_indexes(footer, [((column.name,), column.id) for column in strict])
 
@@ -261,14 +260,14 @@ def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
 def _refuse_nulls(column: Column, nulls: int) -> None:
     if nulls:
         raise InvalidInputError(
-            f"column {column.name!r} is not null, and {nulls} row(s) have no value in it: leave them out or fill them"
+            f"column {column.name!r} is not null, and {nulls} row(s) have no value in it; remove them or set a value"
         )
 
 
 def _rename_files(
     found: list[_WrittenFile], root: Path, state: TableState, new_id: Callable[[], str]
 ) -> list[DataFile]:
-    """Give the files their names for good, durably."""
+    """Rename the files to their final names, durably."""
     version = state.version
     width = estimate_row_bytes(state.schema)
 
@@ -299,7 +298,7 @@ def _rename_files(
 
 
 def _write_footer_checksum(path: Path) -> None:
-    """Write the checksum of a file's footer into it, unless it belongs to a worker who is another user."""
+    """Write the footer checksum into a file, unless another user owns it."""
     if not os.access(path, os.W_OK):
         return
     with path.open("r+b") as file:
@@ -313,7 +312,7 @@ def _write_footer_checksum(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make sure that a file or the names in a folder survive a loss of power."""
+    """Sync a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -336,7 +335,7 @@ def write_rows(
     rows = _without_overflow(_by_field_names(rows, state), state)
     if can_write_natively(state, store_uri):
         return [((), file) for file in write_natively(rows, state, store_uri, create_file_id, file_size_bytes)]
-    # The deltas stay behind: a worker needs to know the columns, not what was written before.
+    # Workers need the columns but not the deltas.
     bare = replace(state, logs=())
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -356,7 +355,7 @@ def write_rows(
 
 
 def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
-    """Return the rows with the fields of structs where the table has them, whatever order they came in."""
+    """Return the rows with struct fields in the order of the table."""
     wanted = {column.name.casefold(): to_spark_type(column.type) for column in state.schema.columns}
     ordered = {}
     for field in rows.schema.fields:
@@ -370,7 +369,7 @@ def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
 
 
 def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:
-    """Return the rows with numbers as `float` where a column wants that; one that is too large stops the write."""
+    """Cast doubles to float columns; a value that is too large fails the write."""
     wanted = {column.name.casefold(): column for column in state.schema.columns}
     narrowed = {}
     for field in rows.schema.fields:
@@ -383,7 +382,7 @@ def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:
 
 
 def _cast(rows: DataFrame, state: TableState) -> DataFrame:
-    """Return the rows with the columns of the table in order; what a column cannot hold stops the write."""
+    """Return the rows with the columns of the table in order; a value that does not fit fails the write."""
     given = {name.casefold(): name for name in rows.columns}
     columns = []
     for column in state.schema.columns:

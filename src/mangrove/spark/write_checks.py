@@ -1,8 +1,8 @@
 """Checks of written rows for duplicate keys and float overflow.
 
-What was written is looked at, not the DataFrame, which may give other rows when
-it runs again. Few keys are compared in this process, which takes less time than
-Spark needs to start a task; many by Spark.
+The written files are checked and not the DataFrame, which may return other rows when it
+is computed again. Few keys are compared in this process, which is faster than starting a
+task; Spark compares many.
 """
 
 import functools
@@ -31,11 +31,11 @@ __all__ = ["LOCAL_ROWS_MAX", "can_overflow", "cast_without_overflow", "check_dis
 
 _FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 _TOO_LARGE: Final = _FLOAT_MAX + 2.0**102
-"""From here on a number is nearer to what comes after the largest float than to that."""
+"""From this value on, a double rounds to infinity as a float."""
 
 
 def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
-    """Return whether some value may be too large: a double stands where a float is wanted."""
+    """Return whether a value may overflow: a double for a float column."""
     match given, wanted:
         case spark.DoubleType(), spark.FloatType():
             return True
@@ -50,7 +50,7 @@ def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
 
 
 def cast_without_overflow(value: Column, given: spark.DataType, wanted: spark.DataType, message: str) -> Column:
-    """Return the value in another type; one that would become infinite stops the job with the message and the value."""
+    """Return the value cast to another type; an overflow fails the job with the message and the value."""
     if not can_overflow(given, wanted):
         return value.cast(wanted)
     shown = value.cast("string") if isinstance(given, spark.DoubleType) else f.to_json(f.struct(value))
@@ -59,11 +59,11 @@ def cast_without_overflow(value: Column, given: spark.DataType, wanted: spark.Da
 
 
 def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
-    """Return whether a number in the value is too large."""
+    """Return whether a number in the value overflows."""
     match given, wanted:
         case spark.DoubleType(), spark.FloatType():
             size = f.abs(value)
-            # NaN is above every number in Spark, and is no number that is too large.
+            # NaN sorts above every number in Spark but does not overflow.
             return (size >= f.lit(_TOO_LARGE)) & (size < f.lit(float("inf")))
         case spark.ArrayType(), spark.ArrayType():
             return _any_of(value, given.elementType, wanted.elementType)
@@ -85,17 +85,17 @@ def _any_of(values: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
 
 
 def _certain(condition: Any) -> Any:
-    """Return whether a condition is true; what is unknown is not."""
+    """Return whether a condition is true; null counts as false."""
     return f.coalesce(condition, f.expr("false"))
 
 
 def _pairs(given: spark.StructType, wanted: spark.StructType) -> Iterator[tuple[spark.StructField, spark.StructField]]:
-    """Yield the fields that Spark's cast puts into each other, which go by their places."""
+    """Yield the pairs of fields that Spark's cast matches by position."""
     return zip(given.fields, wanted.fields, strict=False)
 
 
 LOCAL_ROWS_MAX: Final = 2_000_000
-"""Up to so many keys are read into this process."""
+"""Maximum number of keys read into this process."""
 _ROWS: Final = "mangrove rows"
 
 
@@ -108,7 +108,7 @@ def check_distinct_keys(
     *,
     rows_here_max: int = LOCAL_ROWS_MAX,
 ) -> None:
-    """Refuse keys that come twice in the files: nothing says which row is newer."""
+    """Raise InvalidInputError for duplicate keys in the files."""
     if sum(file.row_count for file in files) <= rows_here_max:
         if files:
             keys = pa.concat_tables([read_columns(store, file, state.key_columns) for file in files])
@@ -120,6 +120,6 @@ def check_distinct_keys(
     examples = to_python_rows(counted.where(f"`{_ROWS}` > 1").limit(3).toArrow())
     if examples:
         raise InvalidInputError(
-            f"some keys occur more than once in the rows for {state.name}, and nothing says which row is newer, "
-            f"for example {examples}: keep one row for each key"
+            f"some keys occur more than once in the rows for {state.name}, "
+            f"for example {examples}; keep one row for each key"
         )

@@ -1,9 +1,9 @@
 """Validation of untrusted Avro files with a bounds-checked decoder and bounded decompression.
 
-A small file may unpack to more than all memory holds, so no more is unpacked than is read.
+A small file may decompress to more than fits into memory, so decompression is bounded.
 
-PyIceberg's decoder in C believes the lengths that a file tells, and one that lies would end
-the whole process. The decoder in Python refuses to read past the end.
+PyIceberg's C decoder trusts the lengths in a file, and a wrong length crashes the process.
+The Python decoder does not read past the end.
 """
 
 import bz2
@@ -19,48 +19,48 @@ from pyiceberg.avro.resolver import construct_reader
 __all__ = ["DECOMPRESSED_BYTES_MAX", "decompress_block", "validate_avro"]
 
 _DEFLATE: Final = -15
-"""Without what zlib puts before and behind, as Avro wants it."""
+"""Raw deflate without zlib header and trailer, as Avro uses it."""
 _CHECKSUM_BYTES: Final = 4
 
 
 def decompress_block(codec: str, block: bytes, size_max: int) -> bytes:
-    """Return a block as it was before it was packed; refuse it when it comes to more than `size_max` bytes.
+    """Return a decompressed block; raise ValueError if it exceeds `size_max` bytes.
 
     >>> decompress_block("null", b"abc", 3)
     b'abc'
     """
     match codec:
         case "null":
-            found = block
+            plain = block
         case "deflate":
-            found = zlib.decompressobj(_DEFLATE).decompress(block, size_max + 1)
+            plain = zlib.decompressobj(_DEFLATE).decompress(block, size_max + 1)
         case "bzip2":
-            found = bz2.BZ2Decompressor().decompress(block, size_max + 1)
+            plain = bz2.BZ2Decompressor().decompress(block, size_max + 1)
         case "zstandard":
-            found = _of_zstandard(block, size_max + 1)
+            plain = _decompress_zstandard(block, size_max + 1)
         case "snappy":
-            found = _of_snappy(block, size_max)
+            plain = _decompress_snappy(block, size_max)
         case _:
-            raise ValueError(f"its blocks are packed by {codec!r}, which is none of {sorted(KNOWN_CODECS)}")
-    if len(found) > size_max:
+            raise ValueError(f"unknown Avro codec {codec!r}; expected one of {sorted(KNOWN_CODECS)}")
+    if len(plain) > size_max:
         raise _too_large(size_max)
-    return found
+    return plain
 
 
-def _of_zstandard(block: bytes, size_max: int) -> bytes:
+def _decompress_zstandard(block: bytes, size_max: int) -> bytes:
     try:
-        from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415 (not installed everywhere)
+        from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415 (optional dependency)
     except ImportError as error:
-        raise ValueError("zstandard is not installed here: pack it by deflate") from error
+        raise ValueError("zstandard is not installed on the server; use the deflate codec") from error
     try:
         with ZstdDecompressor().stream_reader(io.BytesIO(block)) as reader:
             return reader.read(size_max)
     except ZstdError as error:
-        raise ValueError(f"a block is not packed by zstandard: {error}") from error
+        raise ValueError(f"a block is not valid zstandard: {error}") from error
 
 
-def _of_snappy(block: bytes, size_max: int) -> bytes:
-    """Unpack a block that begins with the size that it will have, which is believed by whoever unpacks it."""
+def _decompress_snappy(block: bytes, size_max: int) -> bytes:
+    """Decompress a block after checking the size in its header, which the codec trusts."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)
@@ -72,20 +72,20 @@ def _of_snappy(block: bytes, size_max: int) -> bytes:
     try:
         return bytes(codec.decompress(block))
     except ImportError as error:
-        raise ValueError("snappy is not installed here: pack it by deflate") from error
+        raise ValueError("snappy is not installed on the server; use the deflate codec") from error
 
 
 def _too_large(size_max: int) -> ValueError:
-    return ValueError(f"its blocks unpack to more than the {size_max} bytes that are left of what is read")
+    return ValueError(f"a block decompresses to more than the remaining limit of {size_max} bytes")
 
 
-_MARK_BYTES: Final = 16
+_SYNC_MARKER_BYTES: Final = 16
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""So much a file may come to: a manifest of 8 MiB, after which clients begin another, has a fraction of it."""
+"""Maximum decompressed size of a file; clients start a new manifest after 8 MiB."""
 
 
 def validate_avro(data: bytes) -> None:
-    """Raise what PyIceberg raises of a file that is no Avro, or in which some length does not fit."""
+    """Raise an error of PyIceberg or ValueError if a file is not valid Avro or has an invalid length."""
     decoder = StreamingBinaryDecoder(data)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     reader = construct_reader(header.get_schema())
@@ -101,5 +101,5 @@ def validate_avro(data: bytes) -> None:
         records = StreamingBinaryDecoder(plain)
         for _ in range(count):
             reader.read(records)
-        if decoder.read(_MARK_BYTES) != header.sync:
-            raise ValueError("a block does not end with the mark of its file")
+        if decoder.read(_SYNC_MARKER_BYTES) != header.sync:
+            raise ValueError("a block does not end with the sync marker of its file")

@@ -1,8 +1,8 @@
 """Data and delete files that differ between two Iceberg snapshots.
 
-What an entry says of itself (added, existing, deleted) is about the snapshot that wrote
-it. A commit may hold several snapshots, and manifests may be merged, so only what is
-alive before and after counts. Manifests that both snapshots list are not read.
+The status of a manifest entry (added, existing, deleted) refers to the snapshot that wrote
+it. A commit may contain several snapshots, and manifests may be merged, so the live files
+before and after are compared. Manifests that both snapshots list are not read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,39 +18,39 @@ __all__ = ["ClientManifestEntry", "FileChanges", "diff_manifests"]
 
 @dataclass(frozen=True, slots=True)
 class ClientManifestEntry:
-    """A file as a manifest lists it."""
+    """A data or delete file in a client's manifest."""
 
     file: DataFile
     spec_id: int
-    """By which partition spec its partition values are meant."""
+    """The partition spec of its partition values."""
     sequence_number: int | None = None
-    """The number of the snapshot that its rows, or what it deletes, count from."""
+    """The data sequence number of the file."""
 
     @property
     def address(self) -> str:
-        """Where it lies, as it is written."""
+        """Its location as the client wrote it."""
         return self.file.file_path
 
     @property
-    def spelled(self) -> str:
-        """Where it lies, the same for all spellings."""
+    def normalized_address(self) -> str:
+        """Its location in normalized form."""
         return normalize_location(self.file.file_path)
 
     @property
     def content(self) -> DataFileContent:
-        """What its rows are."""
+        """The kind of its content."""
         return self.file.content
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The files by which two snapshots differ."""
+    """The files that were added and removed between two snapshots."""
 
     added: tuple[ClientManifestEntry, ...] = ()
     removed: tuple[ClientManifestEntry, ...] = ()
 
     def of(self, content: DataFileContent) -> "FileChanges":
-        """Return those of one kind."""
+        """Return the changes of one kind of file."""
         return FileChanges(
             tuple(file for file in self.added if file.content is content),
             tuple(file for file in self.removed if file.content is content),
@@ -62,20 +62,20 @@ def diff_manifests(
     after: Sequence[ManifestFile],
     entries_of: Callable[[ManifestFile], Iterable[ManifestEntry]],
 ) -> FileChanges:
-    """Return what differs between the snapshots that list these manifests."""
+    """Return the file changes between two lists of manifests."""
     shared = {manifest.manifest_path for manifest in before} & {manifest.manifest_path for manifest in after}
-    was = _alive(before, shared, entries_of)
-    now = _alive(after, shared, entries_of)
+    was = _read_live_entries(before, shared, entries_of)
+    now = _read_live_entries(after, shared, entries_of)
     return FileChanges(
         tuple(file for address, file in now.items() if address not in was),
         tuple(file for address, file in was.items() if address not in now),
     )
 
 
-def _alive(
+def _read_live_entries(
     manifests: Sequence[ManifestFile], shared: set[str], entries_of: Callable[[ManifestFile], Iterable[ManifestEntry]]
 ) -> Mapping[str, ClientManifestEntry]:
-    found: dict[str, ClientManifestEntry] = {}
+    by_address: dict[str, ClientManifestEntry] = {}
     for manifest in manifests:
         if manifest.manifest_path in shared:
             continue
@@ -83,9 +83,9 @@ def _alive(
             if entry.status is ManifestEntryStatus.DELETED:
                 continue
             listed = ClientManifestEntry(entry.data_file, manifest.partition_spec_id, entry.sequence_number)
-            if listed.spelled in found:
+            if listed.normalized_address in by_address:
                 raise InvalidInputError(
-                    f"{listed.address} is listed twice, as by {manifest.manifest_path}: its rows would count twice"
+                    f"{listed.address} is listed twice, the second time in {manifest.manifest_path}; list it once"
                 )
-            found[listed.spelled] = listed
-    return found
+            by_address[listed.normalized_address] = listed
+    return by_address

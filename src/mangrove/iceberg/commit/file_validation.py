@@ -1,12 +1,12 @@
 """Validation of client Parquet files: schema, footer statistics and partition values.
 
-A manifest that lies about bounds or partitions would have readers skip rows. The footer
-has been opened anyway, and tells counts and bounds. Not counted there is NaN, so of floats
-it stays unknown. Rows are read only where bounds do not settle in which partition they lie.
+A manifest with wrong bounds or partition values would make readers skip rows, so counts and
+bounds are taken from the Parquet footer. The footer has no NaN counts, so those of floats
+stay unknown. Rows are read only if the bounds do not prove the partition of all rows.
 
-The footer tells most: how many rows there are, of which columns and types, and that a
-column has no nulls. Only what it does not tell is read: texts whose length is bounded,
-numbers that Iceberg shows wider than they are, and all that the table's checks name.
+The footer also has the number of rows, the columns with their types, and the null counts.
+Values are read only for checks that the footer cannot answer: strings with a maximum
+length, integers that are wider in Iceberg, and columns of check constraints.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,10 +48,10 @@ _NO_BOUND: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, Run
 
 
 def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[ColumnStatistics, ...]:
-    """Return counts and bounds of the columns that our own writer keeps them of, as the footer tells them."""
+    """Return the footer's counts and bounds for the columns that our own writer collects statistics of."""
     first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
-    wanted = {column_id for _, column_id in select_statistics_columns(state.schema, first)}
-    columns = {column.id: column for _, column in state.schema.all_columns() if column.id in wanted}
+    selected = {column_id for _, column_id in select_statistics_columns(state.schema, first)}
+    columns = {column.id: column for _, column in state.schema.all_columns() if column.id in selected}
     metadata: Any = found.parquet.metadata
     every = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     groups = [group for group in every if group.num_rows]
@@ -64,26 +64,27 @@ def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[Colu
 
 
 def is_partition_certain(state: TableState, file: DataFile, values: Sequence[Value | None]) -> bool:
-    """Return whether the bounds of a file say that all of its rows lie in one partition."""
+    """Return whether the bounds of a file prove that all its rows belong to one partition."""
     fields = zip(state.version.partition_scheme.fields, values, strict=True)
     return not file.row_count or all(_is_certain(state.schema, file, field, value) for field, value in fields)
 
 
 def check_partition(state: TableState, file: DataFile, values: Sequence[Value | None], rows: pa.Table) -> None:
-    """Refuse a file with rows of another partition than its manifest says; `rows` has the columns that divide them."""
+    """Raise InvalidInputError if rows belong to another partition; `rows` has the partition source columns."""
     scheme = state.version.partition_scheme
     sources = {state.schema.path_of(field.source_id)[0] for field in scheme.fields}
     read = Schema(tuple(column for column in state.schema.columns if column.name in sources))
-    for lies_in, _ in split_by_partition(conform_rows(rows, read, match_by_id, is_checked=False), scheme, state.schema):
-        if lies_in != tuple(values):
+    conformed = conform_rows(rows, read, match_by_id, is_checked=False)
+    for actual, _ in split_by_partition(conformed, scheme, state.schema):
+        if actual != tuple(values):
             raise InvalidInputError(
-                f"{file.location} has rows of the partition {lies_in}, and the manifest says {tuple(values)}: write a "
-                "file for each partition"
+                f"{file.location} has rows of partition {actual}, but its manifest has {tuple(values)}; write one file "
+                "per partition"
             )
 
 
 def _leaves(fields: Iterable[Any]) -> Iterable[Any | None]:
-    """Yield the columns of a Parquet file in their order; None for those inside lists and maps."""
+    """Yield the leaf columns of a Parquet file in order; None for those inside lists and maps."""
     for field in fields:
         arrow = field.type
         if pa.types.is_struct(arrow):
@@ -97,17 +98,17 @@ def _leaves(fields: Iterable[Any]) -> Iterable[Any | None]:
 
 
 def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -> ColumnStatistics:
-    told = [(row_count, chunk.statistics) for row_count, chunk in chunks]
-    is_counted = all(one is not None and one.has_null_count for _, one in told)
+    statistics = [(row_count, chunk.statistics) for row_count, chunk in chunks]
+    is_counted = all(one is not None and one.has_null_count for _, one in statistics)
     try:
-        ends = _ends(told) if _has_bounds(field.type) else None
+        ends = _ends(statistics) if _has_bounds(field.type) else None
         bounds = None if not ends else _bounds(column, field, ends)
     except _NO_BOUND:
         bounds = None
     return ColumnStatistics(
         column.id,
-        null_count=sum(one.null_count for _, one in told) if is_counted else None,
-        value_count=sum(row_count for row_count, _ in told),
+        null_count=sum(one.null_count for _, one in statistics) if is_counted else None,
+        value_count=sum(row_count for row_count, _ in statistics),
         size_bytes=sum(chunk.total_compressed_size for _, chunk in chunks),
         minimum=None if bounds is None else bounds.minimum,
         maximum=None if bounds is None else bounds.maximum,
@@ -115,15 +116,15 @@ def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -
 
 
 def _has_bounds(arrow: Any) -> bool:
-    """Return whether all writers order such values as we do, and the footer tells them exactly."""
+    """Return whether the footer has exact bounds of this type, in the same order for all writers."""
     is_fine = pa.types.is_timestamp(arrow) and arrow.unit == "ns"
     return not (is_fine or pa.types.is_unsigned_integer(arrow) or pa.types.is_nested(arrow))
 
 
-def _ends(told: Sequence[tuple[int, Any]]) -> list[Any] | None:
-    """Return the least and the greatest value of each row group, or None where one of them does not tell."""
+def _ends(statistics: Sequence[tuple[int, Any]]) -> list[Any] | None:
+    """Return the minimum and maximum of each row group, or None if a row group lacks them."""
     ends: list[Any] = []
-    for row_count, one in told:
+    for row_count, one in statistics:
         if one is not None and one.has_min_max:
             ends += [one.min, one.max]
         elif one is None or not one.has_null_count or one.null_count != row_count:
@@ -132,7 +133,7 @@ def _ends(told: Sequence[tuple[int, Any]]) -> list[Any] | None:
 
 
 def _bounds(column: Column, field: Any, ends: list[Any]) -> ColumnStatistics:
-    # Through the form in which rows are read, so that bounds are of values as readers see them.
+    # Conformed like rows, so that the bounds are those of the values that readers return.
     rows = pa.table([pa.array(ends, field.type)], schema=pa.schema([field.with_nullable(nullable=True)]))
     read = conform_rows(rows, Schema((column,)), match_by_id, is_checked=False)
     return compute_statistics(read, [((column.name,), column.id)])[0]
@@ -149,10 +150,10 @@ def _is_certain(schema: Schema, file: DataFile, field: PartitionField, value: Va
     if known.null_count or None in ends or isinstance(field.transform, Bucket) or is_nested(column.type):
         return False
     if isinstance(column.type, Float32 | Float64):
-        # There may be NaN, which no bound tells.
+        # There may be NaN, which bounds do not include.
         return False
     try:
-        # All other transforms keep the order of values, so what holds for both ends holds for all between them.
+        # All other transforms are monotonic, so both bounds decide for all values between them.
         return all(
             end is not None and transform_value(field.transform, column.type, restore_zone(end, column.type)) == value
             for end in ends
@@ -166,43 +167,43 @@ _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 def open_client_file(store: Store, file: DataFile) -> ParquetBytes:
-    """Return a file whose size and number of rows are what the client says; refuse any other."""
+    """Open a client's Parquet file; raise InvalidInputError if its size or row count differs from the manifest."""
     if file.content_type != PARQUET:
-        raise InvalidInputError(f"{file.location} is {file.content_type}: write Parquet, which every engine reads")
+        raise InvalidInputError(f"{file.location} has the content type {file.content_type}; write Parquet")
     size = read_file_size(store, file.location)
     if size != file.size_bytes:
-        raise InvalidInputError(f"{file.location} has {size} bytes, and the manifest says {file.size_bytes}")
+        raise InvalidInputError(f"{file.location} has {size} bytes, but its manifest has {file.size_bytes}")
     try:
         found = ParquetBytes(store, file)
     except _UNREADABLE as error:
-        raise InvalidInputError(f"{file.location} is no Parquet file: {error}") from error
+        raise InvalidInputError(f"{file.location} is not a Parquet file: {error}") from error
     rows = found.parquet.metadata.num_rows
     if rows != file.row_count:
-        raise InvalidInputError(f"{file.location} has {rows} rows, and the manifest says {file.row_count}")
+        raise InvalidInputError(f"{file.location} has {rows} rows, but its manifest has {file.row_count}")
     return found
 
 
-def validate_data_file(store: Store, state: TableState, placed: FileInLog) -> FileInLog:
-    """Return a file with what itself tells of its rows; refuse rows that the table's own `append` would refuse."""
-    values, file = placed
+def validate_data_file(store: Store, state: TableState, entry: FileInLog) -> FileInLog:
+    """Return a data file with the statistics of its footer; raise InvalidInputError for rows that `append` rejects."""
+    values, file = entry
     found = open_client_file(store, file)
     by_column = _fields_by_id(found.parquet.schema_arrow, file.location)
     for outer in by_column.values():
         for field in _fields_in(outer):
-            # A dropped column is left out when the file is read; one that is yet to come would be read by chance.
+            # Readers ignore a dropped column, but a later column could get an id above the last one.
             if (_id_of(field) or 0) > state.schema.last_column_id:
                 raise InvalidInputError(
-                    f"{file.location} has the column {field.name!r} with the id {_id_of(field)}, which {state.name} "
-                    "never had: add the column first"
+                    f"{file.location} has column {field.name!r} with id {_id_of(field)}, which {state.name} never had; "
+                    "add the column first"
                 )
     _check_types(state, by_column)
-    looked_at = [
+    read_columns = [
         column
         for column in state.schema.columns
         if check_constraints_of(state.version) or _must_be_read(found, column, by_column.get(column.id))
     ]
-    if looked_at:
-        _check_values(found, state, file, looked_at)
+    if read_columns:
+        _check_values(found, state, file, read_columns)
     certain = replace(file, statistics=read_footer_statistics(found, state))
     if not is_partition_certain(state, certain, values):
         sources = {state.schema.path_of(field.source_id)[0] for field in state.version.partition_scheme.fields}
@@ -212,33 +213,33 @@ def validate_data_file(store: Store, state: TableState, placed: FileInLog) -> Fi
 
 
 def validate_equality_delete_file(store: Store, state: TableState, file: DataFile) -> DataFile:
-    """Return a file of deleted keys with what itself tells of them; refuse one without all keys of each row.
+    """Return an equality delete file with the statistics of its footer; raise InvalidInputError if a key is null.
 
-    A null equals nothing here.
+    Null never equals a key.
     """
     found = open_client_file(store, file)
     keys = [state.schema.column_with_id(key_id) for key_id in file.key_ids]
     for column in keys:
         field = next((field for field in found.parquet.schema_arrow if match_by_id(field, column)), None)
         if field is None:
-            raise InvalidInputError(f"{file.location} lacks the column {column.name!r} by which it deletes rows")
+            raise InvalidInputError(f"equality delete file {file.location} lacks its key column {column.name!r}")
         if not _has_no_nulls(found, field.name):
             array = _read(found, file, [column]).column(0)
             if array.null_count:
                 raise InvalidInputError(
-                    f"{file.location} deletes rows whose column {column.name!r} is null, and null equals nothing here: "
-                    "delete them by position, or rewrite the files"
+                    f"equality delete file {file.location} has null in {column.name!r}, which matches no row; use "
+                    "position deletes, or rewrite the files"
                 )
     return replace(file, statistics=read_footer_statistics(found, state))
 
 
 def _fields_by_id(stored: Any, location: str) -> dict[int, Any]:
-    """Return the columns of a file; refuse one in which a column, or what lies inside it, has no id of its own."""
+    """Return the columns of a file by field id; raise InvalidInputError if a field has no unique id."""
     ids = [_id_of(field) for outer in stored for field in _fields_in(outer)]
     if None in ids:
-        raise InvalidInputError(f"{location} does not keep the ids of its columns: append its rows instead")
+        raise InvalidInputError(f"{location} has columns without field ids; append its rows instead")
     if len(set(ids)) != len(ids):
-        raise InvalidInputError(f"{location} has two columns with the same id: write it again")
+        raise InvalidInputError(f"{location} has two columns with the same field id; rewrite it")
     return {column_id: field for field in stored if (column_id := _id_of(field)) is not None}
 
 
@@ -263,7 +264,7 @@ def _fields_in(field: Any) -> Iterable[Any]:
 
 
 def _check_types(state: TableState, by_column: dict[int, Any]) -> None:
-    """Refuse columns whose values the table cannot hold, by the rules for rows that are appended."""
+    """Raise InvalidInputError if a column type does not fit the table, by the rules of `append`."""
     fields: Any = [
         pa.field(column.name, by_column[column.id].type) for column in state.schema.columns if column.id in by_column
     ]
@@ -289,14 +290,14 @@ def _all_of(column: Column) -> Iterable[Column]:
 
 
 def _is_stored_as(arrow: Any, column: Column) -> bool:
-    """Return whether values of a file are of the column's type, so that none of them can be too large for it."""
+    """Return whether a file stores a column in exactly its type, so that no value can be out of range."""
     if pa.types.is_large_string(arrow):
         return isinstance(column.type, Varchar)
     return bool(arrow == type_to_arrow(column.type))
 
 
 def _has_no_nulls(found: ParquetBytes, name: str) -> bool:
-    """Return whether the footer says of a plain column that each row has a value."""
+    """Return whether the footer proves that a primitive column has no nulls."""
     metadata: Any = found.parquet.metadata
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -331,8 +332,8 @@ def _check_padded(rows: pa.Table, column: Column, location: str) -> None:
     shortest = None if place is None else _PC.min(_PC.utf8_length(rows.column(place))).as_py()
     if shortest is not None and shortest < column.type.length:
         raise InvalidInputError(
-            f"{location} has texts of {shortest} characters in {column.name!r}, which is char({column.type.length}): "
-            "fill them up with spaces"
+            f"{location} has strings of {shortest} characters in {column.name!r} of type char({column.type.length}); "
+            "pad them with spaces"
         )
 
 
@@ -348,4 +349,4 @@ def _read(found: ParquetBytes, file: DataFile, columns: list[Column]) -> pa.Tabl
         found.fetch(names)
         return found.parquet.read(columns=names, use_threads=True)
     except _UNREADABLE as error:
-        raise InvalidInputError(f"{file.location} cannot be read: {error}") from error
+        raise InvalidInputError(f"cannot read {file.location}: {error}") from error

@@ -1,8 +1,8 @@
 """Reader for manifest lists and manifests that Iceberg clients write.
 
-A client names files by their addresses. One that could name any address would read
-through us whatever this process may read, so only what lies below the table's own
-place is opened. Nor is anything opened that is too large for what it claims to be.
+A client sends the locations of its files. Only files below the table's own folder are
+opened, so that a client cannot read arbitrary files through the server. Files above a
+size limit are rejected.
 """
 
 import io
@@ -31,62 +31,62 @@ _UNREADABLE: Final = (
     ResolveError, ValueError, TypeError, LookupError, EOFError, AssertionError, OverflowError, RuntimeError,
     AttributeError, MemoryError, SystemError, struct.error, zlib.error,
 )  # fmt: skip
-"""What PyIceberg says of Avro that is none, or none of its own; its decoder in C takes lengths that cannot be."""
+"""Exceptions that PyIceberg raises for invalid Avro; its C decoder accepts impossible lengths."""
 _AVRO_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Far above what clients write, which begin another manifest after 8 MiB."""
+"""Far above what clients write: they start a new manifest after 8 MiB."""
 _MANIFESTS_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """Where the files of a table lie, as Iceberg's clients know it."""
+    """The folder of a table as an Iceberg location."""
 
     location: str
-    """The address of the table's folder, which ends in `data/<table id>`."""
+    """Ends in `data/<table id>`."""
     table_id: str
 
     def __post_init__(self) -> None:
         if not self.location.endswith(f"/data/{self.table_id}"):
             raise InvalidInputError(
-                f"{self.location!r} is not the place of the table {self.table_id}: it ends in data/{self.table_id}"
+                f"{self.location!r} is not the location of table {self.table_id}; it must end in data/{self.table_id}"
             )
 
     @property
     def root(self) -> str:
-        """The address of the lakehouse, ending in `/`."""
+        """The location of the lakehouse, ending in `/`."""
         return self.location.removesuffix(f"data/{self.table_id}")
 
     def path_of(self, address: str) -> str:
-        """Return the path below the lakehouse's root of a file in the table's folder; refuse any other address."""
+        """Return the path of a file relative to the lakehouse's root; the file must be in the table's folder."""
         folder = normalize_location(self.location) + "/"
-        spelled = normalize_location(address)
-        if not spelled.startswith(folder):
+        normalized = normalize_location(address)
+        if not normalized.startswith(folder):
             raise InvalidInputError(
-                f"{address!r} does not lie below {self.location}: a commit names only files of its table's own folder"
+                f"{address!r} is not below {self.location}; a commit may only reference files in its table's folder"
             )
-        path = f"data/{self.table_id}/{spelled.removeprefix(folder)}"
+        path = f"data/{self.table_id}/{normalized.removeprefix(folder)}"
         check_path(path)
         return path
 
     def rows_path_of(self, address: str) -> str:
-        """Return the path of a file of rows, or of deleted ones; where a table is shown files come and go."""
+        """Return the path of a data or delete file, which must be outside the metadata folder."""
         path = self.path_of(address)
         if path.startswith(published_folder_of(self.table_id)):
             raise InvalidInputError(
-                f"{address!r} lies among the metadata of its table, which are derived: write rows beside them"
+                f"{address!r} is in the metadata folder of its table; write data files outside of it"
             )
         if "#" in path or "?" in path:
             raise InvalidInputError(
-                f"{address!r} has a '#' or '?', and Iceberg's readers take what follows for no part of the name: write "
-                "the file under a name without them"
+                f"{address!r} contains '#' or '?', which Iceberg readers do not support; write the file under another "
+                "name"
             )
         if not has_column_ids(path):
-            raise InvalidInputError(f"{address!r} does not end in .parquet: write Parquet, and let its name say so")
+            raise InvalidInputError(f"{address!r} does not end in .parquet; write Parquet files with that suffix")
         return path
 
 
 class ClientFileIO(FileIO):
-    """The files of one table as PyIceberg reads them; it writes and deletes none."""
+    """Read-only PyIceberg FileIO for the files of one table."""
 
     def __init__(self, store: Store, place: TableLocation) -> None:
         super().__init__()
@@ -94,30 +94,32 @@ class ClientFileIO(FileIO):
         self._store = store
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file of the table."""
+        """Return an input file of the table."""
         return _Input(location, self._store, self.place.path_of(location))
 
     def new_output(self, location: str) -> OutputFile:
-        """Refuse: what a client commits is read here and never written."""
-        _refuse(location)
+        """Raise InvalidInputError: client files are read-only."""
+        _reject_write(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Refuse: what a client commits is read here and never deleted."""
-        _refuse(location)
+        """Raise InvalidInputError: client files are read-only."""
+        _reject_write(location)
 
     def manifests(self, manifest_list: str) -> list[ManifestFile]:
         """Return the manifests that a snapshot lists."""
         file = self.new_input(manifest_list)
-        found = _readable(manifest_list, lambda: list(read_manifest_list(file)))
-        if len(found) > _MANIFESTS_MAX:
+        manifests = _translate_errors(manifest_list, lambda: list(read_manifest_list(file)))
+        if len(manifests) > _MANIFESTS_MAX:
             raise InvalidInputError(
-                f"{manifest_list} lists {len(found)} manifests, and {_MANIFESTS_MAX} are read at most: merge them first"
+                f"{manifest_list} lists {len(manifests)} manifests; at most {_MANIFESTS_MAX} are supported, merge them"
             )
-        return found
+        return manifests
 
     def entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """Return the files that a manifest tells of, deleted ones too."""
-        return _readable(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(self, discard_deleted=False))
+        """Return the entries of a manifest, including deleted ones."""
+        return _translate_errors(
+            manifest.manifest_path, lambda: manifest.fetch_manifest_entry(self, discard_deleted=False)
+        )
 
 
 class _Input(InputFile):
@@ -136,41 +138,41 @@ class _Input(InputFile):
         del seekable
         size = read_file_size(self._store, self._path)
         if size > _AVRO_BYTES_MAX:
-            raise InvalidInputError(f"{self.location} has {size} bytes, and {_AVRO_BYTES_MAX} are read at most")
+            raise InvalidInputError(f"{self.location} has {size} bytes; at most {_AVRO_BYTES_MAX} are supported")
         data = self._store.read(self._path)
         validate_avro(data)
         return io.BytesIO(data)
 
 
 def read_file_size(store: Store, path: str) -> int:
-    """Return the size of a file that a client names; refuse what is no file."""
+    """Return the size of a client's file; raise InvalidInputError if it does not exist."""
     try:
         size = store.size(path)
     except StorageError as error:
-        # What is not listed is no object, such as a link on a local disk; of any other failure the store itself tells.
+        # A path that is not listed is not an object, for example a symbolic link; other failures are storage errors.
         if _is_listed(store, path):
             raise
-        raise InvalidInputError(f"{path} is no file of the lakehouse: {error}") from error
+        raise InvalidInputError(f"{path} is not a file of the lakehouse: {error}") from error
     if size is None:
-        raise InvalidInputError(f"{path} is not there: write it before the commit that names it")
+        raise InvalidInputError(f"{path} does not exist; write it before the commit that references it")
     return size
 
 
 def _is_listed(store: Store, path: str) -> bool:
-    """Return whether a path, and before it each of its folders, is listed: below a link nothing is."""
+    """Return whether a path and each of its parent folders are listed; nothing below a link is."""
     parts = path.split("/")
     starts = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     return all(any(f"{one.path}/".startswith(f"{start}/") for one in store.list(start)) for start in starts)
 
 
-def _readable(address: str, read: Callable[[], T]) -> T:
+def _translate_errors(address: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except _UNREADABLE as error:
         raise InvalidInputError(
-            f"{address} is no Avro file of Iceberg's format 2 ({type(error).__name__}: {error}): write it again"
+            f"{address} is not an Avro file of Iceberg format version 2 ({type(error).__name__}: {error}); rewrite it"
         ) from error
 
 
-def _refuse(location: object) -> NoReturn:
-    raise InvalidInputError(f"{location} is only read here: an Iceberg client writes its files itself")
+def _reject_write(location: object) -> NoReturn:
+    raise InvalidInputError(f"{location} is read-only; Iceberg clients write their files themselves")

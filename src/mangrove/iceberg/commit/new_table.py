@@ -32,49 +32,51 @@ _PATHS: tuple[str, ...] = (
     "write.object-storage.path",
     "write.folder-storage.path",
 )
-"""Where writers put files by these properties, if not below the table's own folder."""
+"""Properties with which writers store files outside the table's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTableRequest:
-    """What a client says of a new table."""
+    """A new table as a client requests it."""
 
     schema: IcebergSchema
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     order: SortOrder = UNSORTED_SORT_ORDER
     properties: Mapping[str, str] = field(default_factory=dict)
     location: str = ""
-    """Where it is to lie, if the client was told already."""
+    """The location of a staged table, empty otherwise."""
 
     @staticmethod
-    def of_metadata(found: TableMetadata) -> "NewTableRequest":
-        """Return the table that updates have told, with the ids by which its first files may have been written."""
-        return NewTableRequest(found.schema(), found.spec(), found.sort_order(), found.properties, found.location)
+    def of_metadata(metadata: TableMetadata) -> "NewTableRequest":
+        """Return the table of staged metadata; column ids stay, because files may already use them."""
+        return NewTableRequest(
+            metadata.schema(), metadata.spec(), metadata.sort_order(), metadata.properties, metadata.location
+        )
 
     def with_fresh_ids(self) -> "NewTableRequest":
-        """Return the same with ids of columns from 1: what a client gives them before there is a table is chance."""
+        """Return the same with column ids from 1; the ids of a create request are arbitrary."""
         try:
-            # Here already, because all that follows takes seconds for many columns.
+            # Checked first, because the following steps take seconds for many columns.
             check_column_count(len(self.schema.field_ids))
-            # Those would be lost with the old ids.
+            # Assigning fresh ids would drop defaults.
             check_no_defaults(self.schema)
             schema = assign_fresh_schema_ids(self.schema)
             spec = assign_fresh_partition_spec_ids(self.spec, self.schema, schema)
             order = assign_fresh_sort_order_ids(self.order, self.schema, schema)
         except INVALID_REQUEST_ERRORS as error:
-            raise InvalidInputError(f"the columns of the new table cannot be so: {error}") from error
+            raise InvalidInputError(f"invalid columns of the new table: {error}") from error
         return NewTableRequest(schema, spec, order, self.properties)
 
 
 def build_new_table(
     locator: TableLocator, namespace_id: str, new_id: Callable[[], str], requested: NewTableRequest, table_id: str
 ) -> NewTable:
-    """Return the objects of a new table, or say what no table can have."""
+    """Return the objects of a new table; raise InvalidInputError if unsupported."""
     schema, keys = from_iceberg_schema(requested.schema)
     schema = replace(schema, schema_id=0)
     scheme = from_iceberg_spec(requested.spec, schema)
     order = from_iceberg_sort_order(requested.order, schema)
-    made = plan_new_table(
+    new_table = plan_new_table(
         locator,
         namespace_id,
         new_id,
@@ -84,49 +86,54 @@ def build_new_table(
         sort_by=[format_sort_field(one, schema) for one in order.fields],
         properties=from_client_properties(requested.properties, requested.location),
     )
-    version = made.table_version
+    version = new_table.table_version
     assert version is not None
-    # The fields have the names that the client gave them.
-    named = replace(version.partition_scheme, fields=scheme.fields)
-    return replace(made, table=replace(made.table, id=table_id), table_version=replace(version, partition_scheme=named))
+    # Keep the field names of the client.
+    client_scheme = replace(version.partition_scheme, fields=scheme.fields)
+    return replace(
+        new_table,
+        table=replace(new_table.table, id=table_id),
+        table_version=replace(version, partition_scheme=client_scheme),
+    )
 
 
-def empty_state_of(locator: TableLocator, made: NewTable) -> TableState:
-    """Return the state of a table to which nothing was written yet."""
-    assert made.table_version is not None
-    assert made.stream is not None
-    scheme = made.table_version.partition_scheme_with_id(made.stream.partition_scheme_id)
-    return TableState(str(locator), made.table.id, made.table_version, scheme, (), made.table.properties)
+def empty_state_of(locator: TableLocator, new_table: NewTable) -> TableState:
+    """Return the state of a new table without rows."""
+    version, stream = new_table.table_version, new_table.stream
+    assert version is not None
+    assert stream is not None
+    scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
+    return TableState(str(locator), new_table.table.id, version, scheme, (), new_table.table.properties)
 
 
 def from_client_properties(given: Mapping[str, str], location: str) -> dict[str, str]:
-    """Return the properties that a table keeps of those that a client puts; refuse what they cannot say here.
+    """Return the client's properties that a table stores; raise InvalidInputError for unsupported values.
 
-    `location` is the table's, or nothing while the table has none.
+    `location` is the table's location, empty for a new table.
     """
     for name in _PATHS:
         if name in given and not _is_below(given[name], location):
             raise InvalidInputError(
-                f"{name!r} is {given[name][:200]!r}, and the files of a table lie below its own folder: leave it out"
+                f"{name!r} is {given[name][:200]!r}, which is outside the table's folder; remove the property"
             )
     if given.get(_FORMAT, str(FORMAT_VERSION)) != str(FORMAT_VERSION):
-        raise InvalidInputError(f"tables are shown in format version {FORMAT_VERSION}: leave {_FORMAT!r} out")
+        raise InvalidInputError(f"unsupported {_FORMAT!r}; tables have Iceberg format version {FORMAT_VERSION}")
     if given.get(_GC, "false").lower() != "false":
-        raise InvalidInputError(f"{_GC!r} is false for all tables: other versions need files that one does not")
+        raise InvalidInputError(f"{_GC!r} must be false, because other versions may need the same files")
     return {name: text for name, text in given.items() if name not in RESERVED_PROPERTIES}
 
 
 def extract_table_id(metadata: TableMetadata, root_address: str) -> str:
-    """Return the id that a table was given when it was staged: its folder is called so, and its files may lie there."""
+    """Return the id of a staged table, which is also the name of its folder."""
     table_id = metadata.location.rstrip("/").rpartition("/")[2]
     try:
-        is_ours = str(uuid.UUID(table_id)) == table_id == str(metadata.table_uuid)
+        is_staged = str(uuid.UUID(table_id)) == table_id == str(metadata.table_uuid)
     except ValueError:
-        is_ours = False
-    if not is_ours or metadata.location.rstrip("/") != f"{root_address}data/{table_id}":
+        is_staged = False
+    if not is_staged or metadata.location.rstrip("/") != f"{root_address}data/{table_id}":
         raise InvalidInputError(
-            f"the table is to lie at {metadata.location!r} with the UUID {metadata.table_uuid}, and this catalog gave "
-            "that to none: stage its creation first"
+            f"this catalog has not staged a table at {metadata.location!r} with UUID {metadata.table_uuid}; stage its "
+            "creation first"
         )
     return table_id
 

@@ -21,88 +21,89 @@ from mangrove.tables.table_state import TableState
 __all__ = ["FILES_PER_MANIFEST", "ManifestFileEntry", "PlannedManifest", "plan_manifests"]
 
 FILES_PER_MANIFEST: Final = 256
-"""About so many files are told of in one manifest: the last one is written again by each append."""
+"""Approximate number of files per manifest; each append rewrites the last manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileEntry:
-    """A file that a manifest tells of: one of rows, or one that hides rows of such a file."""
+    """A data file or a position delete file in a manifest."""
 
     file: DataFile
     address: str
-    place: PartitionedFile
-    """Itself, or the file whose rows are hidden."""
-    words: str
+    data_file: PartitionedFile
+    """The data file itself, or the data file of the position deletes."""
+    identity: str
+    """Text that determines the entry, for the digest of the manifest."""
 
     @property
     def sequence_number(self) -> int:
-        """What Iceberg orders files by; numbers of rows hide those of a file that is not younger than they are."""
-        return max(1, self.place.scan.position)
+        """The data sequence number; position deletes apply to data files with the same or a lower one."""
+        return max(1, self.data_file.scan.position)
 
     @property
-    def is_rows(self) -> bool:
-        """Whether it holds rows."""
+    def is_data(self) -> bool:
+        """Whether it is a data file."""
         return self.file.kind is FileKind.DATA
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedManifest:
-    """A manifest that is there or has yet to be written."""
+    """A manifest that exists or is to be written."""
 
     path: str
-    facts: ManifestInfo
+    info: ManifestInfo
     files: tuple[ManifestFileEntry, ...]
     schema: Schema
     order_ids: Mapping[str, int]
 
-    def encoded(self) -> bytes:
-        """Return its bytes."""
-        return encode_manifest(self.facts, ((self._told(one), one.sequence_number) for one in self.files))
+    def encode(self) -> bytes:
+        """Return the bytes of the manifest."""
+        return encode_manifest(self.info, ((self._to_iceberg(one), one.sequence_number) for one in self.files))
 
-    def record(self, size_bytes: int) -> ManifestFile:
-        """Return what the list of manifests says of it."""
+    def build_record(self, size_bytes: int) -> ManifestFile:
+        """Return the entry of the manifest list."""
         return build_manifest_record(
-            self.facts,
+            self.info,
             size_bytes,
             sum(one.file.row_count for one in self.files),
-            [one.place.record for one in self.files],
+            [one.data_file.record for one in self.files],
             [one.sequence_number for one in self.files],
         )
 
-    def _told(self, one: ManifestFileEntry) -> IcebergFile:
+    def _to_iceberg(self, one: ManifestFileEntry) -> IcebergFile:
         return to_iceberg_data_file(
             one.file,
             one.address,
-            one.place.record,
+            one.data_file.record,
             self.schema,
-            one.place.shown.spec.spec_id,
-            sort_order_id=self.order_ids.get(one.file.sort_scheme_id or "") if one.is_rows else None,
-            deleted_from=None if one.is_rows else one.place.address,
+            one.data_file.published.spec.spec_id,
+            sort_order_id=self.order_ids.get(one.file.sort_scheme_id or "") if one.is_data else None,
+            deleted_from=None if one.is_data else one.data_file.address,
         )
 
 
-def plan_manifests(state: TableState, told: Sequence[ManifestFileEntry], root_address: str) -> list[PlannedManifest]:
-    """Return the manifests of files that are all of rows or all of hidden rows, in the order in which they come."""
-    content = ManifestContent.DATA if all(one.is_rows for one in told) else ManifestContent.DELETES
+def plan_manifests(state: TableState, entries: Sequence[ManifestFileEntry], root_address: str) -> list[PlannedManifest]:
+    """Return the manifests of entries that are either all data files or all position delete files, in order."""
+    content = ManifestContent.DATA if all(one.is_data for one in entries) else ManifestContent.DELETES
     schema = to_iceberg_schema(state.schema, state.version.keys)
     orders = {
-        shown.scheme.id: shown.order.order_id
-        for shown in list_published_sort_orders(state.version)
-        if shown.scheme.fields
+        published.scheme.id: published.order.order_id
+        for published in list_published_sort_orders(state.version)
+        if published.scheme.fields
     }
     common = repr((PUBLISHED_FORMAT, content.value, state.schema, state.version.keys, orders))
-    found: list[PlannedManifest] = []
-    for run in _runs(told):
-        spec = run[0].place.shown.spec
-        digest = compute_digest([common, repr(spec), *(one.words for one in run)])
+    manifests: list[PlannedManifest] = []
+    for run in _split_entries(entries):
+        spec = run[0].data_file.published.spec
+        digest = compute_digest([common, repr(spec), *(one.identity for one in run)])
         path = f"{published_folder_of(state.table_id)}{digest}.avro"
-        facts = ManifestInfo(root_address + path, digest, content, schema, spec)
-        found.append(PlannedManifest(path, facts, run, state.schema, orders))
-    return found
+        info = ManifestInfo(root_address + path, digest, content, schema, spec)
+        manifests.append(PlannedManifest(path, info, run, state.schema, orders))
+    return manifests
 
 
-def _runs(told: Sequence[ManifestFileEntry]) -> Iterable[tuple[ManifestFileEntry, ...]]:
-    """Yield the files of each manifest: files of one spec, as Iceberg demands."""
-    for _, same in groupby(told, key=lambda one: one.place.shown.spec.spec_id):
+def _split_entries(entries: Sequence[ManifestFileEntry]) -> Iterable[tuple[ManifestFileEntry, ...]]:
+    """Yield the entries of each manifest; all of them have the same spec, as Iceberg requires."""
+    for _, same in groupby(entries, key=lambda one: one.data_file.published.spec.spec_id):
         files = list(same)
-        yield from split_runs(files, [one.words for one in files], FILES_PER_MANIFEST)
+        yield from split_runs(files, [one.identity for one in files], FILES_PER_MANIFEST)

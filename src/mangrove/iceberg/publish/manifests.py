@@ -1,7 +1,6 @@
 """Deterministic encoding of Iceberg manifests and manifest lists.
 
-A manifest is shown by many states, of which none is the one that added its files. So its files count as ones that
-were there, and it has the sequence numbers of the files themselves.
+Many table states share a manifest, so its entries have the status EXISTING and the sequence numbers of the files.
 """
 
 import io
@@ -38,19 +37,19 @@ _ENTRIES_IN_BLOCK: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ManifestInfo:
-    """What a manifest is about, whichever files it holds."""
+    """Location, digest, schema and spec of a manifest."""
 
     address: str
     digest: str
-    """Of what it holds, which also makes its bytes the same whoever writes it."""
+    """Digest of the content, also used as sync marker, so that the encoding is deterministic."""
     content: ManifestContent
     schema: Schema
     spec: PartitionSpec
 
 
-def encode_manifest(facts: ManifestInfo, files: Iterable[tuple[DataFile, int]]) -> bytes:
-    """Return a manifest of files, each with its sequence number."""
-    snapshot_id = snapshot_id_of(facts.digest)
+def encode_manifest(info: ManifestInfo, files: Iterable[tuple[DataFile, int]]) -> bytes:
+    """Return the bytes of a manifest of files with their sequence numbers."""
+    snapshot_id = snapshot_id_of(info.digest)
     entries = (
         ManifestEntry.from_args(
             status=ManifestEntryStatus.EXISTING,
@@ -62,37 +61,37 @@ def encode_manifest(facts: ManifestInfo, files: Iterable[tuple[DataFile, int]]) 
         for file, sequence_number in files
     )
     meta = {
-        "schema": facts.schema.model_dump_json(),
-        "partition-spec": _fields_json(facts.spec),
-        "partition-spec-id": str(facts.spec.spec_id),
+        "schema": info.schema.model_dump_json(),
+        "partition-spec": _fields_json(info.spec),
+        "partition-spec-id": str(info.spec.spec_id),
         "format-version": str(_FORMAT),
-        "content": "data" if facts.content is ManifestContent.DATA else "deletes",
+        "content": "data" if info.content is ManifestContent.DATA else "deletes",
         _CODEC: "deflate",
     }
-    file_type = data_file_with_partition(facts.spec.partition_type(facts.schema), _FORMAT)
+    file_type = data_file_with_partition(info.spec.partition_type(info.schema), _FORMAT)
     schema = manifest_entry_schema_with_data_file(_FORMAT, file_type)
-    return _avro(schema, "manifest_entry", meta, facts.digest, entries)
+    return _avro(schema, "manifest_entry", meta, info.digest, entries)
 
 
 def build_manifest_record(
-    facts: ManifestInfo, size_bytes: int, row_count: int, partitions: Sequence[Record], sequence_numbers: Sequence[int]
+    info: ManifestInfo, size_bytes: int, row_count: int, partitions: Sequence[Record], sequence_numbers: Sequence[int]
 ) -> ManifestFile:
-    """Return what a manifest list says of a manifest, without opening it."""
+    """Return the manifest list entry of a manifest without reading it."""
     return ManifestFile.from_args(
-        manifest_path=facts.address,
+        manifest_path=info.address,
         manifest_length=size_bytes,
-        partition_spec_id=facts.spec.spec_id,
-        content=facts.content,
+        partition_spec_id=info.spec.spec_id,
+        content=info.content,
         sequence_number=max(sequence_numbers),
         min_sequence_number=min(sequence_numbers),
-        added_snapshot_id=snapshot_id_of(facts.digest),
+        added_snapshot_id=snapshot_id_of(info.digest),
         added_files_count=0,
         existing_files_count=len(partitions),
         deleted_files_count=0,
         added_rows_count=0,
         existing_rows_count=row_count,
         deleted_rows_count=0,
-        partitions=construct_partition_summaries(facts.spec, facts.schema, list(partitions)),
+        partitions=construct_partition_summaries(info.spec, info.schema, list(partitions)),
         key_metadata=None,
     )
 
@@ -100,7 +99,7 @@ def build_manifest_record(
 def encode_manifest_list(
     manifests: Iterable[ManifestFile], snapshot_id: int, sequence_number: int, digest: str
 ) -> bytes:
-    """Return the list of a snapshot's manifests; the snapshot follows none."""
+    """Return the manifest list of a snapshot without a parent."""
     meta = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null",
@@ -118,17 +117,17 @@ def _fields_json(spec: PartitionSpec) -> str:
 def _avro(schema: Schema, name: str, meta: dict[str, str], digest: str, records: Iterable[Any]) -> bytes:
     target = _Memory()
     output = AvroOutputFile[Any](target, schema, name, metadata=meta)
-    # Else the mark between blocks is chance, and the same manifest would have other bytes each time.
+    # The default sync marker is random, and the bytes of a manifest must be deterministic.
     output.sync_bytes = bytes.fromhex(digest)
-    waiting = iter(records)
+    remaining = iter(records)
     with output:
-        while block := list(islice(waiting, _ENTRIES_IN_BLOCK)):
+        while block := list(islice(remaining, _ENTRIES_IN_BLOCK)):
             output.write_block(block)
     return target.data
 
 
 class _Memory(OutputFile):
-    """A file that PyIceberg writes into memory."""
+    """An in-memory output file for PyIceberg."""
 
     def __init__(self) -> None:
         super().__init__("memory")
@@ -145,7 +144,7 @@ class _Memory(OutputFile):
         return False
 
     def to_input_file(self) -> InputFile:
-        raise io.UnsupportedOperation("what is written here is handed on as bytes")
+        raise io.UnsupportedOperation("an in-memory output file cannot be read as a file; use its bytes")
 
     def create(self, overwrite: bool = False) -> OutputStream:
         del overwrite
@@ -153,7 +152,7 @@ class _Memory(OutputFile):
 
 
 class _RetainedBytesIO(io.BytesIO):
-    """Bytes that are still there when their writer is done."""
+    """A BytesIO that keeps its bytes after it is closed."""
 
     data: bytes = b""
 

@@ -1,9 +1,9 @@
 """Writer of Iceberg table metadata for one table state.
 
-Whoever opens the metadata file finds all that it leads to. A showing that dies leaves
-files that the next one finds in its listing and uses. A vacuum may take such files
-away at the same time, since no version needs them: so whoever used some looks whether they are
-still there once its own metadata, which names them, is there.
+The metadata file is written last, so that everything it references exists. The files of an
+interrupted publication are listed and reused by the next one. A concurrent vacuum may delete
+such files, because no version references them. A writer that reused files therefore lists
+them again after it has written its metadata, and starts over if some are missing.
 """
 
 import uuid
@@ -58,35 +58,35 @@ _GC_ENABLED: Final = "gc.enabled"
 RESERVED_PROPERTIES: Final = frozenset(
     {_GC_ENABLED, TableProperties.DEFAULT_NAME_MAPPING, CLIENT_SNAPSHOT, "format-version", "uuid"}
 )
-"""The properties that a table is shown with whatever it says itself, or that are never shown."""
+"""Properties that publication sets itself or never publishes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedSnapshot:
-    """The one snapshot that a state is shown as."""
+    """The one Iceberg snapshot of a published state."""
 
     snapshot_id: int
     list_address: str
     counts: Mapping[str, int]
-    """How many files and rows there are, by the names that Iceberg gives them."""
+    """Numbers of files and rows by their names in the snapshot summary."""
 
 
 def build_table_metadata(
     state: TableState, location: str, snapshot: PublishedSnapshot | None, at_millis: int
 ) -> TableMetadataV2:
-    """Return what an engine reads of a state; without a snapshot nothing was ever written to the table.
+    """Return the Iceberg metadata of a state; a table without writes has no snapshot.
 
-    Of the schemas only the valid one is shown: Iceberg needs earlier ones for its own
-    earlier snapshots, and there are none.
+    Only the current schema is published: Iceberg needs earlier ones for earlier snapshots,
+    and there are none.
     """
     schemes = list_published_specs(state.version)
-    specs = [shown.spec for shown in schemes]
+    specs = [one.spec for one in schemes]
     fields = state.version.partition_scheme.fields
-    current = next(shown.spec.spec_id for shown in schemes if shown.scheme.fields == fields)
+    current = next(one.spec.spec_id for one in schemes if one.scheme.fields == fields)
     orders = list_published_sort_orders(state.version)
-    # A scheme by a column that is no longer there orders nothing that could be told.
-    order = next((shown.order for shown in orders if shown.scheme == state.version.sort_scheme), orders[0].order)
-    told = {
+    # A sort scheme by a dropped column is published as unsorted.
+    order = next((one.order for one in orders if one.scheme == state.version.sort_scheme), orders[0].order)
+    metadata = {
         "location": location,
         "table-uuid": _uuid_of(state.table_id),
         "last-updated-ms": at_millis,
@@ -97,20 +97,20 @@ def build_table_metadata(
         "default-spec-id": current,
         "last-partition-id": max(PARTITION_FIELD_ID_START - 1, *(spec.last_assigned_field_id for spec in specs)),
         "properties": published_properties_of(state),
-        "sort-orders": [shown.order for shown in orders],
+        "sort-orders": [one.order for one in orders],
         "default-sort-order-id": order.order_id,
         "last-sequence-number": 0,
     }
     if snapshot is not None:
-        told |= _snapshot(state, snapshot, at_millis)
-    return TableMetadataV2.model_validate(told)
+        metadata |= _build_snapshot_fields(state, snapshot, at_millis)
+    return TableMetadataV2.model_validate(metadata)
 
 
 def published_properties_of(state: TableState) -> dict[str, str]:
-    """Return the table's own properties, and what no reader or writer of Iceberg may do otherwise.
+    """Return the table's properties with the reserved ones.
 
-    Nothing that an engine would take for rubbish may be deleted by it: other versions
-    need files that the one that is shown does not.
+    `gc.enabled` is false: other versions need files that the published snapshot does not
+    reference.
     """
     own = {name: value for name, value in state.properties.items() if name not in RESERVED_PROPERTIES}
     mapping = build_name_mapping(state.schema).model_dump_json()
@@ -118,32 +118,32 @@ def published_properties_of(state: TableState) -> dict[str, str]:
 
 
 def sequence_number_of(state: TableState) -> int:
-    """Return a number that grows with each delta and is not below any position, since deletes must not be older."""
+    """Return a sequence number that grows with each delta and is not below any log position."""
     return max(1, sum(log.last_position for log in state.logs))
 
 
-def _snapshot(state: TableState, shown: PublishedSnapshot, at_millis: int) -> dict[str, object]:
+def _build_snapshot_fields(state: TableState, published: PublishedSnapshot, at_millis: int) -> dict[str, object]:
     sequence_number = sequence_number_of(state)
-    entry = {"snapshot-id": shown.snapshot_id, "timestamp-ms": at_millis}
+    entry = {"snapshot-id": published.snapshot_id, "timestamp-ms": at_millis}
     snapshot = {
         **entry,
         "sequence-number": sequence_number,
-        "manifest-list": shown.list_address,
-        # Whoever follows what is appended must not take this for an append: it may be the first that they see.
-        "summary": Summary(Operation.OVERWRITE, **{name: str(count) for name, count in shown.counts.items()}),
+        "manifest-list": published.list_address,
+        # Incremental readers must not take this for an append: earlier snapshots are not published.
+        "summary": Summary(Operation.OVERWRITE, **{name: str(count) for name, count in published.counts.items()}),
         "schema-id": state.schema.schema_id,
     }
     return {
-        "current-snapshot-id": shown.snapshot_id,
+        "current-snapshot-id": published.snapshot_id,
         "snapshots": [snapshot],
         "snapshot-log": [entry],
-        "refs": {MAIN_BRANCH: {"snapshot-id": shown.snapshot_id, "type": SnapshotRefType.BRANCH}},
+        "refs": {MAIN_BRANCH: {"snapshot-id": published.snapshot_id, "type": SnapshotRefType.BRANCH}},
         "last-sequence-number": sequence_number,
     }
 
 
 def _uuid_of(table_id: str) -> uuid.UUID:
-    """Return the table's id, or one made of it where another program's is no UUID."""
+    """Return the table's id as a UUID; ids of other programs that are no UUIDs are hashed."""
     try:
         return uuid.UUID(table_id)
     except ValueError:
@@ -151,32 +151,32 @@ def _uuid_of(table_id: str) -> uuid.UUID:
 
 
 _ATTEMPTS_MAX: Final = 3
-_TOGETHER_MAX: Final = 64
-_TOGETHER_BYTES: Final = 32 * 1024 * 1024
-"""How many files, and from how many bytes on, are written with one call of the store."""
+_BATCH_FILES_MAX: Final = 64
+_BATCH_BYTES: Final = 32 * 1024 * 1024
+"""Number of files and bytes after which a batch is written with one call of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A state as Iceberg's engines find it."""
+    """The published metadata of a table state."""
 
     metadata: TableMetadataV2
     metadata_address: str
     location: str
-    """The folder of the table, without a slash at its end."""
+    """The location of the table's folder, without a trailing slash."""
 
 
 def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedTable:
-    """Write what is missing to show a state, and return what an engine opens.
+    """Write the missing Iceberg files of a state and return the published table.
 
-    `at_millis` is when the version was committed that is read. It is told by whoever shows a
-    state first: it is no part of the state, which many versions may share.
+    `at_millis` is the commit time of the version that is read. The first publication of a
+    state determines it, because many versions may share a state.
     """
-    assert not state.is_part, "a table is shown with all of its partitions"
+    assert not state.is_part, "a table is published with all of its partitions"
     addresses = FileLocations(store)
     name = compute_published_name(state, store.uri)
     location = addresses.of(f"data/{state.table_id}")
-    # Also of a state that was shown before: a file may have become a link since.
+    # Checked for published states too: a file may have become a link since.
     addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
     metadata = _load_published(store, name, location)
     for _ in range(_ATTEMPTS_MAX):
@@ -186,29 +186,28 @@ def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedT
             metadata = _write_metadata(store, state, name, location, at_millis)
         except StorageError as error:
             raise StorageError(
-                f"{state.name} could not be shown to Iceberg, for which files are written below {location}/metadata: "
-                f"{error}"
+                f"cannot publish {state.name} as Iceberg, which writes files below {location}/metadata: {error}"
             ) from error
     if metadata is None:
         raise ConflictError(
-            f"files that show {state.name} to Iceberg were deleted {_ATTEMPTS_MAX} times while they were to be used: "
-            "try again when the vacuum is done"
+            f"a concurrent vacuum deleted Iceberg files of {state.name} in each of {_ATTEMPTS_MAX} attempts; retry "
+            "after the vacuum"
         )
     return PublishedTable(metadata, addresses.of(name.metadata_path), location)
 
 
 def publish_metadata(store: Store, state: TableState, at_millis: int) -> str:
-    """Show a state, and return the address of its metadata, which other processes open."""
+    """Publish a state and return the location of its metadata file."""
     if parse_root_uri(store.uri).scheme == "memory":
         raise InvalidInputError(
-            f"{state.name} lies in the memory of this process ({store.uri}), where no other engine opens files: "
-            "use a lakehouse in a folder or a bucket"
+            f"{state.name} is stored in the memory of this process ({store.uri}), which other engines cannot read; use "
+            "a lakehouse in a folder or a bucket"
         )
     return publish_table(store, state, at_millis).metadata_address
 
 
 def _load_published(store: Store, name: PublishedName, location: str) -> TableMetadataV2 | None:
-    """Return the metadata if the state has been shown; refuse one that leads out of the table's folder."""
+    """Return the metadata of a published state or None; its location must be the table's folder."""
     try:
         data = store.read(name.metadata_path)
     except NotFoundError:
@@ -216,26 +215,28 @@ def _load_published(store: Store, name: PublishedName, location: str) -> TableMe
     try:
         metadata = TableMetadataV2.model_validate_json(data)
     except ValueError as error:
-        raise FormatError(f"{name.metadata_path} is damaged: delete it, and it is written again") from error
+        raise FormatError(f"{name.metadata_path} is damaged; delete it to have it written again") from error
     lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
     if metadata.location != location or any(one != FileLocations(store).of(name.list_path) for one in lists):
-        raise FormatError(f"{name.metadata_path} leads to files elsewhere: delete it, and it is written again")
+        raise FormatError(
+            f"{name.metadata_path} references files outside the table's folder; delete it to have it written again"
+        )
     return metadata
 
 
 def _write_metadata(
     store: Store, state: TableState, name: PublishedName, location: str, at_millis: int
 ) -> TableMetadataV2 | None:
-    """Write all files that are missing; return None if some that were there are no longer."""
-    used: Set[str] = frozenset()
+    """Write all missing files; return None if reused files were deleted meanwhile."""
+    reused: Set[str] = frozenset()
     snapshot = None
     if name.snapshot_id is not None:
-        there = _list_published_files(store, state)
-        snapshot, parts = _write_snapshot(store, state, name, name.snapshot_id, there)
-        used = there.keys() & parts
+        existing = _list_published_files(store, state)
+        snapshot, parts = _write_snapshot(store, state, name, name.snapshot_id, existing)
+        reused = existing.keys() & parts
     metadata = build_table_metadata(state, location, snapshot, at_millis)
     store.put(name.metadata_path, metadata.model_dump_json().encode())
-    return metadata if not used or used <= _list_published_files(store, state).keys() else None
+    return metadata if not reused or reused <= _list_published_files(store, state).keys() else None
 
 
 def _list_published_files(store: Store, state: TableState) -> dict[str, ObjectInfo]:
@@ -244,99 +245,101 @@ def _list_published_files(store: Store, state: TableState) -> dict[str, ObjectIn
 
 
 def _write_snapshot(
-    store: Store, state: TableState, name: PublishedName, snapshot_id: int, there: Mapping[str, ObjectInfo]
+    store: Store, state: TableState, name: PublishedName, snapshot_id: int, existing: Mapping[str, ObjectInfo]
 ) -> tuple[PublishedSnapshot, frozenset[str]]:
-    """Write the files of a snapshot that are not there; return it with the paths of all of them."""
+    """Write the missing files of a snapshot; return it with the paths of all its files."""
     addresses = FileLocations(store)
     scans = plan_scan(state).scans
-    placed = assign_partitions(state, addresses.of_all([scan.file for scan in scans]), scans)
-    rows = [ManifestFileEntry(one.scan.file, one.address, one, one.words) for one in placed]
+    data_files = assign_partitions(state, addresses.of_all([scan.file for scan in scans]), scans)
+    data_entries = [ManifestFileEntry(one.scan.file, one.address, one, one.identity) for one in data_files]
     root = addresses.of("")
-    touched = {compute_deletes_digest(one): one for one in placed if not one.scan.is_whole}
-    deleted_rows, sizes = _write_position_deletes(store, state, touched, there)
-    delete_files = [
-        ManifestFileEntry(to_position_delete_file(path, sizes[path]), root + path, touched[digest], path)
-        for digest, path in deleted_rows.items()
+    with_deletes = {compute_deletes_digest(one): one for one in data_files if not one.scan.is_whole}
+    delete_paths, sizes = _write_position_deletes(store, state, with_deletes, existing)
+    delete_entries = [
+        ManifestFileEntry(to_position_delete_file(path, sizes[path]), root + path, with_deletes[digest], path)
+        for digest, path in delete_paths.items()
         if path
     ]
-    manifests = [*plan_manifests(state, rows, root), *plan_manifests(state, delete_files, root)]
-    sizes = _write_missing(store, manifests, there)
-    records = [manifest.record(sizes[manifest.path]) for manifest in manifests]
-    parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in delete_files)]
+    manifests = [*plan_manifests(state, data_entries, root), *plan_manifests(state, delete_entries, root)]
+    sizes = _write_missing(store, manifests, existing)
+    records = [manifest.build_record(sizes[manifest.path]) for manifest in manifests]
+    parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in delete_entries)]
     encoded = encode_manifest_list(records, snapshot_id, sequence_number_of(state), name.digest)
-    store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, deleted_rows).encode()})
-    return PublishedSnapshot(snapshot_id, root + name.list_path, _counts(rows, delete_files)), frozenset(parts)
+    store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, delete_paths).encode()})
+    counts = _count_files(data_entries, delete_entries)
+    return PublishedSnapshot(snapshot_id, root + name.list_path, counts), frozenset(parts)
 
 
 def _write_position_deletes(
-    store: Store, state: TableState, touched: Mapping[str, PartitionedFile], there: Mapping[str, ObjectInfo]
+    store: Store, state: TableState, with_deletes: Mapping[str, PartitionedFile], existing: Mapping[str, ObjectInfo]
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """Return by the digests of what hides rows where it is told which, and the sizes of these files.
+    """Return the paths of position delete files by deletes digest, and the sizes of the files.
 
-    What was found for the state that was shown last is known. All else is found out,
-    and written where nobody told the same.
+    The result of the last published state is reused. The rest is computed, and written unless
+    the file exists.
     """
-    known = _load_known_deletes(store, there) if touched else {}
-    known = {digest: path for digest, path in known.items() if not path or path in there}
-    found: dict[str, str] = {}
-    sizes = {path: entry.size for path, entry in there.items()}
+    known = _load_known_deletes(store, existing) if with_deletes else {}
+    known = {digest: path for digest, path in known.items() if not path or path in existing}
+    computed: dict[str, str] = {}
+    sizes = {path: entry.size for path, entry in existing.items()}
 
-    def written() -> Iterator[tuple[str, bytes]]:
-        for one in find_position_deletes(store, state, [touched[digest] for digest in touched if digest not in known]):
-            found[one.digest] = one.path
-            if one.path and one.path not in there:
-                data = one.encoded()
+    def encode_missing() -> Iterator[tuple[str, bytes]]:
+        unknown = [with_deletes[digest] for digest in with_deletes if digest not in known]
+        for one in find_position_deletes(store, state, unknown):
+            computed[one.digest] = one.path
+            if one.path and one.path not in existing:
+                data = one.encode()
                 sizes[one.path] = len(data)
                 yield one.path, data
 
-    _write_all(store, written())
-    return {digest: found[digest] if digest in found else known[digest] for digest in touched}, sizes
+    _write_all(store, encode_missing())
+    return {digest: computed[digest] if digest in computed else known[digest] for digest in with_deletes}, sizes
 
 
-def _load_known_deletes(store: Store, there: Mapping[str, ObjectInfo]) -> dict[str, str]:
-    """Return what was found out about hidden rows for the state that was shown last."""
-    shown = [entry for path, entry in there.items() if path.endswith(PARTS_SUFFIX)]
-    if not shown:
+def _load_known_deletes(store: Store, existing: Mapping[str, ObjectInfo]) -> dict[str, str]:
+    """Return the position delete files of the last published state by deletes digest."""
+    parts_files = [entry for path, entry in existing.items() if path.endswith(PARTS_SUFFIX)]
+    if not parts_files:
         return {}
-    (data,) = store.read_many([max(shown, key=lambda entry: entry.modified_at_millis).path])
+    (data,) = store.read_many([max(parts_files, key=lambda entry: entry.modified_at_millis).path])
     return {} if data is None else decode_position_delete_paths(data.decode(errors="replace"))
 
 
 def _write_missing(
-    store: Store, manifests: Sequence[PlannedManifest], there: Mapping[str, ObjectInfo]
+    store: Store, manifests: Sequence[PlannedManifest], existing: Mapping[str, ObjectInfo]
 ) -> dict[str, int]:
-    """Write the manifests that are not there; return the sizes of all."""
-    sizes = {path: entry.size for path, entry in there.items()}
+    """Write the missing manifests; return the sizes of all."""
+    sizes = {path: entry.size for path, entry in existing.items()}
 
-    def written() -> Iterator[tuple[str, bytes]]:
+    def encode_missing() -> Iterator[tuple[str, bytes]]:
         for manifest in manifests:
-            if manifest.path not in there:
-                data = manifest.encoded()
+            if manifest.path not in existing:
+                data = manifest.encode()
                 sizes[manifest.path] = len(data)
                 yield manifest.path, data
 
-    _write_all(store, written())
+    _write_all(store, encode_missing())
     return sizes
 
 
 def _write_all(store: Store, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write files, many with one call, and not more than the memory holds."""
-    waiting: dict[str, bytes] = {}
+    """Write files in batches of bounded size."""
+    batch: dict[str, bytes] = {}
     for path, data in files:
-        waiting[path] = data
-        if len(waiting) == _TOGETHER_MAX or sum(map(len, waiting.values())) >= _TOGETHER_BYTES:
-            store.put_many(waiting)
-            waiting = {}
-    if waiting:
-        store.put_many(waiting)
+        batch[path] = data
+        if len(batch) == _BATCH_FILES_MAX or sum(map(len, batch.values())) >= _BATCH_BYTES:
+            store.put_many(batch)
+            batch = {}
+    if batch:
+        store.put_many(batch)
 
 
-def _counts(rows: Sequence[ManifestFileEntry], delete_files: Sequence[ManifestFileEntry]) -> dict[str, int]:
+def _count_files(data: Sequence[ManifestFileEntry], deletes: Sequence[ManifestFileEntry]) -> dict[str, int]:
     return {
-        "total-data-files": len(rows),
-        "total-delete-files": len(delete_files),
-        "total-records": sum(one.file.row_count for one in rows),
-        "total-files-size": sum(one.file.size_bytes for one in [*rows, *delete_files]),
-        "total-position-deletes": sum(one.file.row_count for one in delete_files),
+        "total-data-files": len(data),
+        "total-delete-files": len(deletes),
+        "total-records": sum(one.file.row_count for one in data),
+        "total-files-size": sum(one.file.size_bytes for one in [*data, *deletes]),
+        "total-position-deletes": sum(one.file.row_count for one in deletes),
         "total-equality-deletes": 0,
     }

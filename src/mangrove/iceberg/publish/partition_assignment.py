@@ -21,58 +21,59 @@ __all__ = ["PartitionedFile", "assign_partitions"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedFile:
-    """A file of rows, with what Iceberg is told about where it belongs."""
+    """A data file with its published partition spec and partition values."""
 
     scan: FileScan
     address: str
-    shown: PublishedPartitionSpec
+    published: PublishedPartitionSpec
     values: tuple[Value | None, ...]
     """One for each field of the scheme."""
     record: Record
-    """The same as Iceberg holds them."""
+    """The partition values as Iceberg encodes them."""
 
     @property
-    def words(self) -> str:
-        """What tells the file, and all that is said of it, from others."""
+    def identity(self) -> str:
+        """Text that determines the manifest entry, for the digest of the manifest."""
         return f"{format_file_identity(self.scan.file, self.scan.position)} {self.address} {self.values!r}"
 
 
 def assign_partitions(state: TableState, addresses: Sequence[str], scans: Sequence[FileScan]) -> list[PartitionedFile]:
-    """Return the files of rows of a state, those of one of Iceberg's specs together, else in their order."""
+    """Return the data files of a state, sorted by spec id and otherwise in their order."""
     schemes = list_published_specs(state.version)
     records: dict[tuple[int, tuple[Value | None, ...]], Record] = {}
-    found: list[PartitionedFile] = []
+    files: list[PartitionedFile] = []
     for scan, address in zip(scans, addresses, strict=True):
         _check_readable(state.name, scan.file)
-        shown, values = _place(state, scan, schemes)
-        key = shown.spec.spec_id, values
+        published, values = _find_partition(state, scan, schemes)
+        key = published.spec.spec_id, values
         if key not in records:
-            records[key] = to_partition_record(values, shown.scheme, state.schema)
-        found.append(PartitionedFile(scan, address, shown, values, records[key]))
-    return sorted(found, key=lambda placed: placed.shown.spec.spec_id)
+            records[key] = to_partition_record(values, published.scheme, state.schema)
+        files.append(PartitionedFile(scan, address, published, values, records[key]))
+    return sorted(files, key=lambda one: one.published.spec.spec_id)
 
 
-def _place(
+def _find_partition(
     state: TableState, scan: FileScan, schemes: Sequence[PublishedPartitionSpec]
 ) -> tuple[PublishedPartitionSpec, tuple[Value | None, ...]]:
-    """Return by what a file is divided; a file of which nobody can say it belongs to the spec without fields."""
+    """Return the spec and partition values of a file; without known values the unpartitioned spec."""
     if state.log_scheme.fields:
         scheme: PartitionScheme | None = state.log_scheme
         values: tuple[Value | None, ...] | None = scan.log_values
     else:
         scheme, values = state.file_scheme, scan.file.partition_values
-    for shown in schemes[1:]:
-        if shown.scheme != scheme or values is None or len(values) != len(shown.scheme.fields):
+    for published in schemes[1:]:
+        if published.scheme != scheme or values is None or len(values) != len(published.scheme.fields):
             continue
-        if has_partition_record(values, shown.scheme, state.schema) and _may_be(values, shown.scheme, state.schema):
-            return shown, values
+        is_encodable = has_partition_record(values, published.scheme, state.schema)
+        if is_encodable and _are_nulls_allowed(values, published.scheme, state.schema):
+            return published, values
     return schemes[0], ()
 
 
-def _may_be(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
-    """Return whether nulls stand where a manifest has room for them: not in a field of what is never null by itself.
+def _are_nulls_allowed(values: Sequence[Value | None], scheme: PartitionScheme, schema: Schema) -> bool:
+    """Return whether only fields of nullable columns are null.
 
-    A column inside a struct has no value where the struct has none.
+    A required column inside a struct is null where the struct is null.
     """
     fields = zip(scheme.fields, values, strict=True)
     return all(value is not None or schema.column_with_id(field.source_id).nullable for field, value in fields)
@@ -81,6 +82,6 @@ def _may_be(values: Sequence[Value | None], scheme: PartitionScheme, schema: Sch
 def _check_readable(table: str, file: DataFile) -> None:
     if file.content_type != PARQUET or file.content_encoding != IDENTITY_ENCODING:
         raise InvalidInputError(
-            f"{table} holds {file.location}, which is {file.content_type} ({file.content_encoding}): only plain "
-            "Parquet files are shown to Iceberg; write its rows again with a compaction"
+            f"{table} has file {file.location} of type {file.content_type} ({file.content_encoding}), but only plain "
+            "Parquet files can be published as Iceberg; compact the table"
         )

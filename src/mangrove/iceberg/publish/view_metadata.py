@@ -17,23 +17,22 @@ _VERSION: Final = 1
 
 
 def build_view_schema(columns: Iterable[tuple[str, DataType]]) -> Schema:
-    """Return the schema of columns that a query gives; any of them may be null."""
-    found = assign_fresh_ids(Column(0, name, kind) for name, kind in columns)
-    return Schema(found)
+    """Return the schema of a query's columns, all of them nullable."""
+    return Schema(assign_fresh_ids(Column(0, name, kind) for name, kind in columns))
 
 
 def build_view_metadata(view: View, schema: Schema, namespace: str, location: str, at_millis: int) -> dict[str, Any]:
-    """Return what an engine reads of a view.
+    """Return the Iceberg metadata of a view.
 
-    `namespace` is where names without one are looked up. A location is told because
-    Iceberg demands one: nothing lies there, and no reader looks.
+    `namespace` is the default namespace of names in the query. Iceberg requires a location;
+    no files are stored there.
     """
-    told = {} if view.description is None else {_COMMENT: view.description}
-    shown = json.loads(to_iceberg_schema(schema).model_dump_json())
+    comment = {} if view.description is None else {_COMMENT: view.description}
+    schema_json = json.loads(to_iceberg_schema(schema).model_dump_json())
     version = {
         "version-id": _VERSION,
         "timestamp-ms": at_millis,
-        "schema-id": shown["schema-id"],
+        "schema-id": schema_json["schema-id"],
         "summary": {"engine-name": "mangrove"},
         "default-namespace": [namespace],
         "representations": [{"type": "sql", "sql": view.sql, "dialect": view.dialect}],
@@ -42,16 +41,16 @@ def build_view_metadata(view: View, schema: Schema, namespace: str, location: st
         "view-uuid": _uuid_of(view.id),
         "format-version": 1,
         "location": location,
-        "schemas": [shown],
+        "schemas": [schema_json],
         "current-version-id": _VERSION,
         "versions": [version],
         "version-log": [{"timestamp-ms": at_millis, "version-id": _VERSION}],
-        "properties": {**told, **view.properties},
+        "properties": {**comment, **view.properties},
     }
 
 
 def _uuid_of(view_id: str) -> str:
-    """Return the view's id, or one made of it where another program's is no UUID."""
+    """Return the view's id as a UUID; ids of other programs that are no UUIDs are hashed."""
     try:
         return str(uuid.UUID(view_id))
     except ValueError:
