@@ -240,7 +240,7 @@ def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
     ("work", "sentence"),
     [
         (read_nothing, 'no option "lake" says where the lakehouse lies'),
-        (read_unknown, "there is no table sales.ordres: did you mean sales.orders?"),
+        (read_unknown, "table sales.ordres does not exist; did you mean sales.orders?"),
         (read_with_wrong_option, "there is no option 'versoin': did you mean 'version'?"),
         (read_wrongly_filtered, "'custmer'"),
         (write_as_a_table_of_spark, "saveAsTable, writeTo and toTable name tables of Spark's own catalog"),

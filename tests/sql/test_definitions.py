@@ -90,7 +90,7 @@ def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_tha
     run(session, "create or replace table t (b int)")
     assert run(session, "show columns in t") == [("b",)]
     assert lake.table("s.t").id != first.id
-    with pytest.raises(NotFoundError, match="to replace"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         run(session, "replace table u (a int)")
     run(session, "drop table t; drop table if exists t")
     with pytest.raises(NotFoundError):

@@ -38,7 +38,7 @@ def format_spark_error(refusal: SparkErrorInfo) -> str:
         case "UNRESOLVED_ROUTINE":
             return f"there is no function {given.get('routineName')}"
         case "TABLE_OR_VIEW_NOT_FOUND":
-            return f"there is no table or view {given.get('relationName')}"
+            return f"table or view {given.get('relationName')} does not exist"
         case "PARSE_SYNTAX_ERROR":
             return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
         case _:

@@ -52,10 +52,10 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
         uncache_rows(before)
     if statement.action == "uncache":
         if before is None and frame is None and not statement.if_exists:
-            raise NotFoundError(f"there is no table or view {called}")
+            raise NotFoundError(f"table or view {called} does not exist")
         return f"{called} is not in memory" if before is None else f"{called} is no longer in memory"
     if frame is None:
-        raise NotFoundError(f"there is no table or view {called}")
+        raise NotFoundError(f"table or view {called} does not exist")
     if statement.action == "refresh" and before is None:
         return f"every statement reads the newest version of {called}: nothing was to be done"
     cache_rows(frame, eager=statement.action == "cache" and not statement.is_lazy)

@@ -102,7 +102,7 @@ def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: Na
     if isinstance(there, Table) and statement.if_not_exists:
         return f"table {locator} was there already"
     if statement.must_exist and not isinstance(there, Table):
-        raise NotFoundError(f"there is no table {locator} to replace: write CREATE OR REPLACE TABLE")
+        raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
     said = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
     if statement.query is not None:
@@ -330,7 +330,7 @@ def _beside(name: SqlName, table: LakeTable) -> SqlName:
 def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
     missing = [name for name in names if name not in there]
     if missing and not if_exists:
-        raise NotFoundError(f"there is no property {missing[0]!r}: write IF EXISTS to pass over that")
+        raise NotFoundError(f"property {missing[0]!r} does not exist; use IF EXISTS to ignore that")
     return tuple(name for name in names if name in there)
 
 

@@ -94,7 +94,7 @@ def load_managed_table(transaction: LakeTransaction, resolver: NameResolver, nam
         table = transaction.table(locator)
     except NotFoundError:
         hint = suggest_table_name(transaction, resolver.namespace, (locator.namespace, locator.name))
-        raise NotFoundError(f"there is no table {locator}{hint}") from None
+        raise NotFoundError(f"table {locator} does not exist{hint}") from None
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
     return table

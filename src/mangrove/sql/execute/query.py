@@ -338,7 +338,7 @@ class QueryBinder:
             found = self._resolve_table_ref(table_ref, piece, whole)
             if found is None:
                 hint = suggest_table_name(self.resolver.catalog, self.resolver.namespace, parts)
-                message = f"there is no table or view {join_name(*parts)}{hint}"
+                message = f"table or view {join_name(*parts)} does not exist{hint}"
                 raise NotFoundError(format_with_caret(whole, refusal.start or 0, message))
             return replace_table_name(table_ref, self._rows_at(found, table_ref, piece, whole), quote_name(parts[-1]))
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
@@ -412,7 +412,7 @@ class QueryBinder:
             self.names.append(found)
             return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
         if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
-            raise NotFoundError(f"there is no table or view {found} at {table_ref.moment!r}")
+            raise NotFoundError(f"table or view {found} does not exist as of {table_ref.moment!r}")
         return None
 
     def _state(self, catalog: Catalog, locator: TableLocator, value: Table) -> TableState | None:

@@ -292,7 +292,9 @@ def _table_or_view(resolver: NameResolver, locator: TableLocator) -> LakeTable |
         return resolver.catalog.table(locator)
     except NotFoundError:
         hint = suggest_table_name(resolver.catalog, resolver.namespace, (locator.namespace, locator.name))
-        raise NotFoundError(f"there is no table or view {join_name(locator.namespace, locator.name)}{hint}") from None
+        raise NotFoundError(
+            f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
+        ) from None
 
 
 def _schema(found: LakeTable | LakeView, view_columns: _ViewColumns) -> Schema:
