@@ -343,7 +343,7 @@ def test_the_time_limit_can_be_shorter_for_one_transaction_and_longer_for_the_la
     patient.create_table("sales.patient", "id int")
     clock.now_millis += 2 * HOUR_MILLIS
     patient.commit()
-    with pytest.raises(InvalidInputError, match="whole number of milliseconds"):
+    with pytest.raises(InvalidInputError, match="expected milliseconds"):
         sales.alter({TIME_LIMIT_PROPERTY: "long"})
 
 

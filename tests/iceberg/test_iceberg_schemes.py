@@ -139,7 +139,7 @@ def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
     scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
     assert has_partition_record([-10], scheme, COLUMNS)
     assert not has_partition_record([-(2**31) - 2], scheme, COLUMNS)
-    with pytest.raises(InvalidInputError, match="is no value of a column of type int"):
+    with pytest.raises(InvalidInputError, match="is not a value of a column of type int"):
         to_partition_record([-(2**31) - 2], scheme, COLUMNS)
 
 

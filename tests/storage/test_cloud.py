@@ -232,7 +232,7 @@ def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
     [
         (403, "AccessDenied", "check the key"),
         (403, "InvalidAccessKeyId", "check the key"),
-        (404, "NoSuchBucket", "make it first"),
+        (404, "NoSuchBucket", "create it"),
     ],
 )
 def test_a_refusal_is_explained_and_not_repeated(server: S3Server, status: int, code: str, remedy: str) -> None:

@@ -86,7 +86,7 @@ def test_a_page_from_elsewhere_cannot_read_through_a_name_of_its_own(client: Tes
         ("/namespaces/nobody", 404, "namespace nobody does not exist"),
         ("/namespaces/a.b", 400, "a namespace's name is one"),
         ("/tables/sales.nothing", 404, "table sales.nothing does not exist"),
-        ("/tables/sales", 400, "a table's name is namespace.table"),
+        ("/tables/sales", 400, "expected namespace.table"),
         ("/tables/sales.daily", 404, "is a view, not a table"),
         ("/views/sales.orders", 404, "is a table, not a view"),
         ("/views/sales.%60", 400, "has no name at position"),
