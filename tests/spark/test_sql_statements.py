@@ -216,7 +216,7 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
         "insert into t (id, id) values (3, 3)": "column 20: column 'id' is filled twice",
         "insert into t select * from t timestamp as of 'x'": "column 47: TIMESTAMP AS OF has 'x'",
         "select * from t, changes('w.t')": "column 18: changes has 1 arguments",
-        "select * from nope.x": "column 15: .* nope.x, nor a namespace nope: SHOW NAMESPACES",
+        "select * from nope.x": "column 15: .* nope.x does not exist; namespace nope does not exist either",
     }.items():
         with pytest.raises((InvalidInputError, NotFoundError), match=message):
             session.run(text)

@@ -98,7 +98,7 @@ def test_a_page_from_elsewhere_cannot_read_through_a_name_of_its_own(client: Tes
         ("/?version=-1", 404, "does not exist"),
         ("/?version=year-end", 404, "does not exist"),
         ("/?version=2026-99-99", 400, "is no time"),
-        ("/?version=2000-01-01", 404, "no version that is kept"),
+        ("/?version=2000-01-01", 404, "no live version"),
         ("/?version=" + "9" * 40, 400, "give a whole number"),
         ("/?version=" + "9" * 5000, 400, "500 are allowed"),
         ("/?version=%D9%A3", 400, "give a whole number"),

@@ -44,7 +44,7 @@ _LOCK: Final = Lock()
 
 
 def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...], frame: Frame | None) -> str:
-    """Keep the rows of a table or let them go, and return what was done; `frame` is None where there is no table."""
+    """Cache or uncache the rows of a table and return a message; `frame` is None if there is no such table."""
     called = join_name(*name)
     with _LOCK:
         before = _CACHED_FRAMES.setdefault(engine, OrderedDict()).pop(called, None)
@@ -65,7 +65,7 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
 
 
 def is_cached(engine: SparkEngine, name: str) -> bool:
-    """Return whether rows of a table or view are kept."""
+    """Return whether the rows of a table or view are cached."""
     with _LOCK:
         return name in _CACHED_FRAMES.get(engine, ())
 
