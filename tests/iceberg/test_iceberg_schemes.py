@@ -139,7 +139,7 @@ def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
     scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
     assert has_partition_record([-10], scheme, COLUMNS)
     assert not has_partition_record([-(2**31) - 2], scheme, COLUMNS)
-    with pytest.raises(InvalidInputError, match="is not a value of a column of type int"):
+    with pytest.raises(InvalidInputError, match="is no value of a column of type int"):
         to_partition_record([-(2**31) - 2], scheme, COLUMNS)
 
 
@@ -221,7 +221,7 @@ def test_a_transform_that_is_not_known_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"), [(99, "the table does not have"), (21, "lies in a list or a map"), (1, "does not fit")]
+    ("source", "words"), [(99, "the table does not have"), (21, "lies in a list or a map"), (1, "does not support")]
 )
 def test_fields_of_columns_that_cannot_divide_rows_are_refused(source: int, words: str) -> None:
     spec = PartitionSpec(partitioning.PartitionField(source, 1000, DayTransform(), "z"))

@@ -201,7 +201,7 @@ def test_definitions_written_by_trinitylakes_java_program_are_read() -> None:
     ("kind", "message", "rule"),
     [
         (Kind.LAKEHOUSE, pb.Lakehouse(major_version=1, order=1), "unsupported major_version 1"),
-        (Kind.LAKEHOUSE, pb.Lakehouse(order=2), "order is 2"),
+        (Kind.LAKEHOUSE, pb.Lakehouse(order=2), "invalid order 2"),
         (Kind.LAKEHOUSE, pb.Lakehouse(order=100_000), "no room for a write buffer"),
         (Kind.NAMESPACE, pb.Namespace(), "namespace"),
         (Kind.NAMESPACE, pb.Namespace(id="n", name="a b"), "holds ' '"),
@@ -230,7 +230,7 @@ def test_definitions_written_by_trinitylakes_java_program_are_read() -> None:
             pb.Table(name="a", namespace_id="n", schema=pb.Schema(columns=[pb.Column(id=1, name="l", type=pb.LIST)])),
             "has no list_element",
         ),
-        (Kind.TABLE, pb.Table(name="a", namespace_id="n", schema=pb.Schema()), "no columns"),
+        (Kind.TABLE, pb.Table(name="a", namespace_id="n", schema=pb.Schema()), "at least one column"),
     ],
 )
 def test_a_definition_that_breaks_a_rule_is_refused_with_its_path(kind: Kind, message: pb.Lakehouse, rule: str) -> None:
