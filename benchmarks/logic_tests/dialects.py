@@ -77,7 +77,7 @@ _TAKEN: Final = {
 _SAID: Final = {
     "a value becomes another type only by Spark's rules": r"and the query gives \w+.*: cast it",
     "names with spaces and signs": r"a name holds no space",
-    "names of tables that differ by their capitals": r"there is no table.* did you mean",
+    "names of tables that differ by their capitals": r"does not exist.* did you mean",
     "fewer values than columns": r"the query gives \d+ columns, and \S+ takes \d+",
     "a column set twice": r"is set twice",
     "settings and partitions of the engine's tables": r"where RENAME, ADD, DROP, ALTER|where COLUMN, COLUMNS or CON",

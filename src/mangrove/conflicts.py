@@ -11,65 +11,64 @@ from mangrove.model.objects import Partition
 __all__ = ["assign_positions", "build_conflict_error", "build_rollback_conflict_error", "drop_identical_writes"]
 
 
-def build_conflict_error(concurrent_commit: Commit, said: Collection[str], advice: str = "") -> ConflictError:
-    """Return the error for whoever meets a rival at the objects of which this is said."""
+def build_conflict_error(concurrent_commit: Commit, names: Collection[str], advice: str = "") -> ConflictError:
+    """Return the error for a conflict with a concurrent commit on the named objects."""
     advice = advice or (
-        f"Nothing was committed; read again as of version {concurrent_commit.version} or later, "
-        "and repeat the transaction"
+        f"Nothing was committed; repeat the transaction on version {concurrent_commit.version} or later"
     )
     return ConflictError(
-        f"{', '.join(sorted(said))}: {concurrent_commit.by(said)} changed it first, "
+        f"{', '.join(sorted(names))}: {concurrent_commit.by(names)} changed it first, "
         f"in version {concurrent_commit.version}. {advice}"
     )
 
 
 def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:
-    """Return the error for whoever finds that a rival has rolled the lakehouse back."""
+    """Return the error for a conflict with a concurrent rollback."""
     return ConflictError(
-        f"the whole lakehouse was rolled back by {concurrent_commit.by(())} in version {concurrent_commit.version}, "
-        "which contests everything. Nothing was committed; read again and repeat the transaction"
+        f"the whole lakehouse was rolled back by {concurrent_commit.by(())} in version {concurrent_commit.version}. "
+        "Nothing was committed; repeat the transaction on the newest version"
     )
 
 
 def drop_identical_writes(
     changes: Changes, base: Snapshot, newest: Snapshot, is_written: Callable[[Locator], bool]
 ) -> tuple[Changes, frozenset[Locator]]:
-    """Return the changes without what rivals wrote in just the same way, and the puts that commute with theirs.
+    """Return the changes without writes that concurrent commits made identically, and the puts that commute.
 
-    Both concern partitions, which whoever comes first to their values makes. To make
-    one says only that it is there, so it agrees with whatever rivals did to it after
-    one of them made it, too. And to rewrite one that nobody else has rewritten
-    follows rivals that made it, as it would follow the deltas that they added.
+    Both concern partitions, whose first writer creates them. Creating a partition only
+    states that it exists, so it is compatible with all concurrent changes after its
+    concurrent creation. A rewrite of a partition that was concurrently created, but not
+    rewritten, follows the concurrent deltas.
     """
     maybe = [locator for locator in changes.puts if is_written(locator)]
     there = dict(zip(maybe, newest.get_many(maybe), strict=True))
     same = {locator for locator in maybe if there[locator] == changes.puts[locator]}
     differing = [locator for locator in maybe if locator.kind is Kind.PARTITION and locator not in same]
-    made = [locator for locator, was in zip(differing, base.get_many(differing), strict=True) if was is None]
-    for locator in made:
+    created = [locator for locator, was in zip(differing, base.get_many(differing), strict=True) if was is None]
+    for locator in created:
         put, now = changes.puts[locator], there[locator]
         assert isinstance(put, Partition)
         if isinstance(now, Partition) and put == _as_created(now):
             same.add(locator)
-    kept = {locator: value for locator, value in changes.puts.items() if locator not in same}
+    remaining = {locator: value for locator, value in changes.puts.items() if locator not in same}
     commuting = frozenset(
         locator
-        for locator in made
-        if isinstance(now := there[locator], Partition) and locator in kept and now == _as_created(now)
+        for locator in created
+        if isinstance(now := there[locator], Partition) and locator in remaining and now == _as_created(now)
     )
-    return (replace(changes, puts=kept) if same else changes), commuting
+    return (replace(changes, puts=remaining) if same else changes), commuting
 
 
 def _as_created(partition: Partition) -> Partition:
-    """Return the partition as it was before anybody rewrote it."""
+    """Return the partition as it was before any rewrite."""
     return Partition(partition.id, partition.values, partition.scheme_id)
 
 
 def assign_positions(changes: Changes, base: Snapshot) -> Changes:
-    """Return the changes with new deltas moved behind those that `base` has, in their order."""
+    """Return the changes with new deltas moved behind those of `base`, in order."""
     partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
     for locator in changes.puts:
-        # Where nobody may have added any they stay: what an undo brings back stands before what came later.
+        # Guarded partitions keep their positions: an undo restores deltas before later ones.
         if isinstance(locator, DeltaLocator) and Scan(Kind.DELTA, locator.parent) not in changes.guards:
             partitions.setdefault(locator.parent, []).append(locator)
     moved: dict[Locator, Locator] = {}

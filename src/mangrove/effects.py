@@ -15,22 +15,22 @@ __all__ = ["Effects", "build_effects", "wait_for_pending"]
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The outside world as a value, so that tests can hand in another one."""
+    """The store, clock, id generator and timers as a value, so that tests can replace them."""
 
     store: Store
     now_millis: Callable[[], int]
     new_id: Callable[[], str]
     """A fresh version 4 UUID as text."""
     pause: Callable[[float], None]
-    """Wait about that many seconds, with jitter: only between attempts of a lost race."""
+    """Wait about that many seconds, with jitter; used only between commit attempts."""
     later: Callable[[Callable[[], None]], None]
-    """Run something that nobody waits for. It may be lost, and the next one may take its place: a hint."""
+    """Run a task in the background. It may be lost or replaced by the next one; used for hints."""
     clock_tolerance_millis: int | None = None
-    """How far in the future the newest version may be dated at a commit; None: as the lakehouse's settings say."""
+    """How far in the future the newest version may be dated at a commit; None: the lakehouse setting."""
 
 
 def build_effects(store: Store, clock_tolerance_millis: int | None = None) -> Effects:
-    """Return the machine's clock, chance and threads around `store`."""
+    """Return the system clock, random ids and threads around `store`."""
     return Effects(
         store=store,
         now_millis=lambda: time.time_ns() // 1_000_000,
@@ -42,17 +42,17 @@ def build_effects(store: Store, clock_tolerance_millis: int | None = None) -> Ef
 
 
 def wait_for_pending(effects: Effects, timeout_seconds: float = 1.0) -> None:
-    """Wait, so long at most, for what was to run later."""
+    """Wait for background tasks, at most for the timeout."""
     if isinstance(effects.later, _DeferredTasks):
         effects.later.finish(timeout_seconds)
 
 
 class _DeferredTasks:
-    """Runs the newest task on a thread of its own, ten a second at most; one that still waits gives way."""
+    """Runs the newest task on its own thread, at most ten per second; a waiting task is replaced."""
 
     def __init__(self) -> None:
         self._slot = _TaskSlot()
-        # A short program should leave its hint behind, but not hang because a store does.
+        # A short program should write its hint, but not hang if the store does.
         weakref.finalize(self, self._slot.finish, 1.0)
 
     def __call__(self, task: Callable[[], None]) -> None:
@@ -63,14 +63,14 @@ class _DeferredTasks:
 
 
 class _TaskSlot:
-    """Room for one waiting task, and the thread that runs it."""
+    """A slot for one waiting task, and the thread that runs it."""
 
     _IDLE_SECONDS = 2.0
     _REST_SECONDS = 0.1
 
     def __init__(self) -> None:
         lock = threading.Lock()
-        # Each is told only what it waits for: who commits often must not wake the thread while it rests.
+        # Separate conditions: frequent commits must not wake the thread while it pauses.
         self._given = threading.Condition(lock)
         self._done = threading.Condition(lock)
         self._hurried = threading.Condition(lock)

@@ -2,13 +2,13 @@
 
     MangroveError
     ├── InvalidInputError     correct the call; nothing was changed
-    ├── NotFoundError         the named thing is not there
+    ├── NotFoundError         the named object does not exist
     ├── AlreadyExistsError    the name is taken
-    ├── ConflictError         a rival committed first; read again and retry
+    ├── ConflictError         a concurrent commit conflicts; read again and retry
     ├── StorageError          the store failed; the outcome is stated
-    └── FormatError           a file breaks a rule of its format; run `mangrove check`
+    └── FormatError           a file violates its format; run `mangrove check`
 
-A message says what was wrong, where, and what to do about it.
+A message states what is wrong, where, and what to do.
 """
 
 __all__ = [
@@ -23,15 +23,15 @@ __all__ = [
 
 
 class MangroveError(Exception):
-    """The common base, for callers who treat all of them alike."""
+    """The common base class."""
 
 
 class InvalidInputError(MangroveError):
-    """What was asked for cannot be meant; nothing was changed."""
+    """The input is invalid; nothing was changed."""
 
 
 class NotFoundError(MangroveError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
 
 class AlreadyExistsError(MangroveError):
@@ -39,12 +39,12 @@ class AlreadyExistsError(MangroveError):
 
 
 class ConflictError(MangroveError):
-    """Another transaction committed first and touched the same things."""
+    """A concurrent commit conflicts with the transaction."""
 
 
 class StorageError(MangroveError):
-    """The store refused or failed, and retrying did not help."""
+    """The store failed, and retrying did not help."""
 
 
 class FormatError(MangroveError):
-    """A file on storage breaks a rule of its format."""
+    """A file on storage violates its format."""

@@ -1,7 +1,6 @@
 """The metastore port, a versioned map from locators to objects with atomic commits.
 
-Both layouts implement `Metastore`, and everything above works on either. Nothing
-but these values crosses the port.
+Both layouts implement `Metastore`; everything above works with either.
 """
 
 import enum
@@ -48,18 +47,18 @@ __all__ = [
 ]
 
 BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
-"""What lies below a table and has something below itself."""
+"""The locators of objects below a table that have children."""
 Parent: TypeAlias = NamespaceLocator | TableIdentity | BelowTable | None
-"""What objects lie below; None is the lakehouse itself."""
+"""The parents of objects; None is the lakehouse itself."""
 
 
 class Isolation(enum.Enum):
-    """How much of what a transaction saw must still hold when it commits."""
+    """The isolation level of a transaction: what is validated at commit."""
 
     SNAPSHOT = "snapshot"
-    """Nobody else wrote what it writes."""
+    """No concurrent commit wrote an object that the transaction writes."""
     SERIALIZABLE = "serializable"
-    """And nobody else wrote what it read, or anything into a range that it listed."""
+    """As SNAPSHOT, and no concurrent commit wrote an object that it read or into a range that it scanned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +72,17 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a transaction wants: its writes, and what must not have changed meanwhile.
+    """The writes of a transaction, and what must not have changed meanwhile.
 
-    `reads` and `scans` matter to a serializable transaction. `guards` matter at
-    both levels of isolation: the parent of what is created, and a scan of what
-    lies below whatever is dropped.
+    `reads` and `scans` are validated for serializable transactions. `guards` are
+    validated at both isolation levels: the parent of a created object, and a scan below
+    a dropped one.
 
-    Where a namespace is renamed too, what lies in it is put under its new name, and
-    deleted, read and guarded under the one that the base has.
+    If a namespace is renamed, objects in it are put under the new name, and deleted,
+    read and guarded under the name in the base version.
 
-    New deltas commute: two transactions that add to one partition never contest
-    it, the later one takes the positions after the earlier one's.
+    New deltas commute: two transactions that add to one partition never conflict; the
+    later one takes the positions after the earlier one.
     """
 
     transaction_id: str
@@ -93,14 +92,14 @@ class Changes:
     scans: frozenset[Scan] = frozenset()
     guards: frozenset[Locator | Scan] = frozenset()
     settings: LakehouseSettings | None = None
-    """The lakehouse's own new definition, where it changes; writing it contests every other change of it."""
+    """The new lakehouse definition if it changes; conflicts with every concurrent change of it."""
     message: str = ""
     author: str = ""
     properties: Mapping[str, str] = NO_PROPERTIES
     commit_before_millis: int | None = None
-    """When it is too late to commit: what it stands on may be deleted some time after that. None is never."""
+    """The commit deadline: the base version may be deleted some time after it. None means no deadline."""
     resets_clock: bool = False
-    """Whether the version is dated by this clock even if the newest one is dated later: see decision 0040."""
+    """Whether the commit uses this clock even if the newest version is dated later: see decision 0040."""
 
     def __post_init__(self) -> None:
         if not self.transaction_id:
@@ -122,9 +121,9 @@ class Changes:
     def targets_to_validate(
         self, isolation: Isolation, commuting: Set[Locator] = frozenset()
     ) -> tuple[set[Locator], set[Scan]]:
-        """Return what nobody else may have written meanwhile: new deltas commute, so they are not part of it.
+        """Return the locators and scans that no concurrent commit may have written.
 
-        Neither are the puts in `commuting`, of which `after_rivals` knows it.
+        New deltas and the puts in `commuting` commute and are left out.
         """
         watched: set[Locator | Scan] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
         watched -= commuting
@@ -137,7 +136,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One line of the history: which transaction made a version, when, and what it said about itself."""
+    """A history entry: the transaction of a version, its time, message, author and properties."""
 
     version: int
     created_at_millis: int
@@ -149,41 +148,41 @@ class Commit:
 
     @property
     def transactions(self) -> tuple[TransactionRecord, ...]:
-        """What the version holds: one transaction, or those of several threads that committed at once."""
+        """The transactions of the version: one, or several threads in a group commit."""
         alone = TransactionRecord(self.transaction_id, self.message, self.author, self.properties)
         return decode_members(self.properties, self.version) or (alone,)
 
-    def by(self, said: Collection[str]) -> str:
-        """Return which of its transactions wrote something of what is said; all of them where it cannot be told."""
+    def by(self, names: Collection[str]) -> str:
+        """Return a description of its transactions that wrote one of the named objects; all if that is unknown."""
         members = self.transactions
-        meant = [one for one in members if any(wrote.is_about(text) for wrote in one.wrote for text in said)]
-        return " and ".join(str(one) for one in meant or members)
+        writers = [one for one in members if any(wrote.is_about(name) for wrote in one.wrote for name in names)]
+        return " and ".join(str(one) for one in writers or members)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A transaction that became a version, with its changes as they were made real."""
+    """The version that a transaction committed, with its changes as committed."""
 
     snapshot: "Snapshot"
     changes: Changes
 
 
 class Snapshot(Protocol):
-    """The whole lakehouse as one version has it; it never changes."""
+    """The immutable state of the whole lakehouse in one version."""
 
     @property
     def version(self) -> int:
-        """The version's number; the first is 0."""
+        """The version number; the first is 0."""
         ...
 
     @property
     def commit(self) -> Commit:
-        """The history's line about this version."""
+        """The history entry of this version."""
         ...
 
     @property
     def settings(self) -> LakehouseSettings:
-        """The lakehouse's own definition."""
+        """The lakehouse definition."""
         ...
 
     def get(self, locator: Locator) -> Object | None:
@@ -191,31 +190,31 @@ class Snapshot(Protocol):
         ...
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked, None where there is none."""
+        """Return the objects in the requested order; None if there is none."""
         ...
 
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for.
+        """Yield the objects of `kind` below `parent` lazily, in locator order.
 
-        Only names that start with `prefix`, and only what comes after `after`.
+        Only names that start with `prefix`, and only those after `after`.
         """
         ...
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators.
+        """Yield the objects of `kind` below any of the parents, all of one table, in locator order.
 
-        It is one pass over all of them, with few requests for many.
+        This is one pass with batched reads.
         """
         ...
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
-        """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        """Return the last object of `kind` below `parent`, or None."""
         ...
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
-        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
+        """Return the last object of `kind` below each of the parents, with batched reads."""
         ...
 
 
@@ -223,7 +222,7 @@ class Metastore(Protocol):
     """All versions of one lakehouse."""
 
     def latest(self) -> Snapshot:
-        """Return the newest version that is committed now."""
+        """Return the newest committed version."""
         ...
 
     def at_version(self, version: int) -> Snapshot:
@@ -231,25 +230,25 @@ class Metastore(Protocol):
         ...
 
     def at_time(self, millis: int) -> Snapshot:
-        """Return the newest version that was committed at that time or before."""
+        """Return the newest version committed at or before that time."""
         ...
 
     def history(self, *, before: int | None = None) -> Iterator[Commit]:
-        """Yield the versions that are kept, newest first, optionally only those before a version."""
+        """Yield the live versions, newest first, optionally only those before a version."""
         ...
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
-        """Make the changes real as the next version, or raise a `ConflictError` and change nothing.
+        """Commit the changes as the next version, or raise `ConflictError` and change nothing.
 
-        Where others committed after `base`, the changes follow theirs as long as
-        nothing that matters at this isolation was touched.
+        The changes are rebased on concurrent commits after `base` unless they conflict at
+        this isolation level.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An object that two versions have differently; None where one of them does not have it."""
+    """An object that differs between two versions; None if a version does not have it."""
 
     locator: Locator
     before: Object | None
@@ -258,7 +257,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A rule that something on storage breaks: where, and which."""
+    """A violated invariant of an object on storage, with its path."""
 
     path: str
     rule: str
@@ -266,7 +265,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RetiredVersion:
-    """A version that has expired, as it was before, and the file that still leads to what it needs."""
+    """An expired version as it was, and the file that still references its content."""
 
     path: str
     snapshot: Snapshot
@@ -274,30 +273,30 @@ class RetiredVersion:
 
 @dataclass(frozen=True, slots=True)
 class OpenFailure:
-    """Why a lakehouse cannot be opened, and the newest version that could be if it were the newest of all."""
+    """Why a lakehouse cannot be opened, and the newest version that is readable."""
 
     problems: tuple[Problem, ...]
     opens: int | None
 
 
 class MetastoreMaintenance(Protocol):
-    """What maintenance needs of a metastore beyond reading and committing."""
+    """The operations that maintenance needs in addition to reading and committing."""
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the lakehouse is another program's, whose files are read here and never written."""
+        """Whether the lakehouse was written by another program and cannot be changed."""
         ...
 
     def kept(self) -> list[Commit]:
-        """Return the versions that are kept, oldest first."""
+        """Return the live versions, oldest first."""
         ...
 
     def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
-        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         ...
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         ...
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
@@ -305,57 +304,57 @@ class MetastoreMaintenance(Protocol):
         ...
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         ...
 
     def owns(self, path: str) -> bool:
-        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
+        """Return whether `path` belongs to the layout, so that the file may be deleted if it is unreferenced."""
         ...
 
     def deletion_rank(self, path: str) -> int:
-        """Return in which step a file at `path` is deleted, when it is garbage: the lowest number first.
+        """Return the step in which vacuum deletes the file at `path`: the lowest number first.
 
-        A step begins when all files of the one before it are gone.
+        A step begins when all files of the previous step are deleted.
         """
         ...
 
     def expire(self, versions: Iterable[int]) -> None:
-        """Forget these versions; what only they needed becomes garbage."""
+        """Expire these versions; files that only they reference become garbage."""
         ...
 
     def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
-        """Return the versions that expired at that time or later, oldest first, as far as they can still be read.
+        """Return the versions that expired at that time or later and can still be read, oldest first.
 
-        The store's clock tells when; `kept` are versions that were found not to have
-        expired. Whoever read one of these just before may still use what it needs.
+        The store's clock is used; `kept` are versions known to be live. A reader that
+        opened one of them just before may still use its files.
         """
         ...
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        """Yield each violated invariant of this version."""
         ...
 
     def repair(self) -> list[str]:
-        """Mend what can be mended safely, such as a wrong hint, and say what was done."""
+        """Repair what can be repaired safely, such as a wrong hint, and return what was repaired."""
         ...
 
 
 def check_deadline(changes: Changes, now_millis: int) -> None:
-    """Refuse changes whose time is over; asked right before each exclusive create."""
+    """Raise `ConflictError` after the commit deadline; called right before each exclusive create."""
     limit_millis = changes.commit_before_millis
     if limit_millis is not None and now_millis > limit_millis:
         raise ConflictError(
-            f"transaction {changes.transaction_id} had until {format_iso_time(limit_millis)} to commit, and it is "
-            f"{format_iso_time(now_millis)}: others may delete what it stands on. Nothing was committed; begin it again"
+            f"transaction {changes.transaction_id} exceeded its commit deadline {format_iso_time(limit_millis)}; it is "
+            f"{format_iso_time(now_millis)}, and its base version may be deleted. Nothing was committed; restart it"
         )
 
 
 def commit_time_after(base: Snapshot, changes: Changes, now_millis: int, tolerance_millis: int | None) -> int:
-    """Return the time of the version that follows `base`, or refuse to commit where `base` is dated in the future.
+    """Return the commit time of the version after `base`; raise an error if `base` is dated in the future.
 
-    Times grow strictly from version to version even when clocks do not, so that a
-    time names one version and a search by time can bisect. Only a version that resets
-    the clock is dated earlier than the one before it.
+    Commit times increase strictly even if clocks do not, so that a time identifies one
+    version and a search by time can bisect. Only a version that resets the clock is
+    dated earlier than the version before it.
     """
     if changes.resets_clock:
         return now_millis
@@ -364,9 +363,9 @@ def commit_time_after(base: Snapshot, changes: Changes, now_millis: int, toleran
 
 
 def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None) -> None:
-    """Refuse a newest version that is dated further in the future than clocks may differ.
+    """Raise an error if the newest version is dated further in the future than the clock tolerance.
 
-    `tolerance_millis` of None stands for the setting of the lakehouse, which is read only when it matters.
+    If `tolerance_millis` is None, the lakehouse setting applies; it is read only when needed.
     """
     ahead_millis = newest.commit.created_at_millis - now_millis
     if ahead_millis <= 0:
@@ -374,9 +373,9 @@ def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None)
     allowed_millis = clock_tolerance_millis(newest.settings) if tolerance_millis is None else tolerance_millis
     if ahead_millis > allowed_millis:
         raise FormatError(
-            f"version {newest.version} is dated {format_iso_time(newest.commit.created_at_millis)}, and the clock of "
-            f"this machine says {format_iso_time(now_millis)}: one of the two clocks is wrong by more than the "
-            f"{allowed_millis / 1000:g} s that are tolerated, and a commit would be dated after that version. "
+            f"version {newest.version} is dated {format_iso_time(newest.commit.created_at_millis)}, but the clock of "
+            f"this machine is at {format_iso_time(now_millis)}: one of the two clocks is off by more than the "
+            f"{allowed_millis / 1000:g} s that are tolerated. "
             "If this clock is wrong, set it. If it is right, run `mangrove repair-clock`. To commit anyway, open "
             "the lakehouse with a larger clock_tolerance"
         )

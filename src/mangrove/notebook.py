@@ -27,7 +27,7 @@ _PREVIEW_ROWS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class NotebookResult:
-    """What a cell shows: the first rows of its last statement, or what that did."""
+    """The output of a cell: the first rows of its last statement, or a message."""
 
     message: str
     columns: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class NotebookResult:
 
     @property
     def note(self) -> str:
-        """What is said below the rows."""
+        """The text below the rows."""
         more = f"the first {len(self.rows)} rows are shown" if self.has_more else ""
         return "; ".join(text for text in (self.message, more) if text)
 
@@ -54,7 +54,7 @@ class NotebookResult:
 
 
 class NotebookSql:
-    """The magic's state: the lakehouse that is in use, and the session on it."""
+    """The state of the magic: the current lakehouse and its session."""
 
     def __init__(self, open_lake: Callable[[str], Lakehouse], variables: Mapping[str, Any]) -> None:
         self._open_lake = open_lake
@@ -93,7 +93,7 @@ class NotebookSql:
 
 
 def _preview_result(result: Result) -> NotebookResult:
-    """Return the beginning of a result; no more rows are computed than are shown."""
+    """Return the first rows of a result; only the displayed rows are computed."""
     rows = list(result.each_row(_PREVIEW_ROWS_MAX + 1))
     return NotebookResult(
         result.message, result.columns, tuple(rows[:_PREVIEW_ROWS_MAX]), len(rows) > _PREVIEW_ROWS_MAX
@@ -101,7 +101,7 @@ def _preview_result(result: Result) -> NotebookResult:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Teach a notebook `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
+    """Register `%%mangrove`; IPython calls this for `%load_ext mangrove`."""
     state = NotebookSql(_open_lake, ipython.user_ns)
     ipython.register_magic_function(state.magic, "line_cell", "mangrove")
 

@@ -39,7 +39,7 @@ def test_it_names_the_message_and_the_author_of_the_rival(sales: Lakehouse) -> N
     with pytest.raises(
         ConflictError,
         match=rf"^table sales\.orders: transaction {winner.id} \('mark orders' by ana\) changed it first, in version "
-        rf"{winner.version}\. Nothing was committed; read again as of version {winner.version} or later",
+        rf"{winner.version}\. Nothing was committed; repeat the transaction on version {winner.version} or later",
     ):
         loser.commit()
 

@@ -55,7 +55,7 @@ def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version
         versions.create_namespace(f"later{number}")
     path = delete_version(store, 7)
     clock.now_millis += 2 * MINUTE_MILLIS
-    with pytest.raises(FormatError, match="version 7 is missing, though version 8 is there"):
+    with pytest.raises(FormatError, match="version 7 is missing, but version 8 exists"):
         sleeper.create_namespace("lost")
     assert not store.exists(path)
     opened_again().create_namespace("more")

@@ -175,7 +175,7 @@ def test_what_later_versions_touched_is_not_undone(sales: Lakehouse) -> None:
 
 def test_a_table_to_which_rows_came_later_is_not_undone(sales: Lakehouse) -> None:
     append(sales, "rows")
-    with pytest.raises(ConflictError, match="later one touched"):
+    with pytest.raises(ConflictError, match="later version changed"):
         sales.undo(2)
 
 

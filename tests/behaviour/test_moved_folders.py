@@ -10,7 +10,7 @@ from mangrove.effects import wait_for_pending
 from mangrove.errors import StorageError
 from mangrove.lakehouse.handles import LakeTable
 
-GONE = "was moved, deleted or made anew since it was opened"
+GONE = "was moved, deleted or recreated since it was opened"
 
 
 def made(place: Path, layout: str, rows: int, table: str = "n.t") -> LakeTable:

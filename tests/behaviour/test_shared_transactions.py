@@ -87,7 +87,7 @@ def test_what_is_discarded_never_was(sales: Lakehouse, opened_again: Callable[[]
         begun.drop_namespace("sales", cascade=True)
     opened_again().join_shared("load").discard()
     assert [table.name for table in sales.tables("sales")] == ["orders"]
-    with pytest.raises(NotFoundError, match="no shared transaction 'load'"):
+    with pytest.raises(NotFoundError, match="shared transaction 'load' does not exist"):
         sales.join_shared("load")
 
 
@@ -114,7 +114,7 @@ def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
     with pytest.raises(
         ConflictError,
         match=rf"view sales\.daily: transaction {winner.id} \('mend the view' by ben\) changed it first, in version "
-        rf"{winner.version}\. Nothing was published: .* stands on version 3\. Discard it, and do again",
+        rf"{winner.version}\. Nothing was published: .* is based on version 3\. Discard it and repeat",
     ):
         begun.publish()
     with sales.begin_shared("rows") as rows:
@@ -235,7 +235,7 @@ def test_it_expires_unless_it_is_extended(sales: Lakehouse, clock: Clock) -> Non
             end()
     again = sales.begin_shared("load", "1h")
     assert again.diff().changes == ()
-    with pytest.raises(ConflictError, match="another one than was joined"):
+    with pytest.raises(ConflictError, match="not the one that was joined"):
         joined.save()
 
 

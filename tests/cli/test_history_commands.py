@@ -165,5 +165,5 @@ def test_a_version_can_be_named_without_a_copy_and_the_name_forgotten(run: Any, 
 def test_a_word_that_is_no_moment_is_told_what_would_be_one(run: Any, lake: str, words: tuple[str, ...]) -> None:
     done = run(words[0], lake, *words[1:])
     assert (done.code, done.out) == (1, "")
-    assert "no export is called 'nonsense'" in done.err
+    assert "export 'nonsense' does not exist" in done.err
     assert "the number of a version, a time such as 2026-11-01, or the name of an export" in done.err

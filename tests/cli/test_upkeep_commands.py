@@ -105,7 +105,7 @@ def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
     assert run("create", lake, "later").code == 0
     again = run(*words)
     newest = mangrove.open(lake).version
-    assert (again.code, f"holds version {held}, and the newest is {newest}" in again.err) == (1, True), again.err
+    assert (again.code, f"with version {held}, but the newest is {newest}" in again.err) == (1, True), again.err
     assert run(*words, "--at", str(held)).code == 0
 
 

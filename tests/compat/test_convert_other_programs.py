@@ -50,7 +50,7 @@ def test_what_another_program_wrote_becomes_ours_version_by_version(
     store = MemoryStore("memory://converted/")
     report = _sound(convert_lakehouse(_source(name), build_conversion_target(store, layout)))
     assert report.versions == versions
-    lost = {"the field compactionRoundCompletionInfo", "the type of properties that are no text"}
+    lost = {"the field compactionRoundCompletionInfo", "the type of properties that are not strings"}
     assert {note.partition(" has no place")[0] for note in report.notes} == (lost if name == "deltacat-2" else set())
     assert {kind: count for kind, count in report.comparison.objects.items() if count} == held
     back = _sound(
@@ -72,5 +72,5 @@ def test_a_lakehouse_that_can_only_be_read_is_exported_without_a_trace_in_it(nam
     assert [space.name for space in copy.namespaces()] == [
         space.name for space in open_on_store(source.effects).namespaces()
     ]
-    with pytest.raises(InvalidInputError, match="export in full"):
+    with pytest.raises(InvalidInputError, match="use a full export"):
         export_version(source, MemoryStore("memory://other/"), "copy", mode=ExportMode.MINIMAL)

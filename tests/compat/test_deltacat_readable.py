@@ -30,7 +30,7 @@ REFUSED: dict[str, Callable[[mangrove.Lakehouse], object]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_deltacat_could_not_read_is_refused(lake: mangrove.Lakehouse, what: str) -> None:
     before = lake.version
-    with pytest.raises(mangrove.InvalidInputError, match=rf"{what}.*DeltaCAT could not read.*deltacat\.readable"):
+    with pytest.raises(mangrove.InvalidInputError, match=rf"{what}.*DeltaCAT cannot read.*deltacat\.readable"):
         REFUSED[what](lake)
     assert lake.version == before
     assert lake.table("sales.orders").to_arrow().num_rows == 2

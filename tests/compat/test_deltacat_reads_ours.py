@@ -229,7 +229,7 @@ def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, 
     lake.create_namespace("sales")
     orders = lake.create_table("sales.orders", schema="id bigint not null, item string", keys=["id"])
     orders.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}])
-    with pytest.raises(mangrove.InvalidInputError, match="DeltaCAT could not read"):
+    with pytest.raises(mangrove.InvalidInputError, match="DeltaCAT cannot read"):
         orders.upsert([{"id": 1, "item": "z"}])
     lake.table("sales.orders").append([{"id": 3, "item": "c"}])
     found = peer.ask(root, TableLocator("sales", "orders"))

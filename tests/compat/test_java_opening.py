@@ -117,8 +117,6 @@ def test_nothing_can_be_changed_and_the_error_says_what_to_do(store: MemoryStore
         metastore.repair,
     ]
     for attempt in attempts:
-        with pytest.raises(
-            InvalidInputError, match=r"Java program can only be read, and nothing was changed: .*convert"
-        ):
+        with pytest.raises(InvalidInputError, match=r"Java program is read-only; nothing was changed; .*convert"):
             attempt()
     assert contents(store) == before

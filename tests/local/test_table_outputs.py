@@ -104,7 +104,7 @@ def test_empty_frames_change_nothing(lake: Lakehouse) -> None:
 def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse) -> None:
     table = lake.create_table("s.odd", "id bigint not null, `sel ect` int, `a.b` string, note string", keys=["id"])
     table.append([{"id": 1, "sel ect": 1, "a.b": "3", "note": "n"}])
-    with pytest.raises(InvalidInputError, match="days does not fit a column of type bigint"):
+    with pytest.raises(InvalidInputError, match="days does not support a column of type bigint"):
         lake.create_table("s.days", "id bigint", partition_by=["days(id)"])
     with pytest.raises(InvalidInputError, match="column 'sel ect' is int and is set to string"):
         table.update({"sel ect": "'abc'"}, engine="local")
@@ -135,6 +135,6 @@ def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: L
     for empty in ("", "  "):
         with pytest.raises(InvalidInputError, match="the expression is empty"):
             table.delete(empty)
-    with pytest.raises(InvalidInputError, match=r"no column 'x' for the merge: there are id, n$"):
+    with pytest.raises(InvalidInputError, match=r"no column 'x' for the merge; expected one of id, n$"):
         table.merge([{"id": 1, "n": 2}], "x").when_matched_delete().execute()
     assert lake.version == version

@@ -77,11 +77,11 @@ def test_a_data_file_that_is_missing_or_of_another_size_is_named_once(lake: Lake
     lake.below.put("data/c", b"longer")
     report = check_lakehouse(lake.opened())
     assert broken(report) == [
-        ("data/a", "a data file that a version needs is missing"),
-        ("data/c", "a data file has 6 bytes, its manifest says 1"),
+        ("data/a", "a referenced data file is missing"),
+        ("data/c", "the data file has 6 bytes, but its manifest says 1"),
     ]
     assert str(report).splitlines()[-1] == "2 problems in 4 of 4 versions, 3 data files"
-    assert "data/a: a data file that a version needs is missing" in str(report)
+    assert "data/a: a referenced data file is missing" in str(report)
 
 
 def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
@@ -91,7 +91,7 @@ def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
         return 2 if file.location == "data/a" else 7
 
     assert broken(check_lakehouse(lake.opened(), count_rows=build_parallel_row_counter(count))) == [
-        ("data/b", "a data file has 7 rows, its manifest says 2"),
+        ("data/b", "the data file has 7 rows, but its manifest says 2"),
         ("data/c", "data/c is no Parquet file"),
     ]
 
@@ -115,10 +115,10 @@ def test_files_elsewhere_are_counted_and_reported_and_not_looked_at(lake: Lake) 
     commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), far))
     report = check_lakehouse(lake.opened())
     assert broken(report) == [
-        ("s3://far/away.parquet", "a data file is outside the lakehouse's root, where no reader opens it")
+        ("s3://far/away.parquet", "the data file is outside the lakehouse root and cannot be read")
     ]
     assert (report.data_files, report.files_elsewhere) == (3, 1)
-    assert "(1 more lie elsewhere)" in str(report)
+    assert "(1 more are outside the root)" in str(report)
     assert check_lakehouse(lake.opened(), referenced_root="s3://far/").is_sound
 
 
@@ -158,7 +158,7 @@ def test_an_export_whose_version_is_gone_is_found(lake: Lake) -> None:
     pin_version(lake.opened(), "year-end", 1)
     lake.below.delete_many(["_10000000000000000000000000000000.ipc"])
     assert [rule for _, rule in broken(check_lakehouse(lake.opened()))] == [
-        "the export 'year-end' names version 1, which is not kept"
+        "the export 'year-end' names version 1, which does not exist"
     ]
 
 

@@ -74,5 +74,5 @@ def test_a_file_that_changed_since_it_was_listed_stops_the_copy() -> None:
     source.put("a", b"12")
     with pytest.raises(StorageError, match="has 2 bytes now"):
         copy_files(source, MemoryStore(), {"a": 3}, ignore_progress)
-    with pytest.raises(StorageError, match="is gone"):
+    with pytest.raises(StorageError, match="is missing now"):
         copy_files(source, MemoryStore(), {"b": 3}, ignore_progress)

@@ -48,7 +48,7 @@ def test_who_names_an_engine_gets_it() -> None:
 
 
 def test_an_unknown_engine_and_one_that_is_not_there_are_refused_before_anything_is_written() -> None:
-    with pytest.raises(InvalidInputError, match="'duckdb' is no engine: use local or spark"):
+    with pytest.raises(InvalidInputError, match="unknown engine 'duckdb'; expected local or spark"):
         validate_engine("duckdb")
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     before = lake.version

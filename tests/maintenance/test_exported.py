@@ -46,7 +46,7 @@ def test_exports_are_listed_by_name() -> None:
 def test_a_name_that_nobody_recorded_is_not_found_and_the_others_are_named() -> None:
     with pytest.raises(NotFoundError, match="year-end"):
         find_export(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
-    with pytest.raises(NotFoundError, match="none"):
+    with pytest.raises(NotFoundError, match="there are no exports"):
         find_export(LakehouseSettings(), "other")
 
 

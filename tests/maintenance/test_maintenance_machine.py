@@ -1,4 +1,4 @@
-"""Whatever commits, expires, vacuums, exports, crashes and waits, no version that is kept ever misses a file.
+"""Whatever commits, expires, vacuums, exports, crashes and waits, no live version ever misses a file.
 
 Each rule may run with another actor's work in its middle, and on a store that
 crashes. Everything is compared with what each version held when it was first seen.

@@ -130,7 +130,7 @@ def test_a_hint_that_a_cast_left_behind_is_ignored() -> None:
 
 
 def test_a_property_under_a_name_of_ours_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="kept for its own use"):
+    with pytest.raises(InvalidInputError, match="which is reserved"):
         schema_to_arrow(Schema((Column(1, "a", Int32(), properties={"comment": "x"}),)))
 
 

@@ -68,7 +68,7 @@ def test_the_json_of_a_schema_is_what_it_was() -> None:
     ("data", "model", "message"),
     [
         ([], Namespace, r"\$ is \[\]: it is an object"),
-        ({"id": "n"}, Namespace, r"\$ lacks the field 'name'"),
+        ({"id": "n"}, Namespace, r"\$ has no field 'name'"),
         ({"id": "n", "name": 1}, Namespace, r"\$\.name is 1: it is of type str"),
         ({"id": "n", "name": "a", "more": 1}, Namespace, "unknown field 'more'"),
         ({"id": "n", "name": "a b"}, Namespace, r"\$: namespace 'a b' holds ' '"),

@@ -93,15 +93,15 @@ def test_one_id_for_two_columns_is_refused_inside_nested_types_too() -> None:
 @pytest.mark.parametrize("names", [("a", "A"), ("ß", "SS")])
 def test_names_that_differ_only_in_case_are_refused(names: tuple[str, str]) -> None:
     fields = (Column(1, names[0], Int32()), Column(2, names[1], Int32()))
-    with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
+    with pytest.raises(InvalidInputError, match="SQL treats them as equal"):
         Schema(fields)
-    with pytest.raises(InvalidInputError, match="SQL does not tell them apart"):
+    with pytest.raises(InvalidInputError, match="SQL treats them as equal"):
         Struct(fields)
 
 
 def test_the_last_column_id_never_lies_below_an_id_in_use() -> None:
     assert Schema((Column(3, "a", Int32()),), last_column_id=7).last_column_id == 7
-    with pytest.raises(InvalidInputError, match="largest id ever given"):
+    with pytest.raises(InvalidInputError, match="largest id ever assigned"):
         Schema((Column(3, "a", Int32()),), last_column_id=2)
 
 
@@ -115,7 +115,7 @@ def test_types_lie_in_each_other_only_so_deep() -> None:
 
 
 def test_ids_that_have_run_out_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="column ids left"):
+    with pytest.raises(InvalidInputError, match="column ids are left"):
         assign_fresh_ids([Column(0, "a", Int32())], 2**31 - 1)
 
 

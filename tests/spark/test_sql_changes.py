@@ -103,7 +103,7 @@ def test_a_statement_that_is_refused_changes_nothing_and_points_at_its_place(
     for text, message in refused.items():
         with pytest.raises(InvalidInputError, match=message):
             session.run(text)
-    with pytest.raises(NotFoundError, match=r"column 13: there is no table r.tt; did you mean r.t\?"):
+    with pytest.raises(NotFoundError, match=r"column 13: table r.tt does not exist; did you mean r.t\?"):
         session.run("delete from tt where id = 1")
     assert lake.version == before
     assert rows(session.run("select id, cast(n as int) from t").rows()) == ["(1, 7)", "(2, 7)"]

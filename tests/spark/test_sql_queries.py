@@ -122,7 +122,7 @@ def test_the_past_is_read_for_one_table_or_for_all(session: SqlSession, lake: La
 
 
 def test_a_query_that_cannot_run_is_refused_by_explain_too(session: SqlSession) -> None:
-    with pytest.raises(NotFoundError, match=r"line 1, column 23: there is no table or view sales\.nothing"):
+    with pytest.raises(NotFoundError, match=r"line 1, column 23: table or view sales\.nothing does not exist"):
         session.run("explain select * from sales.nothing")
 
 

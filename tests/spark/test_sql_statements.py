@@ -28,7 +28,7 @@ def session(lake: Lakehouse) -> Iterator[SqlSession]:
 def test_a_lakehouse_in_which_nothing_is_shows_no_tables(session: SqlSession) -> None:
     assert session.run("show tables").rows() == []
     assert session.run("show views").rows() == []
-    with pytest.raises(NotFoundError, match="there is no namespace nope"):
+    with pytest.raises(NotFoundError, match="namespace nope does not exist"):
         session.run("show tables in nope")
 
 
@@ -103,7 +103,7 @@ def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakeho
     assert session.run("uncache table t").message == "h.t is no longer in memory"
     assert "InMemoryTableScan" not in session.run("explain select * from t").rows()[0][0]
     session.run("uncache table if exists nope")
-    with pytest.raises(NotFoundError, match=r"there is no table or view h\.nope"):
+    with pytest.raises(NotFoundError, match=r"table or view h\.nope does not exist"):
         session.run("cache table nope")
     session.run("cache table large as select * from t where id > 1")
     assert session.run("select count(*) from large").rows() == [(2,)]
@@ -208,7 +208,7 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
     session.run("insert into t values (1, 1), (2, 2)")
     before = lake.version
     for text, message in {
-        "from t insert into t select id + 9, a insert into w.nope select *": "column 51: there is no table w.nope: ",
+        "from t insert into t select id + 9, a insert into w.nope select *": "column 51: table w.nope does not exist; ",
         "update t set id = null": "column 'id' of w.t is not null",
         "update t set a = 1, nope = 1": "column 21: there is no column 'nope'",
         "update t set a = 1, a = 2": "column 21: column 'a' of w.t is set twice",
@@ -216,7 +216,7 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
         "insert into t (id, id) values (3, 3)": "column 20: column 'id' is filled twice",
         "insert into t select * from t timestamp as of 'x'": "column 47: TIMESTAMP AS OF has 'x'",
         "select * from t, changes('w.t')": "column 18: changes has 1 arguments",
-        "select * from nope.x": "column 15: .* nope.x, nor a namespace nope: SHOW NAMESPACES",
+        "select * from nope.x": "column 15: .* nope.x does not exist; namespace nope does not exist either",
     }.items():
         with pytest.raises((InvalidInputError, NotFoundError), match=message):
             session.run(text)

@@ -154,11 +154,11 @@ def test_a_sink_follows_its_table_through_a_rename_by_the_record_of_its_last_bat
     assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3]
     assert [(done.batch_id, done.query.split()[0]) for done in lake.queries()] == [(2, "query-1")]
     sink.new_checkpoint("query-2")
-    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+    with pytest.raises(NotFoundError, match=r"table s\.t does not exist"):
         sink.written([4])
     sink.new_checkpoint("query-1")
     lake.drop_table("other.place")
-    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+    with pytest.raises(NotFoundError, match=r"table s\.t does not exist"):
         sink.written([4])
 
 

@@ -207,7 +207,7 @@ def test_a_table_that_is_renamed_under_a_running_stream_is_followed(
     lake.rename_table("s.t", "other.place").append(ids(2))
     assert follower.batches(reader) == [rows(2)]
     # A query that is started again knows the name only, and its checkpoint fits the new one.
-    with pytest.raises(NotFoundError, match=r"there is no table s\.t"):
+    with pytest.raises(NotFoundError, match=r"table s\.t does not exist"):
         follower.run()
     lake.table("other.place").append(ids(3))
     assert follower.run("other.place") == [rows(3)]

@@ -240,7 +240,7 @@ def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
     ("work", "sentence"),
     [
         (read_nothing, 'the option "lake" is missing'),
-        (read_unknown, "there is no table sales.ordres: did you mean sales.orders?"),
+        (read_unknown, "table sales.ordres does not exist; did you mean sales.orders?"),
         (read_with_wrong_option, "unknown option 'versoin'; did you mean 'version'?"),
         (read_wrongly_filtered, "'custmer'"),
         (write_as_a_table_of_spark, "saveAsTable, writeTo and toTable create tables in Spark's own catalog"),

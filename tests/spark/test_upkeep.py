@@ -28,7 +28,7 @@ def test_a_file_that_changed_stops_the_copy_before_the_last_one(spark: SparkSess
     source, destination = open_store(tmp_path / "from"), open_store(tmp_path / "to")
     source.put("a", b"x")
     source.put("root", b"r")
-    with pytest.raises(Exception, match="it changed while it was copied"):
+    with pytest.raises(Exception, match="it changed during the copy"):
         SparkMaintenance(spark).copy_files(source, destination, {"a": 2, "root": 1}, lambda _: None, last="root")
     assert not destination.exists("root")
 

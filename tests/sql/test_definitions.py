@@ -90,7 +90,7 @@ def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_tha
     run(session, "create or replace table t (b int)")
     assert run(session, "show columns in t") == [("b",)]
     assert lake.table("s.t").id != first.id
-    with pytest.raises(NotFoundError, match="to replace"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         run(session, "replace table u (a int)")
     run(session, "drop table t; drop table if exists t")
     with pytest.raises(NotFoundError):
@@ -307,7 +307,9 @@ def test_names_of_too_many_parts_and_names_that_are_near_are_told(session: SqlSe
         run(session, "describe a.b.c")
     with pytest.raises(NotFoundError, match=r"line 2, column 10: .*did you mean sales.orders\?"):
         run(session, "show namespaces;\ndescribe sales.ordres")
-    with pytest.raises(NotFoundError, match=r"no table or view sales\.x: SHOW TABLES IN sales tells what is there"):
+    with pytest.raises(NotFoundError, match=r"table or view sales\.x does not exist; run SHOW TABLES IN sales"):
         run(session, "describe sales.x")
-    with pytest.raises(NotFoundError, match=r"no table or view nope\.x, nor a namespace nope: SHOW NAMESPACES"):
+    with pytest.raises(
+        NotFoundError, match=r"table or view nope\.x does not exist; namespace nope does not exist either"
+    ):
         run(session, "describe nope.x")

@@ -155,7 +155,7 @@ def test_another_folder_at_the_place_of_the_root_is_never_touched(
         lambda: store.size("a/first"),
         lambda: [*store.list()],
     ):
-        with pytest.raises(StorageError, match="was moved, deleted or made anew since it was opened"):
+        with pytest.raises(StorageError, match="was moved, deleted or recreated since it was opened"):
             ask()
     assert tree(tmp_path) == before
 
@@ -167,7 +167,7 @@ def test_a_root_that_is_deleted_and_made_again_at_once_is_another_folder(tmp_pat
         # Many file systems give the number of the last folder that went to the next that comes.
         shutil.rmtree(tmp_path / "root")
         (tmp_path / "root").mkdir()
-        with pytest.raises(StorageError, match="made anew"):
+        with pytest.raises(StorageError, match="recreated"):
             store.put("b", b"2")
     assert tree(tmp_path) == {"root": None}
 
@@ -248,7 +248,7 @@ def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
 def test_only_leftovers_are_deleted_as_leftovers(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.put("a/b", b"1")
-    with pytest.raises(InvalidInputError, match="no temporary file"):
+    with pytest.raises(InvalidInputError, match="not a temporary file"):
         store.delete_leftovers(["a/b"])
     with pytest.raises(InvalidInputError):
         store.delete_leftovers(["../.mangrove-tmp-1"])
@@ -381,7 +381,7 @@ def test_a_folder_without_rights_gives_a_storage_error_with_a_remedy(
     store = local(tmp_path)
     monkeypatch.setattr(os, "open", refusing_open)
     for ask in (lambda: store.read("a"), lambda: store.put("a", b""), lambda: store.size("a"), lambda: [*store.list()]):
-        with pytest.raises(StorageError, match="give this user rights"):
+        with pytest.raises(StorageError, match="give this user permissions"):
             ask()
 
 

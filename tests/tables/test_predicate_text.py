@@ -128,7 +128,7 @@ def test_text_means(text: str, meaning: Predicate) -> None:
         ("id like 'a%'", "compares text"),
         ("bucket(4, id) = 1", "compare the column itself"),
         ("days(ts) = 'soon'", "'2026-11-01'"),
-        ("days(name) = '2026-11-01'", "does not fit"),
+        ("days(name) = '2026-11-01'", "does not support"),
         ("days(ts", "`)`"),
         ("raw = x'0'", "hexadecimal"),
         ("(" * 101 + "ok" + ")" * 101, "levels deep"),

@@ -141,7 +141,7 @@ def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
         try:
             changes = workspace.changes(f"transaction-{number}")
         except InvalidInputError as refusal:
-            if "do the one in a transaction before the other" in str(refusal):
+            if "use two transactions" in str(refusal):
                 continue
             raise
         metastore.commit(workspace.snapshot, changes, Isolation.SERIALIZABLE)
@@ -194,7 +194,7 @@ def test_dropping_a_namespace_guards_all_that_could_come_into_it(workspace: Work
 
 
 def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None:
-    with pytest.raises(InvalidInputError, match=r"holds table sales\.orders"):
+    with pytest.raises(InvalidInputError, match=r"contains table sales\.orders"):
         drop_namespace(workspace, NamespaceLocator("sales"))
     with pytest.raises(AlreadyExistsError, match=r"table sales\.orders"):
         create_view(workspace, ViewLocator("sales", "orders"), View("v", "orders", "select 1"))

@@ -10,11 +10,11 @@ from mangrove.betree.node import Entry, Node, Shape
 __all__ = ["WriteNode", "build_tree", "write_new_nodes"]
 
 WriteNode: TypeAlias = Callable[[Node], str]
-"""Takes a node whose children are all pointers, and returns the pointer that will lead to it."""
+"""Takes a node whose children are all pointers, and returns its pointer."""
 
 
 def write_new_nodes(root: Node, write: WriteNode) -> Node:
-    """Return `root` with a pointer in place of every node below it that is not yet written, children first."""
+    """Return `root` with all unwritten nodes below it written and replaced by pointers, children first."""
     if all(isinstance(child, str) for child in root.children):
         return root
     return replace(
@@ -26,13 +26,13 @@ def write_new_nodes(root: Node, write: WriteNode) -> Node:
 
 
 def build_tree(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: float = 0.9) -> Node:
-    """Return the root of a tree of the entries, which come in strictly ascending order.
+    """Return the root of a tree of the entries, which must be strictly ascending.
 
-    Every node but the root is handed to `write` as soon as it is full, so the
-    tree may be larger than memory. `fill` leaves room for what comes later.
+    Every node but the root is passed to `write` as soon as it is full, so the tree may be
+    larger than memory. `fill` leaves space for later insertions.
     """
     if not 0.5 <= fill <= 1:
-        raise ValueError(f"nodes can be filled from 0.5 to 1, not {fill}")
+        raise ValueError(f"invalid fill factor {fill}; expected 0.5 to 1")
     target = max((shape.order + 1) // 2, int(shape.order * fill))
     level = _nodes(chain(((None, entry) for entry in entries), [(None, None)]), target, shape.order)
     while True:
@@ -45,15 +45,15 @@ def build_tree(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: f
 
 
 _Item: TypeAlias = tuple[str | None, Entry | None]
-"""A child and the pivot right of it: leaves have no child, and nothing stands right of the last item."""
+"""A child and the pivot to its right: leaves have no child, and the last item has no pivot."""
 
 
 def _nodes(items: Iterable[_Item], target: int, order: int) -> Iterator[tuple[Node, Entry | None]]:
-    """Yield the nodes of one level, each with the pivot right of it."""
+    """Yield the nodes of one level, each with the pivot to its right."""
     window: list[_Item] = []
     for item in items:
         window.append(item)
-        if len(window) == target + order:  # enough stays for the last node to be half full
+        if len(window) == target + order:  # keep enough for the last node to be half full
             yield _node(window[:target])
             del window[:target]
     if len(window) > order:

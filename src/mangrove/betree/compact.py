@@ -1,8 +1,7 @@
 """Tree compaction, which flushes all buffered messages and merges small nodes.
 
-Afterwards no buffer holds anything, no deleted key is left anywhere, and every
-node but the root is at least half full. Subtrees that are so already are kept
-as they are, by their pointers.
+Afterwards all buffers are empty, no deleted key is left, and every node but the root
+is at least half full. Subtrees that already comply are reused by pointer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,14 +18,14 @@ __all__ = ["compact_tree"]
 
 @dataclass(frozen=True, slots=True)
 class _StoredNode:
-    """A node with the pointer that may go on standing for it."""
+    """A node with the pointer that can be reused for it."""
 
     child: Child
     node: Node
 
 
 def compact_tree(root: Node, shape: Shape, read: ReadNodes) -> Node:
-    """Return a root that holds the same entries in whole nodes without messages."""
+    """Return a root with the same entries in compacted nodes without messages."""
     kept, pivots = _push_down(_StoredNode(root, root), _NodeBounds(), shape, read)
     while len(kept) > 1:
         kept, pivots = _split_into_chunks(_parent(kept, pivots), shape)
@@ -38,7 +37,7 @@ def compact_tree(root: Node, shape: Shape, read: ReadNodes) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class _NodeBounds:
-    """Between which keys a node lies, what is said of them above it, and how many nodes may still lie below."""
+    """The key bounds of a node, the messages for it from above, and the remaining depth."""
 
     low: str | None = None
     high: str | None = None
@@ -49,7 +48,7 @@ class _NodeBounds:
 def _push_down(
     here: _StoredNode, place: _NodeBounds, shape: Shape, read: ReadNodes
 ) -> tuple[list[_StoredNode], list[Entry]]:
-    """Return the nodes that hold what `here` held after the messages from above, and the pivots between them."""
+    """Return the nodes that replace `here` after the messages from above, and the pivots between them."""
     if place.depth == 0:
         raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: its pointers form a cycle or are damaged")
     node = here.node
@@ -74,13 +73,13 @@ def _push_down(
 
 
 def _below(node: Node, place: _NodeBounds, pending: Mapping[str, Message]) -> Iterator[_NodeBounds]:
-    """Yield the place of each child."""
+    """Yield the bounds of each child."""
     for low, high in pairwise([place.low, *node.keys, place.high]):
         yield _NodeBounds(low, high, _strictly_between(pending, low, high) if pending else {}, place.depth - 1)
 
 
 def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None]:
-    """Yield what stands behind each child: the pivot as it is now, or None where it is deleted or there is none."""
+    """Yield the pivot after each child: its current value, or None if it is deleted or missing."""
     for key, was in zip(node.keys, node.values, strict=True):
         value = pending[key].value if key in pending else was
         yield None if value is None else Entry(key, value)
@@ -90,7 +89,7 @@ def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None
 def _join_small_nodes(
     kept: list[_StoredNode], between: list[Entry | None], shape: Shape, read: ReadNodes
 ) -> tuple[list[_StoredNode], list[Entry]]:
-    """Return the nodes with every gap closed and every small node joined to a neighbour."""
+    """Return the nodes with all missing pivots closed and every small node joined to a neighbour."""
     result, pivots = [kept[0]], list[Entry]()
     for pivot, right in zip(between, kept[1:], strict=True):
         left = result[-1]
@@ -116,7 +115,7 @@ def _split_into_chunks(node: Node, shape: Shape) -> tuple[list[_StoredNode], lis
 
 
 def _load_children(children: tuple[Child, ...], read: ReadNodes) -> list[_StoredNode]:
-    """Return all the children, the stored ones read with one request for many."""
+    """Return all children; the stored ones are read in one batch."""
     stored = iter(read([child for child in children if isinstance(child, str)]))
     return [_StoredNode(child, child if isinstance(child, Node) else next(stored)) for child in children]
 

@@ -1,11 +1,9 @@
 """Comparison of two trees that skips the subtrees they share.
 
-Two versions of one tree share most of their nodes by pointer. Both trees are
-walked from left to right at once, as two rows of entries and of subtrees that
-are not yet opened. Where the same unopened subtree stands at the head of both,
-it is passed over, and only messages that wait above it in one tree and not in
-the other can make a difference: then it is opened, and those of its children
-that no such message is for are passed over in turn.
+Two versions of a tree share most nodes by pointer. Both trees are walked from left
+to right in parallel, as two queues of entries and unopened subtrees. If the same
+unopened subtree is at the head of both queues, it is skipped, unless messages above
+it differ: then it is opened, and its children without such messages are skipped.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +22,7 @@ _NODES_PER_READ = 64
 
 
 class KeyChange(NamedTuple):
-    """A key that two trees hold differently; None where one of them does not hold it."""
+    """A key whose value differs between two trees; None if a tree does not have it."""
 
     key: str
     before: str | None
@@ -33,7 +31,7 @@ class KeyChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Subtree:
-    """What lies between `low` and `high`, both excluded, with the messages from above that are newer than all of it."""
+    """The keys between `low` and `high`, both exclusive, with the newer messages from above."""
 
     child: Child
     low: str | None
@@ -42,17 +40,17 @@ class _Subtree:
     depth: int
 
     def starts_before(self, other: "_Subtree") -> bool:
-        """Whether this one has to be opened before the other: it begins further left, or there and is wider."""
+        """Whether this one must be opened before the other: it starts further left, or there and is wider."""
         if self.low != other.low:
             return self.low is None or (other.low is not None and self.low < other.low)
         return self.high != other.high and (self.high is None or (other.high is not None and self.high > other.high))
 
     def may_start_left_of(self, entry: Entry | None) -> bool:
-        """Whether it has to be opened before the entry, which stands at the head of the other row, is taken."""
+        """Whether it must be opened before the entry at the head of the other queue is taken."""
         return entry is None or self.low is None or entry.key > self.low
 
     def is_same_as(self, other: "_Subtree") -> bool:
-        """Whether both stand for the same stored node at the same place."""
+        """Whether both are the same stored node with the same bounds."""
         same = self.child is other.child or (isinstance(self.child, str) and self.child == other.child)
         return same and (self.low, self.high) == (other.low, other.high)
 
@@ -61,15 +59,15 @@ _Item: TypeAlias = Entry | _Subtree
 
 
 def diff_trees(before: Node, after: Node, read: ReadNodes) -> Iterator[KeyChange]:
-    """Yield the keys that the two trees hold differently, in order."""
+    """Yield the keys whose values differ, in order."""
     left: list[_Item] = [_Subtree(before, None, None, {}, 0)]
     right: list[_Item] = [_Subtree(after, None, None, {}, 0)]
-    # Each row is a stack whose top is its leftmost item.
+    # Each queue is a stack whose top is its leftmost item.
     ahead = _Ahead(read)
     while left or right:
         ours, theirs = left[-1] if left else None, right[-1] if right else None
         if ours == theirs:
-            # Both trees share it. Looking ahead from here would cost the length of both rows for each item they share.
+            # Both trees share it. Reading ahead here would cost the length of both queues for each shared item.
             left.pop()
             right.pop()
         elif isinstance(ours, _Subtree) and isinstance(theirs, _Subtree):
@@ -82,19 +80,19 @@ def diff_trees(before: Node, after: Node, read: ReadNodes) -> Iterator[KeyChange
             ahead.look(left, right)
             _open(right, ahead.read)
         else:
-            # What is still unopened on one side lies right of the entry on the other.
+            # Unopened subtrees on one side are right of the entry on the other.
             yield from _compare_leftmost(left, right)
 
 
 class _Ahead:
-    """Reads nodes before they are needed, many with one request: only those that are needed in any case."""
+    """Prefetches in batches the nodes that are certainly needed."""
 
     def __init__(self, read: ReadNodes) -> None:
         self._read = read
         self._nodes: dict[str, Node] = {}
 
     def look(self, left: list[_Item], right: list[_Item]) -> None:
-        """Read what both rows are sure to open, if one of their heads is among it and was not read yet."""
+        """Read the nodes that both queues will certainly open, if one of the heads is among them and not read yet."""
         heads = [row[-1] for row in (left, right) if row]
         pointers = {head.child for head in heads if isinstance(head, _Subtree) and isinstance(head.child, str)}
         if pointers <= self._nodes.keys():
@@ -105,16 +103,16 @@ class _Ahead:
             self._nodes |= dict(zip(wanted, self._read(wanted), strict=True))
 
     def read(self, pointers: Sequence[str]) -> Sequence[Node]:
-        """Return nodes, and forget them: each is opened once."""
+        """Return nodes and drop them from the prefetch buffer: each is opened once."""
         return [
             self._nodes.pop(pointer) if pointer in self._nodes else self._read([pointer])[0] for pointer in pointers
         ]
 
 
 def _certain_reads(left: list[_Item], right: list[_Item]) -> Iterator[str]:
-    """Yield the stored nodes that are opened whatever they hold: at the same place in both rows, and not the same.
+    """Yield the stored nodes that are opened in any case: at the same position in both queues, and different.
 
-    So is what lies left of everything that the other row has not opened.
+    This includes all nodes left of the other queue's first unopened subtree.
     """
     theirs = {(item.low, item.high): item for item in _subtrees(right)}
     for ours in _subtrees(left):
@@ -139,7 +137,7 @@ def _is_left_of(subtree: _Subtree, bound: _Subtree | None) -> bool:
 
 
 def _compare_leftmost(left: list[_Item], right: list[_Item]) -> Iterator[KeyChange]:
-    """Take the leftmost entry, and its like on the other side if it is there, and yield what differs."""
+    """Take the leftmost entry, and its counterpart if there is one, and yield the difference."""
     ours = left[-1] if left and isinstance(left[-1], Entry) else None
     theirs = right[-1] if right and isinstance(right[-1], Entry) else None
     key = min(entry.key for entry in (ours, theirs) if entry is not None)
@@ -186,7 +184,7 @@ def _open(row: list[_Item], read: ReadNodes) -> None:
 
 
 def _read(subtree: _Subtree, read: ReadNodes) -> Node:
-    """Return the subtree's topmost node, which must keep to its place or the two rows would not be in order."""
+    """Return the root node of the subtree, with its key bounds checked, since both queues must be ordered."""
     if subtree.depth >= DEPTH_MAX:
         raise FormatError(
             f"the tree is more than {DEPTH_MAX} nodes deep, so its pointers form a cycle or are damaged; "
@@ -200,7 +198,7 @@ def _read(subtree: _Subtree, read: ReadNodes) -> Node:
 
 
 def _expand_subtree(subtree: _Subtree, node: Node, newer: Mapping[str, str | None]) -> list[_Item]:
-    """Return what the subtree consists of, rightmost first, as the messages from above have it."""
+    """Return the items of the subtree, rightmost first, with the messages from above applied."""
     told: dict[str, str | None] = {**{key: message.value for key, message in node.newest.items()}, **newer}
     if node.is_leaf:
         rows: dict[str, str | None] = {**dict(zip(node.keys, node.values, strict=True)), **told}

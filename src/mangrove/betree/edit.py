@@ -1,20 +1,20 @@
 """Message insertion with buffer flushes, node splits and node merges.
 
-A commit appends its messages to the root's buffer, and usually that is all. When
-the buffer is full, messages of *earlier* transactions sink to the child that has
-most of them waiting, and from there only as far as is needed to make room. A
-transaction's own messages always stay in the root that it commits, where a
-writer that lost the race reads what its rival wrote.
+A commit appends its messages to the root's buffer, and usually nothing else. When the
+buffer is full, messages of *earlier* transactions are flushed to the child with the
+most messages, and from there only as far as necessary. The messages of a transaction
+always stay in the root that it commits, where conflict detection of concurrent
+writers reads them.
 
-Three rules keep every answer right:
+Three rules preserve the newest value of each key:
 
-* A message for a pivot is never pushed below it, where the pivot's older value
-  would hide it: a new value is put into the pivot's row, and a delete stays in
-  the buffer, where it hides the row.
-* A key that moves up to become a pivot takes along what any buffer on its way
-  says about it.
-* A node is split before it is entered when it has no room for one more pivot,
-  so one commit writes one path and splits at most one node of it.
+* A message for a pivot is never flushed below it, where the pivot's older value would
+  mask it: a new value is stored in the pivot's row, and a delete stays in the buffer,
+  where it masks the row.
+* A key that moves up to become a pivot takes along its messages in all buffers on the
+  path.
+* A node without space for another pivot is split before it is entered, so one commit
+  writes one path and splits at most one node of it.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ __all__ = ["SiblingNodes", "apply_messages", "apply_to_leaf", "collapse_buffer",
 
 @dataclass(frozen=True, slots=True)
 class SiblingNodes:
-    """Neighbouring nodes of one level, the pivots between them, and messages that hang on those pivots."""
+    """Neighbouring nodes of one level, the pivots between them, and pending messages for those pivots."""
 
     nodes: tuple[Node, ...]
     pivots: tuple[Entry, ...] = ()
@@ -42,7 +42,7 @@ class SiblingNodes:
         return SiblingNodes((node,))
 
     def split_into_chunks(self, shape: Shape) -> "SiblingNodes":
-        """Return a run of one bufferless node divided evenly into as few nodes as may hold its keys."""
+        """Return a run with one bufferless node split evenly into as few nodes as possible."""
         (node,) = self.nodes
         if len(node.keys) <= shape.keys_max:
             return self
@@ -56,7 +56,7 @@ class SiblingNodes:
 
 
 def collapse_buffer(node: Node) -> Node:
-    """Return `node` with one message for each key, and new values of its pivots in their rows."""
+    """Return `node` with one message per key, and new pivot values stored in their rows."""
     buffer = []
     values = list(node.values)
     for message in node.newest.values():
@@ -69,7 +69,7 @@ def collapse_buffer(node: Node) -> Node:
 
 
 def apply_to_leaf(leaf: Node, messages: Iterable[Message]) -> Node:
-    """Return the leaf's rows after the messages, however many they become."""
+    """Return the leaf's rows after the messages; the result may exceed the node size."""
     rows: dict[str, str] = dict(zip(leaf.keys, leaf.values, strict=True))
     for message in messages:
         if message.value is None:
@@ -81,10 +81,10 @@ def apply_to_leaf(leaf: Node, messages: Iterable[Message]) -> Node:
 
 
 def split_node(node: Node) -> SiblingNodes:
-    """Return the two halves of a settled node, its middle key between them.
+    """Return the two halves of a node with a collapsed buffer, and its middle key between them.
 
-    A delete of the middle key hangs loose: it belongs to the buffer of whichever
-    node the key becomes a pivot of.
+    A delete of the middle key stays pending: it goes to the buffer of the node in which
+    the key becomes a pivot.
     """
     middle = len(node.keys) // 2
     pivot = Entry(node.keys[middle], node.values[middle])
@@ -104,11 +104,11 @@ def split_node(node: Node) -> SiblingNodes:
 
 
 def join_nodes(left: Node, pivot: Entry | None, right: Node, shape: Shape, read: ReadNodes) -> SiblingNodes:
-    """Return the one or two nodes that hold what `left`, `pivot` and `right` held.
+    """Return the one or two nodes with the content of `left`, `pivot` and `right`.
 
-    Without a pivot nothing stands between the last child of `left` and the first
-    of `right`, so these are joined too, down to the leaves. A node without keys
-    may have a child that is too small to stand alone; that one is joined as well.
+    Without a pivot the last child of `left` and the first of `right` are adjacent, so
+    they are joined too, down to the leaves. The too small child of a node without keys is
+    joined as well.
     """
     left, right = collapse_buffer(left), collapse_buffer(right)
     between = () if pivot is None else (pivot,)
@@ -137,14 +137,14 @@ def _split_if_full(node: Node, shape: Shape) -> SiblingNodes:
 
 
 _AHEAD_MIN = 16
-"""Where fewer nodes may be written, each is read when it is needed."""
+"""With a smaller write budget, nodes are read on demand."""
 _AHEAD_MAX = 64
 
 
 def apply_messages(root: Node, messages: Sequence[Message], shape: Shape, read: ReadNodes) -> Node:
-    """Return the root that follows `root` when `messages` are committed, newest last.
+    """Return the root that follows `root` after committing `messages`, newest last.
 
-    Nodes that have yet to be written hang below it in place of their pointers.
+    Unwritten nodes are referenced directly in place of pointers.
     """
     if len(root.buffer) + len(messages) > shape.root_buffer_max:
         root = _make_room_in_root(root, len(messages), shape, read)
@@ -152,14 +152,14 @@ def apply_messages(root: Node, messages: Sequence[Message], shape: Shape, read: 
 
 
 def _make_room_in_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) -> Node:
-    """Return a root that has room for `incoming` messages, if few enough writes can make it."""
+    """Return a root with space for `incoming` messages, if the write budget allows it."""
     root = collapse_buffer(root)
     if root.is_leaf:
         return _grow_root(SiblingNodes.of(apply_to_leaf(root, root.buffer)).split_into_chunks(shape), shape)
     excess = len(root.buffer) + incoming - shape.root_buffer_max
-    # Large transactions pay for the work that they cause; a small one does not.
+    # Large transactions pay for the flushes that they cause; small ones do not.
     spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max)
-    # Once it must flush, it makes room for some commits to come, as far as the writes allow:
+    # A flush makes space for some later commits too, as far as the budget allows:
     # few commits that write several nodes are better than many that write two.
     enough = shape.root_buffer_max - shape.root_buffer_max // 8
     held = _NodeReader(read)
@@ -167,7 +167,7 @@ def _make_room_in_root(root: Node, incoming: int, shape: Shape, read: ReadNodes)
     must = True
     while root.buffer and len(root.buffer) + incoming > enough and (must or spare >= 2):
         if len(root.keys) >= shape.keys_max:
-            # The messages stay above the two halves, so that neither is given more than it may hold.
+            # The messages stay above the two halves, so that neither overflows.
             halves = split_node(replace(root, buffer=()))
             root, written = replace(_grow_root(halves, shape), buffer=root.buffer), len(halves.nodes)
         else:
@@ -180,21 +180,21 @@ def _make_room_in_root(root: Node, incoming: int, shape: Shape, read: ReadNodes)
 
 
 class _Budget(NamedTuple):
-    """How many nodes may be written; where it `must`, one way down to a leaf is written whatever it takes."""
+    """The number of nodes that may be written; with `must`, one path to a leaf is always allowed."""
 
     spare: int
     must: bool
 
     def allows(self, written: int) -> bool:
-        """Whether one more node, which may have to be split in two, can be written."""
+        """Whether one more node, which may have to be split, can be written."""
         return (self.must and not written) or self.spare - written >= 2
 
 
 class _NodeReader:
-    """Reads nodes, and has at hand those that are about to be needed, which were read many at once.
+    """Reads nodes, with a batched prefetch of those needed next.
 
-    A large transaction leaves messages for hundreds of nodes behind. Whoever makes
-    room for more would else wait for the store once for each of them.
+    A large transaction leaves messages for hundreds of nodes; without the prefetch a
+    flush would wait for the store once per node.
     """
 
     def __init__(self, read: ReadNodes) -> None:
@@ -202,13 +202,13 @@ class _NodeReader:
         self._nodes: dict[str, Node] = {}
 
     def __call__(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes that the pointers lead to."""
+        """Return the nodes at these pointers."""
         return [
             self._nodes.pop(pointer) if pointer in self._nodes else self._read([pointer])[0] for pointer in pointers
         ]
 
     def read_ahead(self, node: Node, messages: int, spare: int) -> None:
-        """Read the children that are entered until so many messages have sunk, as far as the writes allow."""
+        """Prefetch the children that a flush of that many messages enters, within the write budget."""
         pointers: list[str] = []
         by_child = _by_child(node) if spare >= _AHEAD_MIN else {}
         for index, waiting in sorted(by_child.items(), key=lambda item: -len(item[1]))[: min(spare, _AHEAD_MAX)]:
@@ -223,7 +223,7 @@ class _NodeReader:
 
 
 def _grow_root(run: SiblingNodes, shape: Shape) -> Node:
-    """Return one root over the run's nodes, with what hangs on its pivots in its buffer."""
+    """Return one root over the run's nodes, with the pending messages in its buffer."""
     while len(run.nodes) > 1:
         keys = tuple(pivot.key for pivot in run.pivots)
         run = SiblingNodes.of(
@@ -233,19 +233,19 @@ def _grow_root(run: SiblingNodes, shape: Shape) -> Node:
 
 
 def _flush_buffer(node: Node, buffer_max: int, shape: Shape, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
-    """Return `node` with fewer messages in its buffer, and how many nodes were written below it, none if it can't be.
+    """Return `node` with fewer buffered messages, and the number of nodes written below it; 0 if impossible.
 
-    `node` is settled, has children, and has room for another pivot.
+    `node` has a collapsed buffer, children, and space for another pivot.
     """
     on_pivots = [message for message in node.buffer if _is_pivot(node, message.key)]
     waiting = _by_child(node)
     index = max(waiting, key=lambda child: len(waiting[child]), default=None)
-    # Deleted pivots go only when they crowd out everything else: it costs a path on both sides.
+    # Deleted pivots are removed only if they fill the buffer: it costs a path on both sides.
     if index is None or len(on_pivots) > max(buffer_max // 2, len(waiting[index])):
         return _remove_pivot(node, on_pivots[0].key, shape, read)
     child = load_node(node.children[index], read)
     if child.is_leaf:
-        # What would split the leaf in more than two waits for the next time.
+        # Messages that would split the leaf into more than two nodes wait for the next flush.
         moving = waiting[index][: 2 * shape.keys_max + 1 - len(child.keys)]
         run = SiblingNodes.of(apply_to_leaf(child, moving)).split_into_chunks(shape)
         return _replace_child(node, index, run, moving), len(run.nodes)
@@ -262,7 +262,7 @@ def _flush_buffer(node: Node, buffer_max: int, shape: Shape, read: _NodeReader, 
 
 
 def _make_room(child: Node, wanted: int, shape: Shape, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
-    """Return `child` with room for some messages, for all the `wanted` ones if that is cheap."""
+    """Return `child` with space for some messages, for all `wanted` ones if that is cheap."""
     written = 0
     read.read_ahead(child, len(child.buffer) + wanted - shape.buffer_max, budget.spare)
     while len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
@@ -277,7 +277,7 @@ def _make_room(child: Node, wanted: int, shape: Shape, read: _NodeReader, budget
 
 
 def _remove_pivot(node: Node, key: str, shape: Shape, read: ReadNodes) -> tuple[Node, int]:
-    """Return `node` without the deleted pivot `key`, whose two children are joined."""
+    """Return `node` without the deleted pivot `key`; its two children are joined."""
     index = bisect_left(node.keys, key)
     left, right = load_node(node.children[index], read), load_node(node.children[index + 1], read)
     run = join_nodes(left, None, right, shape, read)
@@ -292,10 +292,10 @@ def _remove_pivot(node: Node, key: str, shape: Shape, read: ReadNodes) -> tuple[
 
 
 def _replace_child(node: Node, index: int, run: SiblingNodes, moved: Sequence[Message]) -> Node:
-    """Return `node` with `run` in place of its child `index`, and without the messages that moved there."""
+    """Return `node` with `run` in place of child `index`, without the messages that were flushed to it."""
     gone = {message.key for message in moved}
     retained = newest_by_key(message for message in node.buffer if message.key not in gone)
-    # What the child's buffer said of its new pivots is older than what this buffer says.
+    # Messages of the child's buffer for its new pivots are older than those of this buffer.
     loose = tuple(message for message in run.loose if message.key not in retained)
     return collapse_buffer(
         Node(
@@ -313,7 +313,7 @@ def _is_pivot(node: Node, key: str) -> bool:
 
 
 def _by_child(node: Node) -> dict[int, list[Message]]:
-    """Return the messages that may sink, by the child that they would sink to."""
+    """Return the messages that may be flushed, by child."""
     waiting: dict[int, list[Message]] = {}
     for message in node.buffer:
         index = bisect_left(node.keys, message.key)

@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One entry of a write buffer: set `key` to `value`, or delete it where `value` is None."""
+    """An entry of a write buffer: set `key` to `value`, or delete it if `value` is None."""
 
     key: str
     value: str | None
@@ -27,12 +27,12 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, as immutable as the file that holds it.
+    """An immutable node.
 
-    `children[i]` holds the keys left of `keys[i]`, the last child those right of
-    the last key; a leaf has no children. A child is a pointer to a stored node,
-    or a node that has yet to be written. `buffer` is ordered oldest first, and a
-    message is newer than everything in the key table and below it.
+    `children[i]` has the keys left of `keys[i]`, the last child those right of the last
+    key; a leaf has no children. A child is a pointer to a stored node, or an unwritten
+    node. `buffer` is ordered oldest first, and a message is newer than everything in the
+    key table and below it.
     """
 
     keys: tuple[str, ...] = ()
@@ -53,22 +53,22 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether nothing lies below."""
+        """Whether the node has no children."""
         return not self.children
 
     @property
     def newest(self) -> Mapping[str, Message]:
-        """The message that counts for each key that has one."""
+        """The newest message of each key in the buffer."""
         if self._newest is None:
-            # Kept, because a cached node is searched many times; two threads that
-            # both come first write the same thing.
+            # Cached, because a node is searched many times; two threads that
+            # compute it concurrently store the same value.
             object.__setattr__(self, "_newest", newest_by_key(self.buffer))
         assert self._newest is not None
         return self._newest
 
     @property
     def newest_keys(self) -> tuple[str, ...]:
-        """The keys that have a message, in order: a search of a short range looks at few of them."""
+        """The keys with a message, in order, for range searches."""
         if self._newest_keys is None:
             object.__setattr__(self, "_newest_keys", tuple(sorted(self.newest)))
         assert self._newest_keys is not None
@@ -76,7 +76,7 @@ class Node:
 
     @property
     def extent(self) -> tuple[str, ...]:
-        """The least and the greatest key of its rows and messages; nothing where it has neither."""
+        """The least and the greatest key of its rows and messages, or None."""
         if self._extent is None:
             keys = (*self.keys[:1], *self.keys[-1:], *self.newest)
             object.__setattr__(self, "_extent", (min(keys), max(keys)) if keys else ())
@@ -86,35 +86,37 @@ class Node:
 
 Child: TypeAlias = str | Node
 ReadNodes: TypeAlias = Callable[[Sequence[str]], Sequence[Node]]
-"""Returns the nodes that the pointers lead to, in their order; asked for many at once where that helps."""
+"""Returns the nodes at the pointers, in order; called with batches where possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large nodes and buffers may grow.
+    """The maximum sizes of nodes and buffers.
 
-    A small buffer at the root keeps the file that every commit writes small;
-    large buffers below make each flush carry many messages.
+    A small root buffer keeps the file that every commit writes small; large buffers below
+    make each flush carry many messages.
     """
 
     order: int = 128
     root_buffer_max: int = 128
     buffer_max: int = 1024
     writes_max: int = 6
-    """How many nodes a commit of one message may write, once the way down to one leaf is paid."""
+    """The number of nodes that a commit of one message may write in addition to one path to a leaf."""
 
     def __post_init__(self) -> None:
         if self.order < 3 or self.root_buffer_max < 1 or self.buffer_max < 1:
-            raise ValueError(f"{self} leaves no room: order is at least 3, buffers hold at least one message")
+            raise ValueError(
+                f"invalid shape {self}: the order must be at least 3, and buffers hold at least one message"
+            )
 
     @property
     def keys_max(self) -> int:
-        """The most keys that a node may have."""
+        """The maximum number of keys of a node."""
         return self.order - 1
 
     @property
     def keys_min(self) -> int:
-        """The fewest keys that a compacted node other than the root may have."""
+        """The minimum number of keys of a compacted node other than the root."""
         return (self.order + 1) // 2 - 1
 
 
@@ -124,17 +126,17 @@ def load_node(child: Child, read: ReadNodes) -> Node:
 
 
 def check_key_bounds(child: Child, node: Node, low: str | None, high: str | None) -> None:
-    """Refuse a node, to which `child` points, whose keys do not all lie between `low` and `high`, both excluded.
+    """Raise `FormatError` if keys of the node at `child` are not between `low` and `high`, both exclusive.
 
-    A pointer that leads to a wrong place would hide keys or show others'; and a
-    walk that checks every node cannot come to the same keys twice, so it ends.
+    A wrong pointer would mask keys or return those of others. A walk that checks every
+    node never reaches the same keys twice, so it terminates.
     """
     extent = node.extent
     if extent and ((low is not None and extent[0] <= low) or (high is not None and extent[1] >= high)):
         named = f"node {child}" if isinstance(child, str) else "a node"
         raise FormatError(
-            f"{named} has keys from {extent[0]!r} to {extent[1]!r}, which is outside of its range, "
-            f"{low!r} to {high!r}: run `mangrove check`"
+            f"{named} has keys from {extent[0]!r} to {extent[1]!r}, outside its range "
+            f"{low!r} to {high!r}; run `mangrove check`"
         )
 
 

@@ -24,13 +24,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KeyRangeSet:
-    """Ranges from `firsts[i]` on and before `ends[i]`, in order and apart."""
+    """Sorted, disjoint ranges from `firsts[i]` (inclusive) to `ends[i]` (exclusive)."""
 
     firsts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
 
     def contains(self, key: str) -> bool:
-        """Return whether a key lies in one of the ranges."""
+        """Return whether a key is in one of the ranges."""
         place = bisect_right(self.firsts, key)
         return place > 0 and key < self.ends[place - 1]
 
@@ -39,7 +39,7 @@ def merge_ranges(ranges: Iterable[tuple[str, str]]) -> KeyRangeSet:
     """Return the ranges in order, without empty ones, joined where they meet or overlap.
 
     >>> merge_ranges([("p", "q"), ("a", "c"), ("b", "d"), ("d", "e")])
-    Spans(firsts=('a', 'p'), ends=('e', 'q'))
+    KeyRangeSet(firsts=('a', 'p'), ends=('e', 'q'))
     """
     firsts: list[str] = []
     ends: list[str] = []
@@ -53,20 +53,20 @@ def merge_ranges(ranges: Iterable[tuple[str, str]]) -> KeyRangeSet:
 
 
 DEPTH_MAX = 32
-"""Deeper than any honest tree: 2**32 keys at the smallest order. Ends the walk through a cycle."""
+"""Deeper than any valid tree: 2**32 keys at the smallest order. Terminates the walk of a cycle."""
 
 _AHEAD_MAX = 32
 _AHEAD_OF_USED = 4
 
 Span: TypeAlias = tuple[str, str | None]
-"""The keys from the first text on and before the second; None means to the last one."""
+"""The keys from the first (inclusive) to the second (exclusive); None means no upper bound."""
 
 
 def get(root: Node, key: str, read: ReadNodes) -> str | None:
     """Return the newest value of `key`, or None if it has none.
 
-    A message is newer than everything below it, so the first answer met on the
-    way down is the right one.
+    A message is newer than everything below it, so the first hit on the path down is the
+    newest.
     """
     node = root
     low = high = None
@@ -88,7 +88,7 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
 
 
 def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]:
-    """Return the newest values of those keys that have one; nodes are read once for all of them, several at once."""
+    """Return the newest values of those keys that have one; nodes are read once and in batches."""
     wanted = sorted(set(keys))
     if len(wanted) == 1:
         value = get(root, wanted[0], read)
@@ -97,7 +97,7 @@ def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]
 
 
 def measure_height(root: Node, read: ReadNodes) -> int:
-    """Return how many nodes lie on the way from the root to a leaf, both counted."""
+    """Return the number of nodes on the path from the root to a leaf, both included."""
     node = root
     for levels in range(1, DEPTH_MAX + 1):
         if node.is_leaf:
@@ -107,19 +107,19 @@ def measure_height(root: Node, read: ReadNodes) -> int:
 
 
 def scan(root: Node, start: str, end: str | None, read: ReadNodes) -> Iterator[Entry]:
-    """Yield the entries with `start <= key < end` in order; `end` None means to the last one.
+    """Yield the entries with `start <= key < end` in order; `end` None means no upper bound.
 
-    Nodes are read as the caller comes to them. The longer the caller goes on, the
-    more of them are read at once, but never more than a quarter of what was used.
+    Nodes are read lazily. The longer the scan, the larger the batches, but a batch is never
+    more than a quarter of the nodes already used.
     """
     return scan_all(root, [(start, end)], read)
 
 
 def scan_all(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Entry]:
-    """Yield the entries of several ranges, which are in order and do not overlap.
+    """Yield the entries of several sorted, disjoint ranges.
 
-    It is one walk, which comes to each node once however many of the ranges lie
-    below it. Each range leads to some node, so as many are read at once from the start.
+    This is one walk that reads each node once. Each range leads to a node, so batches
+    are large from the start.
     """
     return _walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX)
 
@@ -130,7 +130,7 @@ def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
 
 
 class _Range(NamedTuple):
-    """Where a node's keys lie, both bounds excluded."""
+    """The key bounds of a node, both exclusive."""
 
     low: str | None
     high: str | None
@@ -142,7 +142,7 @@ class _Range(NamedTuple):
 
 
 class _ReadAhead:
-    """Reads the siblings that a scan is about to need, in one request for several."""
+    """Prefetches the siblings that a scan needs next in batches."""
 
     def __init__(self, read: ReadNodes, needed_min: int) -> None:
         self._read = read
@@ -188,10 +188,10 @@ def _walk(
 
 
 def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
-    """Return the children and pivots that the ranges lead to, in order: a child with what is wanted of it.
+    """Return the children and pivots in the ranges, in order; each child with its ranges.
 
-    A child's keys lie strictly between its pivots. So nothing is wanted of one when
-    a range begins or ends right at a pivot, and it is not read.
+    The keys of a child are strictly between its pivots, so a child is not read if a range
+    starts or ends exactly at its pivot.
     """
     steps: list[tuple[int, list[Span]]] = []
     for start, end in spans:
@@ -210,7 +210,7 @@ def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list
 
 
 def _slice_bounds(keys: Sequence[str], span: Span) -> tuple[int, int]:
-    """Return where the keys of a range begin and end among others, which are in order."""
+    """Return the slice bounds of a range in a sorted sequence of keys."""
     start, end = span
     first = bisect_left(keys, start)
     return first, len(keys) if end is None else bisect_left(keys, end, first)
@@ -229,7 +229,7 @@ def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[E
 
 
 def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) -> dict[str, Message]:
-    """Return the messages that count in the ranges: this node's, under those from above."""
+    """Return the newest messages in the ranges: those from above mask those of this node."""
     keys, newest = node.newest_keys, node.newest
     pending = {key: newest[key] for span in spans for key in _keys_in_span(keys, span)}
     pending.update(newer)

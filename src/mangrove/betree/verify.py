@@ -11,7 +11,7 @@ __all__ = ["NodeProblem", "verify_tree"]
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """A rule that a node breaks; `pointer` is empty for the root."""
+    """A violated invariant of a node; `pointer` is empty for the root."""
 
     pointer: str
     rule: str
@@ -19,7 +19,7 @@ class NodeProblem:
 
 @dataclass(frozen=True, slots=True)
 class _NodePlace:
-    """Where a node stands: what lies between `low` and `high`, both excluded, `depth` nodes below the root."""
+    """The position of a node: the key bounds `low` and `high`, both exclusive, and the depth below the root."""
 
     pointer: str
     low: str | None
@@ -31,10 +31,10 @@ class _NodePlace:
 
 
 def verify_tree(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = False) -> Iterator[NodeProblem]:
-    """Yield each rule that the tree breaks; nothing when it is sound.
+    """Yield each violated invariant of the tree.
 
-    A compacted tree must also have empty buffers and nodes that are half full.
-    A pointer that was met before is not followed again, so this ends on any input.
+    A compacted tree must also have empty buffers and nodes that are half full. Pointers
+    are followed once, so this terminates on any input.
     """
     leaf_depths: set[int] = set()
     met: set[str] = set()
@@ -43,7 +43,7 @@ def verify_tree(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = 
         child, place = waiting.pop()
         if isinstance(child, str):
             if child in met:
-                yield NodeProblem(child, "a node has exactly one parent, but two pointers lead here")
+                yield NodeProblem(child, "two nodes point to this node; expected one parent")
                 continue
             met.add(child)
         node = child if isinstance(child, Node) else read([child])[0]

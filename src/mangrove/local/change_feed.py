@@ -38,13 +38,13 @@ def compute_changed_rows(store: Store, before: TableState, after: TableState) ->
 
 @dataclass(frozen=True)
 class _ComparedRows:
-    """Rows to be compared: the old ones, then the new ones; a row is meant by its place among them."""
+    """The rows to compare: the old ones, then the new ones; a row is identified by its index."""
 
     rows: list[dict[str, Any]]
     keys: list[str]
 
     def text_at(self, place: int) -> str:
-        """Return what equal rows have in common; unlike the values, it can be looked up also where a list is in it."""
+        """Return a string that equal rows share; unlike the values it is hashable."""
         return repr(self.rows[place])
 
     def keys_at(self, place: int) -> tuple[Any, ...]:
@@ -53,7 +53,7 @@ class _ComparedRows:
 
 
 def _pair_changes(told: _ComparedRows, gone: list[int], came: list[int]) -> list[tuple[str, int]]:
-    """Return each row with its word; where one with the same keys went and another came, it was updated."""
+    """Return each row with its change type; a deleted and an inserted row with the same keys are an update."""
     waiting: dict[tuple[Any, ...], list[int]] = {}
     for place in gone:
         waiting.setdefault(told.keys_at(place), []).append(place)
@@ -68,7 +68,7 @@ def _pair_changes(told: _ComparedRows, gone: list[int], came: list[int]) -> list
 
 
 def _find_surplus(told: _ComparedRows, places: Sequence[int], others: Sequence[int]) -> list[int]:
-    """Return the rows that occur more often than among the others."""
+    """Return the rows that occur more often than in the other set."""
     left = Counter(told.text_at(place) for place in others)
     found = []
     for place in places:

@@ -16,9 +16,9 @@ from mangrove.tables.write_plan import group_files_by_log
 __all__ = ["write_compacted_files"]
 
 _SHARE_OF_READING = 0.5
-"""Reading and writing take about the same time."""
+"""Reading and writing take about the same time, for progress reports."""
 _Z_BITS = 10
-"""So many bits of a column's rank go into a Z-order; what fits into this process makes no more files than that."""
+"""The bits of a column's rank in a Z-order; enough for the number of files of the local engine."""
 
 
 def write_compacted_files(files: FileWriter, compaction: Compaction, tell: ReportFraction) -> list[DataFile]:
@@ -33,7 +33,7 @@ def write_compacted_files(files: FileWriter, compaction: Compaction, tell: Repor
 
 
 def _cluster_rows(rows: pa.Table, state: TableState) -> pa.Table:
-    """Return the rows so ordered that files of neighbouring rows share few values; a sort scheme orders them later."""
+    """Return the rows ordered so that neighbouring files share few values; a sort scheme orders them later."""
     column_ids = resolve_clustering_columns(state)
     if not column_ids or not rows.num_rows:
         return rows
@@ -46,14 +46,14 @@ def _cluster_rows(rows: pa.Table, state: TableState) -> pa.Table:
 
 
 def _rank_bits(column: Any) -> Any:
-    """Return where each value stands among all, as a number of few bits."""
+    """Return the rank of each value among all, as a number of few bits."""
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="min")
     scaled = pc.multiply(pc.subtract(ranks.cast(pa.int64()), 1), 2**_Z_BITS)
     return pc.divide(scaled, len(column))
 
 
 def _interleave_bits(numbers: list[Any]) -> Any:
-    """Return the numbers whose bits are those of the given ones in turns, the highest first."""
+    """Return the numbers with the interleaved bits of the given ones, highest first."""
     total: Any = pa.array([0], pa.int64())[0]
     width = len(numbers)
     for bit in range(_Z_BITS):

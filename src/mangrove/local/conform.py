@@ -1,7 +1,7 @@
 """Conversion of Arrow tables to the schema of a table.
 
-Rows that are written are matched by name, files that are read by column id, so
-that names may change. Columns that are missing are null.
+Written rows are matched by name, files by column id, so that columns can be renamed.
+Missing columns are null.
 """
 
 from collections.abc import Callable
@@ -38,17 +38,17 @@ Matching: TypeAlias = Callable[[Any, Column], bool]
 
 
 def match_by_name(field: Any, column: Column) -> bool:
-    """Match as SQL does, in any case."""
+    """Match by name, case-insensitively as in SQL."""
     return bool(field.name.casefold() == column.name.casefold())
 
 
 def match_by_id(field: Any, column: Column) -> bool:
-    """Match by the id that a file keeps with its field."""
+    """Match by the column id in the field metadata."""
     return bool((field.metadata or {}).get(FIELD_ID) == str(column.id).encode())
 
 
 def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
-    """Refuse rows with columns that the table does not have or cannot hold, before any is converted."""
+    """Raise an error for rows with unknown or incompatible columns, before any is converted."""
     given: dict[str, DataType | None] = {}
     for field in rows.schema:
         if field.name in given:
@@ -66,7 +66,7 @@ def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
 
 
 def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Return rows with the types of the table's columns in each place of which only nulls were seen."""
+    """Return rows with the types of the table's columns where only nulls were seen."""
     fields: list[Any] = []
     for field in rows.schema:
         column = next((column for column in schema.columns if match_by_name(field, column)), None)
@@ -76,7 +76,7 @@ def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
-    """Return the types of columns as they were given, None for a column of nulls alone."""
+    """Return the types of the given columns; None for a column with only nulls."""
     found: dict[str, DataType | None] = {}
     for field in rows.schema:
         bare: Any = pa.field(field.name, field.type)
@@ -86,7 +86,7 @@ def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
 
 
 def _fill_null_type(arrow: Any, data_type: DataType | None) -> Any:
-    """Return the Arrow type with that of the column in the place of each part of which only nulls were seen."""
+    """Return the Arrow type with all null-typed parts replaced by the column type."""
     if pa.types.is_null(arrow):
         return pa.bool_() if data_type is None else type_to_arrow(data_type)
     if pa.types.is_list(arrow):
@@ -102,10 +102,10 @@ def _fill_null_type(arrow: Any, data_type: DataType | None) -> Any:
 
 
 def conform_rows(rows: pa.Table, schema: Schema, matching: Matching, *, is_checked: bool) -> pa.Table:
-    """Return the rows with exactly the columns of `schema`, in order and of their types.
+    """Return the rows with exactly the columns of `schema`, in order and with their types.
 
-    With `is_checked` nulls where none may be and texts that are too long are
-    refused; what was checked when it was written need not be checked again.
+    With `is_checked` nulls in columns that are not nullable and too long texts raise an
+    error; rows read from files need no check.
     """
     arrays = []
     for column in schema.columns:
@@ -181,12 +181,12 @@ def _list(array: Any, element: Column, matching: Matching, path: str, wanted: An
 
 
 def _normalize_offsets(array: Any) -> Any:
-    """Return the array with offsets that begin at 0, as the parts of a list are rebuilt from them."""
+    """Return the array with offsets that start at 0, for rebuilding lists."""
     return pa.concat_arrays([array]) if array.offset == 0 else array.take(pa.array(range(len(array)), pa.int64()))
 
 
 def _offsets(array: Any) -> Any:
-    """Return where each list begins; null where the list itself is."""
+    """Return the start of each list; null if the list is null."""
     if not array.null_count:
         return array.offsets
     is_null = pa.concat_arrays([array.is_null(), pa.array([False])])
@@ -215,7 +215,7 @@ def _leaf(array: Any, data_type: DataType, wanted: Any, path: str, *, is_checked
 
 
 def _check_keys(maps: Any, keys: Any, path: str) -> None:
-    """Refuse a map that has a key twice: which of its values is meant would depend on who reads it."""
+    """Raise an error for a map with duplicate keys."""
     lists = _PA.ListArray.from_arrays(_offsets(maps), keys)
     owners, keys = _PC.list_parent_indices(lists), lists.flatten()
     if pa.types.is_nested(keys.type):
@@ -229,7 +229,7 @@ def _check_keys(maps: Any, keys: Any, path: str) -> None:
 
 
 def _check_finite(array: Any, cast: Any, path: str) -> None:
-    """Refuse a number that became infinite because it is too large."""
+    """Raise an error for a number that overflowed to infinity."""
     if not pa.types.is_floating(array.type) or array.type == cast.type:
         return
     too_large = _PC.and_(_PC.is_inf(cast), _PC.invert(_PC.is_inf(array)))
@@ -242,6 +242,6 @@ def _cast(array: Any, data_type: DataType, wanted: Any) -> Any:
     if array.type == wanted:
         return array
     if isinstance(data_type, Decimal) and pa.types.is_integer(array.type):
-        # Arrow wants room for every integer of the type; those that are there may need less.
+        # Arrow requires a precision for every integer of the type; the actual values may need less.
         array = array.cast(pa.decimal256(76, 0))
     return array.cast(wanted)

@@ -51,7 +51,7 @@ __all__ = [
 
 
 def compute_statistics(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
-    """Return counts and bounds of the columns at these paths, in order of their ids."""
+    """Return counts and bounds of the columns at these paths, by column id."""
     found = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
     return tuple(sorted(found, key=lambda statistics: statistics.column_id))
 
@@ -75,7 +75,7 @@ def _statistics(array: Any, column_id: int) -> ColumnStatistics:
 
 
 def to_plain_value(scalar: Any) -> Value | None:
-    """Return the value as Python has it, or None for one that Python cannot hold, which then bounds nothing."""
+    """Return the Python value, or None if Python cannot represent it, which means no bound."""
     try:
         value = scalar.as_py()
     except (ValueError, OverflowError):
@@ -114,7 +114,7 @@ def _split_by_values(
     codes: Any = pa.array([0] * rows.num_rows, pa.int64())
     for column in columns:
         codes = pc.add(pc.multiply(codes, len(column.dictionary) or 1), column.indices.cast(pa.int64()))
-        # Counted anew they stay below the number of rows, however many values all columns have together.
+        # Renumbered, the groups stay below the number of rows for any number of columns.
         codes = codes.dictionary_encode().indices.cast(pa.int64())
     order = pc.array_sort_indices(codes) if rows.num_rows else codes
     start = 0
@@ -133,7 +133,7 @@ def apply_transform(array: Any, transform: Transform, source: DataType) -> Any:
     if isinstance(transform, Identity):
         return array
     if isinstance(transform, Days | Months | Years) and isinstance(source, _TIMESTAMPS):
-        # There are far fewer days than moments, so what follows has little to do.
+        # There are far fewer days than timestamps, so the rest is cheap.
         array, source = _days(array), Date()
         if isinstance(transform, Days):
             return array
@@ -145,7 +145,7 @@ def apply_transform(array: Any, transform: Transform, source: DataType) -> Any:
 
 
 def sort_rows(rows: pa.Table, scheme: SortScheme, schema: Schema) -> pa.Table:
-    """Return the rows ordered as the sort scheme says; rows that are equal in it keep their order."""
+    """Return the rows in the order of the sort scheme; the sort is stable."""
     for field in reversed(scheme.fields):
         column = schema.column_with_id(field.source_id)
         try:
@@ -154,7 +154,7 @@ def sort_rows(rows: pa.Table, scheme: SortScheme, schema: Schema) -> pa.Table:
             raise _build_range_error([column.name], error) from error
         order = "ascending" if field.direction is Direction.ASCENDING else "descending"
         nulls = "at_start" if field.nulls is Nulls.FIRST else "at_end"
-        # The row number makes the order of equal rows certain, so that several fields are sorted one by one.
+        # The row number makes the sort stable, so that several fields are sorted one by one.
         keyed = pa.table({"value": array, "row": pa.array(range(rows.num_rows), pa.int64())})
         ordering: Any = [("value", order, nulls), ("row", "ascending", nulls)]
         numbers = pc.sort_indices(keyed, ordering)
@@ -166,7 +166,7 @@ def _partition_values(rows: pa.Table, schema: Schema, source_id: int, transform:
     column = schema.column_with_id(source_id)
     array = get_column(rows, schema.path_of(source_id))
     if isinstance(column.type, Float32 | Float64):
-        # NaN has no place among partition values, and the negative zero is the other one.
+        # NaN is not a partition value, and negative zero equals zero.
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), pc.add(array, pa.scalar(0.0, array.type)))
     return apply_transform(array, transform, column.type)
 
@@ -176,7 +176,7 @@ def _partition_value(value: Any, data_type: DataType) -> Value | None:
 
 
 def _build_range_error(names: Sequence[str], error: Exception) -> InvalidInputError:
-    """Return the refusal of a time or a number whose group has no value: a day before the year 1, say."""
+    """Return the error for a time or number without a partition value, such as a day before the year 1."""
     return InvalidInputError(
         f"the rows cannot be grouped by {', '.join(names)}: a time lies outside the years 1 to 9999, or a number is so "
         f"near the end of its type that its group lies beyond ({error}). Nothing was committed; correct such rows"
@@ -188,39 +188,39 @@ def _days(array: Any) -> Any:
 
 
 def _floor_divide(array: Any, by: int) -> Any:
-    """Return the quotients rounded down, where Arrow rounds towards zero."""
+    """Return the quotients rounded down; Arrow rounds towards zero."""
     quotient = pc.divide(array, pa.scalar(by, pa.int64()))
     is_above = pc.greater(pc.multiply(quotient, pa.scalar(by, pa.int64())), array)
     return pc.if_else(is_above, pc.subtract(quotient, pa.scalar(1, pa.int64())), quotient)
 
 
 FILES_PER_BATCH_MAX: Final = 64
-"""How many files are written with one call of the store."""
+"""The number of files per store call."""
 _BYTES_PER_BATCH_MAX: Final = 32 * 1024 * 1024
-"""From how many bytes on files are written at once, so that they do not fill the memory while they wait."""
+"""The number of pending bytes that triggers a write, which bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes files; nothing refers to them before a delta that names them is committed."""
+    """Writes data files; they are unreferenced until a delta with them is committed."""
 
     store: Store
     new_id: Callable[[], str]
     file_size_bytes: int = FILE_SIZE_BYTES
 
     def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
-        """Write rows that have all columns of the table; return each file with its partition values."""
+        """Write rows with all columns of the table; return each file with its partition values."""
         version = state.version
         parts = split_by_partition(rows, version.partition_scheme, state.schema)
         ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
         return [*self._written(state, ordered)]
 
     def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
-        """Write keys that are to hide rows; return each file with the values of the log that it belongs to."""
+        """Write an equality delete file; return each file with the values of its log."""
         return self._written(state, split_by_partition(keys, state.log_scheme, state.schema))
 
     def write_positions(self, state: TableState, location: str, positions: Any) -> DataFile:
-        """Write the numbers of the rows of one file that are to be hidden."""
+        """Write a position delete file for one data file."""
         data = encode_parquet(build_position_delete_rows(location, positions))
         path = build_data_file_path(state.table_id, self.new_id())
         self.store.put(path, data)
@@ -229,7 +229,7 @@ class FileWriter:
     def _written(
         self, state: TableState, parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]]
     ) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
-        """Write the files of all parts, many with one call: each alone would wait for the storage once more."""
+        """Write the files of all parts in batched store calls."""
         waiting: dict[str, bytes] = {}
         written: list[tuple[tuple[Value | None, ...], DataFile]] = []
         size = 0

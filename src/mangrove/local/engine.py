@@ -61,7 +61,7 @@ __all__ = ["LocalEngine", "LocalReader"]
 
 
 class LocalReader:
-    """Arrow in this process, looking at the files of one lakehouse."""
+    """Reads the files of one lakehouse with Arrow in this process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -69,13 +69,13 @@ class LocalReader:
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> pa.Table:
-        """Return the rows of a table, or those that `where` means, with all columns or some."""
+        """Return the rows of a table, or those that match `where`, with all or some columns."""
         predicate = bind_predicate(where, state.schema)
         plan = plan_scan(state, predicate)
         return run_scan(self._store, state, plan, select_columns(state, columns), predicate)
 
     def count_rows(self, store: Store, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
+        """Return the number of rows of a data file by reading it."""
         return count_rows(store, file)
 
 
@@ -83,22 +83,22 @@ _EXAMPLES_MAX: Final = 3
 
 
 class LocalEngine(LocalReader):
-    """Arrow in this process, on the files of one lakehouse."""
+    """Reads and writes the files of one lakehouse with Arrow in this process."""
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
         self._files = FileWriter(store, new_id, file_size_bytes)
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
-        """Return the rows that differ, with what became of each beside it."""
+        """Return the rows that differ, with the type of each change."""
         return compute_changed_rows(self._store, before, after)
 
     def polars_frame(self, rows: pa.Table) -> Any:
-        """Return rows that were read as a polars DataFrame."""
+        """Return rows as a polars DataFrame."""
         return to_polars(rows)
 
     def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
-        """Return rows that were read as a relation of DuckDB."""
+        """Return rows as a DuckDB relation."""
         return to_duckdb(rows, connection)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
@@ -109,13 +109,13 @@ class LocalEngine(LocalReader):
         return plan_write({values: build_append_delta(files) for values, files in by_log.items()}, counts=counts)
 
     def add(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows whose order does not matter."""
+        """Add rows, unordered."""
         write = self.append(state, rows)
         unordered = tuple(replace(one, delta=replace(one.delta, type=DeltaType.ADD)) for one in write.deltas)
         return replace(write, deltas=unordered)
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows in the place of those with the same keys."""
+        """Add rows and replace those with the same keys."""
         keys = state.checked_keys("an upsert")
         checked = _prepare_rows(state, rows)
         check_keys_unique(state.name, checked, keys)
@@ -124,7 +124,7 @@ class LocalEngine(LocalReader):
         return plan_write(deltas, counts=RowCounts(None, None, 0, checked.num_rows))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows that a predicate means, or those with the keys of a frame."""
+        """Delete the rows that match a predicate, or those with the keys of a frame."""
         if isinstance(what, str | Predicate):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
@@ -139,7 +139,7 @@ class LocalEngine(LocalReader):
         return plan_write(deltas, counts=RowCounts(deleted=None))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
-        """Put rows in the place of all, or of those that `where` means."""
+        """Replace all rows, or those that match `where`."""
         checked = _prepare_rows(state, rows)
         if where is not None:
             return self._overwritten(state, checked, where)
@@ -148,7 +148,7 @@ class LocalEngine(LocalReader):
         return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
-        """Put rows in the place of those in the partitions that they lie in."""
+        """Replace the partitions that the rows are in."""
         checked = _prepare_rows(state, rows)
         parts = split_by_partition(checked, state.version.partition_scheme, state.schema)
         touched = build_partition_predicate(state, (values for values, _ in parts))
@@ -163,30 +163,30 @@ class LocalEngine(LocalReader):
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
-        """Set columns of the rows that `where` means; a text is an expression."""
+        """Set columns of the rows that match `where`; a string is an expression."""
         checked = resolve_assignments(values, state.schema)
         expressions = {name: to_expression(value) for name, value in checked.items()}
         return plan_update(self._files, state, expressions, parse_condition(where, state.schema))
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
-        """Do with each row of the source and of the table what the first clause says that applies."""
+        """Apply the first matching clause to each row of the source and of the table."""
         return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
-        """Return a few of the rows that a condition means."""
+        """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
         rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
         found = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
         return to_python_rows(found.slice(0, _EXAMPLES_MAX))
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
-        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
+        """Return the columns of rows; the type of a column with only nulls is None."""
         return detect_column_types(to_arrow_table(rows, None if state is None else state.schema))
 
     def compact(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: ProgressCallback = ignore_progress
     ) -> PlannedCompaction:
-        """Merge the deltas of each log into files that need no merging; logs that are so already stay."""
+        """Compact the deltas of each log that needs it."""
         plan = plan_table_compaction(state, self._files.file_size_bytes, bounds)
         return compact_table(plan, state.name, partial(write_compacted_files, self._files), watch)
 

@@ -25,7 +25,7 @@ def to_polars(rows: pa.Table) -> Any:
 
 
 def to_duckdb(rows: pa.Table, connection: Any | None = None) -> Any:
-    """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
+    """Return the rows as a DuckDB relation, in a connection or in DuckDB's default one."""
     try:
         import duckdb  # noqa: PLC0415 - it takes long to import, and few need it
     except ImportError as error:
@@ -34,7 +34,7 @@ def to_duckdb(rows: pa.Table, connection: Any | None = None) -> Any:
 
 
 def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
-    """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table with the columns they have."""
+    """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -57,7 +57,7 @@ def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
 
 
 def _advice(rows: object, origin: str) -> str:
-    """Return how an argument of a kind that is nearly right becomes rows."""
+    """Return how to convert an unsupported argument to rows."""
     match origin, type(rows).__name__:
         case (("pandas" | "polars"), "Series"):
             return "call to_frame() on it, or give "
@@ -80,7 +80,7 @@ def _check_dicts(rows: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_index(frame: Any, schema: Schema | None) -> Any:
-    """Return a pandas frame with its index as columns, if it has names; the numbers of rows have none."""
+    """Return a pandas frame with its named index levels as columns."""
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise InvalidInputError(f"the pandas frame has the column {twice!r} twice: rename one of the two")

@@ -74,12 +74,12 @@ def _heading(data: bytes) -> list[str]:
 
 
 def _one_thread() -> pa.csv.ReadOptions:
-    """Return how to read so that Arrow knows in which row it is."""
+    """Return read options with which Arrow reports row numbers."""
     return pa.csv.ReadOptions(use_threads=False)
 
 
 def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
-    """Return the rows of a CSV file; refuse a value by its row, its column and what the table has there."""
+    """Return the rows of a CSV file; an error names the row, the column and the expected type."""
     try:
         return pa.csv.read_csv(_open_buffer(data), convert_options=options)
     except pa.ArrowInvalid:
@@ -98,7 +98,7 @@ def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
 
 
 def _in_utc(texts: Any, wanted: Any) -> Any:
-    """Return moments of which some say their zone; the others are meant in UTC, as they are in Python."""
+    """Return timestamps of which some have a zone; the others are UTC."""
     has_zone = _PC.match_substring_regex(texts, _ZONE)
     zoned = _PC.if_else(has_zone, texts, None).cast(wanted)
     bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(wanted.unit)).cast(wanted)
@@ -107,7 +107,7 @@ def _in_utc(texts: Any, wanted: Any) -> Any:
 
 def _json_lines(data: bytes, types: _Types) -> Any:
     named = {name: wanted for name, wanted in types.items() if f'"{name}"'.encode() in data}
-    # Arrow's reader takes days and times of day for numbers, so they are read as the text that they are.
+    # Arrow's reader parses dates and times of day as numbers, so they are read as text.
     texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
     told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
     options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
@@ -126,7 +126,7 @@ _READERS: Final[dict[str, Callable[[bytes, _Types], Any]]] = {
     ".pq": _parquet,
 }
 ROW_FILE_SUFFIXES: Final = tuple(_READERS)
-"""How the names of files end whose rows can be read."""
+"""The suffixes of supported files."""
 
 
 _REMEDIES: Final = {
@@ -138,7 +138,7 @@ _TEXT_ENDINGS: Final = (".csv", ".jsonl", ".ndjson")
 
 
 def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
-    """Return the rows of a file, whose kind its name says, as a table with that schema understands them."""
+    """Return the rows of a file, by the type in its name, with the types of the schema."""
     ending = next((ending for ending in ROW_FILE_SUFFIXES if name.lower().endswith(ending)), None)
     if ending is None:
         remedy = next(
@@ -150,7 +150,7 @@ def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
     types = {column.name: type_to_arrow(column.type) for column in schema.columns}
     try:
         found: pa.Table = _READERS[ending](data, types)
-        # A file can claim that bytes are text; nobody could read them again.
+        # A file can declare invalid bytes as text.
         found.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
         raise InvalidInputError(
@@ -160,7 +160,7 @@ def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Arrow says first, without what it calls the bytes in which it reads."""
+    """Return the first line of Arrow's message, without its name for the input buffer."""
     return str(error).splitlines()[0].removeprefix("Could not open Parquet input source '<Buffer>': ").rstrip(".")
 
 
@@ -189,7 +189,7 @@ def filter_row_files(paths: Iterable[str]) -> Iterator[str]:
 
 
 def parse_partition_folders(path: str) -> dict[str, str | None]:
-    """Return the values that the folders of a path hold.
+    """Return the partition values in the folders of a path.
 
     >>> parse_partition_folders("day=2026-11-01/city=S%C3%A3o Paulo/part-0.parquet")
     {'day': '2026-11-01', 'city': 'São Paulo'}
@@ -201,7 +201,7 @@ def parse_partition_folders(path: str) -> dict[str, str | None]:
 
 
 def add_partition_columns(rows: pa.Table, values: Mapping[str, str | None], schema: Schema) -> pa.Table:
-    """Return the rows with these values as columns, in the table's types, where the file has no such column."""
+    """Return the rows with these values as columns of the table's types, unless the file has the column."""
     types = {column.name.casefold(): type_to_arrow(column.type) for column in schema.columns}
     there = {name.casefold() for name in rows.column_names}
     for name, text in values.items():

@@ -24,7 +24,7 @@ _EXAMPLES_MAX: Final = 3
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
-    """Refuse rows of one upsert of which several have the same keys: nothing says which of them is newer."""
+    """Raise an error if several rows of one upsert have the same keys."""
     names = [column.name for column in keys]
     counts = _select_keys(rows, names).group_by(_places(names)).aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
@@ -63,7 +63,7 @@ def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column
 
 
 def find_newest_deletes(delete_files: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]) -> pa.Table:
-    """Return each key once, with the largest position before which it hides rows."""
+    """Return each key once, with the largest position before which it deletes rows."""
     names = [column.name for column in keys]
     parts = [
         _select_keys(found, names).append_column(
@@ -77,9 +77,9 @@ def find_newest_deletes(delete_files: Sequence[tuple[pa.Table, int]], keys: Sequ
 def filter_visible_rows(
     parts: Sequence[tuple[pa.Table, int]], newest: pa.Table, keys: Sequence[Column]
 ) -> list[pa.Table]:
-    """Return the rows of files at their positions, in order, that no key of `find_newest_deletes` hides.
+    """Return the rows of files at their positions, in order, that `find_newest_deletes` does not delete.
 
-    All files are compared at once: a join of few rows costs about as much as one of many.
+    All files are compared in one join: a join of few rows costs about as much as one of many.
     """
     names = [column.name for column in keys]
     keyed = [
@@ -106,7 +106,7 @@ def _join_keys(rows: pa.Table, beside: pa.Table, keys: Sequence[Column], how: An
 
 
 def _select_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the key columns alone, under names that cannot meet others."""
+    """Return the key columns under unique names."""
     return rows.select(list(names)).rename_columns(_places(names)).replace_schema_metadata(None)
 
 

@@ -44,13 +44,13 @@ from mangrove.tables.write_plan import NO_ROWS, PlannedWrite, RowCounts
 __all__ = ["MergePairs", "build_source_range_predicate", "find_pairs", "plan_merge"]
 
 _PAIRS_MAX: Final = 10_000_000
-"""How many pairs are looked at one by one where no columns are equal."""
+"""The maximum number of pairs compared without an equality condition."""
 _PA: Final[Any] = pa
 
 
 @dataclass(frozen=True, slots=True)
 class MergePairs:
-    """Rows that belong together, by their numbers `t` and `s`, and joined to one table."""
+    """Matching rows by their row numbers `t` and `s`, joined to one table."""
 
     numbers: pa.Table
     rows: pa.Table
@@ -58,7 +58,7 @@ class MergePairs:
     plan: MergePlan
 
     def unmatched_target(self, target: pa.Table) -> tuple[pa.Table, Any, ColumnLookup]:
-        """Return the rows of the table that no row of the source matches, with their numbers."""
+        """Return the rows of the table without a match, with their row numbers."""
         numbers = _others(target.num_rows, self.numbers.column("t"))
         return (
             _prefix_columns(target.take(numbers), "t"),
@@ -67,7 +67,7 @@ class MergePairs:
         )
 
     def unmatched_source(self, source: pa.Table) -> tuple[pa.Table, ColumnLookup]:
-        """Return the rows of the source that match nothing."""
+        """Return the rows of the source without a match."""
         numbers = _others(source.num_rows, self.numbers.column("s"))
         return _prefix_columns(source.take(numbers), "s"), _build_column_lookup(
             {self.plan.source_name: "s"}, [source], ["s"]
@@ -75,7 +75,7 @@ class MergePairs:
 
 
 def find_pairs(target: pa.Table, source: pa.Table, on: Expression, plan: MergePlan) -> MergePairs:
-    """Return the pairs for which `on` is true. Columns that must be equal are joined, all else is tried out."""
+    """Return the pairs that satisfy `on`: a join on equal columns, then a filter."""
     naming = _build_column_lookup({plan.target_name: "t", plan.source_name: "s"}, [target, source], ["t", "s"])
     equal, others = _equalities(target, source, on, plan)
     numbers = _join_on_equalities(target, source, equal) if equal else _cross_join(target, source)
@@ -89,7 +89,7 @@ def find_pairs(target: pa.Table, source: pa.Table, on: Expression, plan: MergePl
 def build_source_range_predicate(
     state: TableState, source: pa.Table, on: Expression, plan: MergePlan
 ) -> Predicate | None:
-    """Return what every row of the table fulfils that can match, from the bounds of columns that must be equal."""
+    """Return a predicate for the table rows that can match, from the bounds of the equality columns."""
     target = pa.schema([(column.name, type_to_arrow(column.type)) for column in state.schema.columns]).empty_table()
     equal, _ = _equalities(target, source, on, plan)
     columns: list[Column] = []
@@ -99,7 +99,7 @@ def build_source_range_predicate(
         try:
             array = cast_array(_flat(source.column(theirs)), type_to_arrow(column.type))
         except MangroveError:
-            # A value that the column cannot hold matches nothing, and says nothing about the others.
+            # A value outside the column type matches nothing and is ignored.
             continue
         if not is_nested(column.type) and column not in columns:
             columns.append(column)
@@ -112,7 +112,7 @@ def build_source_range_predicate(
 def _equalities(
     target: pa.Table, source: pa.Table, on: Expression, plan: MergePlan
 ) -> tuple[list[tuple[str, str]], list[Expression]]:
-    """Return the columns that must be equal, and the conditions that remain."""
+    """Return the equality columns and the remaining conditions."""
     equal: list[tuple[str, str]] = []
     others: list[Expression] = []
     for condition in split_conjuncts(on):

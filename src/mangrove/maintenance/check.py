@@ -1,8 +1,7 @@
 """Integrity checks of metadata, references and data files.
 
-Nothing is changed unless repair is asked for, and repair mends only what cannot
-be wrong to mend: what the layout can complete by itself, and files that no
-version needs.
+A check changes nothing. Repair only does what is always safe: it completes files of
+the layout and deletes unreferenced files.
 """
 
 import re
@@ -40,19 +39,19 @@ __all__ = [
 ]
 
 _SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Up to this size a file is little more than the wait for the store, and several of them fit into memory."""
+"""Files up to this size are latency-bound, and several of them fit into memory."""
 _THREADS: Final = 8
 _WAITING_MAX: Final = 64
-"""How many files are handed to the threads at once, so that an interruption waits for few."""
+"""The number of files per batch, which bounds the delay of an interruption."""
 
 CountRows: TypeAlias = Callable[[Store, DataFile], int]
-"""Reads from a data file itself how many rows it has."""
+"""Reads the row count from a data file itself."""
 CountRowsOfMany: TypeAlias = Callable[[Store, Sequence[DataFile], ProgressCallback], Mapping[str, int | str]]
-"""Reads how many rows many files have, by their locations; or says why one of them cannot be read."""
+"""Reads the row counts of many files by location; a string is the reason why a file cannot be read."""
 
 
 def build_parallel_row_counter(count_rows: CountRows) -> CountRowsOfMany:
-    """Return what counts the rows of many files in this process: small ones several at a time, large ones alone."""
+    """Return a row counter for many files in this process: small files in parallel, large ones one by one."""
 
     def counted(store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> Mapping[str, int | str]:
         found: dict[str, int | str] = {}
@@ -85,7 +84,7 @@ def _rows_or_reason(count_rows: CountRows, store: Store, file: DataFile) -> int 
 
 
 class FileChecker:
-    """The files that are there, and the data files that have been looked at, each of them once."""
+    """The listed files, and the data files that were checked, each once."""
 
     def __init__(self, store: Store, count_rows: CountRowsOfMany | None, referenced_root: str | None = None) -> None:
         self._store = store
@@ -95,20 +94,20 @@ class FileChecker:
         self._sizes: dict[str, int] | None = None
         self._seen: set[str] = set()
         self.elsewhere = 0
-        """How many data files lie outside the lakehouse's root, where nobody looks."""
+        """The number of data files outside the lakehouse root, which are not checked."""
 
     @property
     def data_files(self) -> int:
-        """How many data files below the root have been looked at."""
+        """The number of checked data files below the root."""
         return len(self._seen) - self.elsewhere
 
     def problems_of_path(self, path: str) -> Iterator[Problem]:
-        """Yield what is wrong with one of the layout's own files."""
+        """Yield the problems of a metadata file."""
         if self._size(path) is None:
-            yield Problem(path, "a file that a version needs is missing")
+            yield Problem(path, "a referenced file is missing")
 
     def problems_of_data(self, file: DataFile) -> Iterator[Problem]:
-        """Yield what is wrong with a data file, the first time that it is met."""
+        """Yield the problems of a data file when it is first seen."""
         if file.location in self._seen:
             return
         self._seen.add(file.location)
@@ -116,27 +115,27 @@ class FileChecker:
         if not paths:
             self.elsewhere += 1
             if self._referenced_root is None or not file.location.startswith(self._referenced_root):
-                yield Problem(file.location, "a data file is outside the lakehouse's root, where no reader opens it")
+                yield Problem(file.location, "the data file is outside the lakehouse root and cannot be read")
             return
         if is_uri(file.location):
             yield Problem(
-                file.location, "a data file is named by its URI, and readers open paths below the root: convert it"
+                file.location, "the data file is referenced by a URI, but readers open paths below the root; convert it"
             )
             return
         if file.location not in self._listed() and any(linked_paths(self._store.uri, paths)):
-            yield Problem(file.location, "a data file is a symbolic link or below one, which no reader follows")
+            yield Problem(file.location, "the data file is a symbolic link or below one, which readers do not follow")
             return
         size = self._size(file.location)
         if size is None:
-            yield Problem(file.location, "a data file that a version needs is missing")
+            yield Problem(file.location, "a referenced data file is missing")
         elif size != file.size_bytes:
-            yield Problem(file.location, f"a data file has {size} bytes, its manifest says {file.size_bytes}")
+            yield Problem(file.location, f"the data file has {size} bytes, but its manifest says {file.size_bytes}")
         elif self._count_rows is not None:
-            # There may be millions of them, and nobody needs their statistics any more.
+            # There may be millions of files; drop their statistics.
             self._waiting.append(replace(file, statistics=()))
 
     def problems_of_rows(self, watch: ProgressCallback) -> Iterator[Problem]:
-        """Yield what is wrong with the rows of the files that were met, counted all together."""
+        """Yield the wrong row counts of all files seen, counted in one batch."""
         waiting, self._waiting = self._waiting, []
         if self._count_rows is None or not waiting:
             return
@@ -156,12 +155,12 @@ class FileChecker:
 
     def _size(self, path: str) -> int | None:
         sizes = self._listed()
-        # What was committed after the listing is asked for by itself.
+        # Files committed after the listing need a request of their own.
         return sizes[path] if path in sizes else self._store.size(path)
 
 
 def _row_count_problem(file: DataFile, rows: int) -> Problem:
-    return Problem(file.location, f"a data file has {rows} rows, its manifest says {file.row_count}")
+    return Problem(file.location, f"the data file has {rows} rows, but its manifest says {file.row_count}")
 
 
 _PROBLEMS_MAX = 10_000
@@ -173,51 +172,51 @@ _OBJECTS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was looked at, each rule that was found broken, and what was mended."""
+    """What was checked, the problems found, and what was repaired."""
 
     versions: tuple[int, ...]
     versions_kept: int
     data_files: int
     files_elsewhere: int
-    """Data files outside the lakehouse's root, at which nobody looked."""
+    """Data files outside the lakehouse root, which were not checked."""
     problems: tuple[Problem, ...]
     repaired: tuple[str, ...] = ()
     opens: int | None = None
-    """Where the newest version cannot be opened, the newest one that still can be."""
+    """The newest readable version if the newest version cannot be opened."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no problem was found."""
         return not self.problems
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self.problems)
 
     def __len__(self) -> int:
-        """Return how many problems there are, so that a sound lakehouse's report is as good as an empty list."""
+        """Return the number of problems, so that a report without problems is falsy."""
         return len(self.problems)
 
     def __str__(self) -> str:
-        elsewhere = f" ({self.files_elsewhere:,} more lie elsewhere)" if self.files_elsewhere else ""
+        elsewhere = f" ({self.files_elsewhere:,} more are outside the root)" if self.files_elsewhere else ""
         looked = f"{len(self.versions):,} of {self.versions_kept:,} versions, {self.data_files:,} data files{elsewhere}"
         lines = [f"repaired: {what}" for what in self.repaired]
         lines += [f"{problem.path}: {problem.rule}" for problem in self.problems]
         if not self.versions and self.problems:
             still = "no version" if self.opens is None else f"version {self.opens}, but none after it,"
-            return "\n".join([*lines, f"the lakehouse cannot be opened: {still} can be read"])
+            return "\n".join([*lines, f"the lakehouse cannot be opened; {still} can be read"])
         count = len(self.problems)
         verdict = "no problem" if self.is_sound else f"{count:,} problem{'' if count == 1 else 's'}"
         return "\n".join([*lines, f"{verdict} in {looked}"])
 
 
 def sample_versions(versions: Sequence[int], count: int) -> list[int]:
-    """Return `count` of the versions, the newest and the oldest among them, the others evenly between.
+    """Return `count` evenly spaced versions, including the newest and the oldest.
 
     >>> sample_versions([1, 2, 3, 4, 5], 3), sample_versions([1, 2, 3], 1), sample_versions([1, 2], 9)
     ([1, 3, 5], [3], [1, 2])
     """
     if count < 1:
-        raise InvalidInputError(f"a sample of {count} versions shows nothing: ask for at least 1")
+        raise InvalidInputError(f"invalid sample of {count} versions; expected at least 1")
     if count == 1 or len(versions) <= count:
         return list(versions[-count:])
     last = len(versions) - 1
@@ -234,14 +233,13 @@ def check_lakehouse(
     repair: bool = False,
     watch: ProgressCallback = ignore_progress,
 ) -> CheckReport:
-    """Look at everything that the versions reach, or a sample of the versions.
+    """Check everything that the versions reference, or a sample of the versions.
 
-    Every rule of the layout is checked in the newest version and in those with a
-    name; in the others each file that they do not share is read and every pointer
-    followed. `thorough` checks every rule in every version, which reads shared
-    files again for each of them. With `count_rows` the rows of all data files are
-    counted at the end. A data file outside the root is a problem, unless it is below
-    `referenced_root`.
+    All invariants are checked in the newest version and in named versions. In the others
+    each file that they do not share is read and every pointer followed. `thorough`
+    checks all invariants in every version, which reads shared files once per version.
+    With `count_rows` the rows of all data files are counted at the end. A data file
+    outside the root is a problem, unless it is below `referenced_root`.
     """
     repaired = _repair(lake, watch) if repair else []
     told = _ProblemLog()
@@ -272,7 +270,7 @@ def check_lakehouse(
 
 
 def report_open_failure(found: OpenFailure) -> CheckReport:
-    """Return the report on a lakehouse that cannot be opened, of which nobody can look at all versions."""
+    """Return the report on a lakehouse that cannot be opened."""
     told = _ProblemLog()
     for problem in found.problems:
         told.tell(problem)
@@ -287,7 +285,7 @@ def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Probl
 
 
 def _settings(lake: MaintenanceContext) -> LakehouseSettings:
-    """Return the newest settings, or plain ones where they are lost: the rules of the newest version tell of that."""
+    """Return the newest settings, or the defaults if they are unreadable, which is reported separately."""
     try:
         return lake.metastore.latest().settings
     except FormatError:
@@ -295,7 +293,7 @@ def _settings(lake: MaintenanceContext) -> LakehouseSettings:
 
 
 class _ProblemLog:
-    """The problems that were found, each thing once, and only as many as people can read."""
+    """The problems found, without duplicates and limited in number."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -303,7 +301,7 @@ class _ProblemLog:
         self._seen: set[Problem] = set()
 
     def tell(self, problem: Problem) -> None:
-        """Take a problem that was not told yet; who reads it need not be told to run a check."""
+        """Add a new problem, without the advice to run a check."""
         problem = replace(problem, rule=_ADVICE.sub("", problem.rule))
         if len(self.problems) < _PROBLEMS_MAX and problem not in self._seen:
             self._seen.add(problem)
@@ -311,10 +309,9 @@ class _ProblemLog:
             self._paths.add(problem.path)
 
     def notify_if_unexplained(self, problem: Problem) -> None:
-        """Take a problem, unless something else is known to be wrong with the same file.
+        """Add a problem, unless another problem of the same file is known.
 
-        That a version cannot be read is no news where it is known which of its
-        files is the reason.
+        An unreadable version is not reported if the damaged file is known.
         """
         is_version = problem.path.startswith(_VERSION)
         if problem.path in self._paths or (is_version and any(path in problem.rule for path in self._paths)):
@@ -323,7 +320,7 @@ class _ProblemLog:
 
 
 def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:
-    """Return the newest versions one by one, oldest first, where a damaged one stops the layout from listing them."""
+    """Return the newest versions one by one, oldest first, if a damaged one prevents a listing."""
     found: list[int] = []
     for version in range(newest, max(-1, newest - _VERSIONS_ONE_BY_ONE_MAX), -1):
         try:
@@ -331,7 +328,7 @@ def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:
         except NotFoundError:
             break
         except FormatError:
-            pass  # it is among the versions that are looked at, and told as a problem there
+            pass  # it is among the checked versions and reported there
         found.append(version)
     return found[::-1]
 
@@ -339,7 +336,7 @@ def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:
 def _repair(lake: MaintenanceContext, watch: ProgressCallback) -> list[str]:
     done = lake.maintenance.repair()
     cleaned = vacuum_files(lake, watch=watch)
-    return [*done, f"{cleaned} because nothing needs them"] if cleaned.paths else done
+    return [*done, f"{cleaned} because they were unreferenced"] if cleaned.paths else done
 
 
 def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch: ProgressCallback) -> Iterator[Problem]:
@@ -347,14 +344,14 @@ def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch:
         try:
             yield from lake.maintenance.problems(lake.metastore.at_version(version))
         except NotFoundError:
-            continue  # it expired while the check went on
+            continue  # it expired during the check
         except FormatError as error:
             yield Problem(f"{_VERSION}{version}", str(error))
-        watch(Progress("checking the rules of versions", number))
+        watch(Progress("checking versions", number))
 
 
 class _Walk:
-    """One pass over versions, from one of them on; `at` says how far it came."""
+    """One pass over versions; `at` is the current one."""
 
     def __init__(
         self, lake: MaintenanceContext, versions: Sequence[int], at: int, files: FileChecker, watch: ProgressCallback
@@ -367,13 +364,13 @@ class _Walk:
         self.problems: list[Problem] = []
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """Yield the versions, and look at the data files that each of them adds."""
+        """Yield the versions, and check the data files that each of them adds."""
         before: Snapshot | None = None
         while self.at < len(self._versions):
             try:
                 snapshot = self._lake.metastore.at_version(self._versions[self.at])
             except NotFoundError:
-                self.at += 1  # it expired while the check went on
+                self.at += 1  # it expired during the check
                 continue
             for value in scan_changed_objects(self._lake, before, snapshot, _OBJECTS):
                 if isinstance(value, Delta):
@@ -388,7 +385,7 @@ class _Walk:
 def _check_files(
     lake: MaintenanceContext, versions: Sequence[int], files: FileChecker, watch: ProgressCallback
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the files of the versions; a version that cannot be read does not hide the next."""
+    """Yield the problems of the files of the versions; an unreadable version does not stop the check."""
     at = 0
     while at < len(versions):
         walk = _Walk(lake, versions, at, files, watch)
@@ -402,7 +399,7 @@ def _check_files(
 
 
 def _wrong_clock(lake: MaintenanceContext) -> Iterator[Problem]:
-    """Yield that the newest version is dated so far in the future that nobody can commit after it."""
+    """Yield a problem if the newest version is dated so far in the future that commits fail."""
     newest = lake.metastore.latest()
     try:
         check_clock(newest, lake.effects.now_millis(), lake.effects.clock_tolerance_millis)
@@ -411,25 +408,25 @@ def _wrong_clock(lake: MaintenanceContext) -> Iterator[Problem]:
 
 
 def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
-    """Yield the versions that somebody deleted by hand: the name after a version that is kept is never freed."""
+    """Yield the manually deleted versions: the name after a live version is never freed."""
     for version, following in pairwise(kept):
         places = version_paths_of(version)
         path = None if following == version + 1 else find_version_file(lake.store, version)
         if path is not None and find_version_file(lake.store, version + 1) is None:
             yield Problem(
                 version_paths_of(version + 1)[places.index(path) - len(places)],
-                f"it is missing, though version {version} before it and version {following} after it are kept",
+                f"the file is missing, but versions {version} and {following} around it exist",
             )
 
 
 def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
-    """Yield the other versions that somebody deleted by hand, the oldest among them, those in a row as one."""
+    """Yield the other manually deleted versions, including the oldest; consecutive ones as one problem."""
     if not kept or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
-        return  # other programs leave nothing where a version was, and a copy begins with the version it is of
+        return  # other programs delete versions completely, and a copy begins with its own version
     try:
         lost = find_lost_versions(lake.store, kept[-1])
     except FormatError:
-        return  # the newest version's own file is damaged: its rules tell of that
+        return  # the file of the newest version is damaged, which is reported separately
     numbers = set(lost.values())
     for path, version in lost.items():
         if version - 1 in numbers:
@@ -438,12 +435,12 @@ def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterat
         while last + 1 in numbers:
             last += 1
         these = f"version {version} was" if last == version else f"versions {version} to {last} were"
-        yield Problem(path, f"it is missing: {these} deleted and did not expire. Put back what was there from a copy")
+        yield Problem(path, f"the file is missing: {these} deleted without expiry. Restore it from a copy")
 
 
 def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
     if lake.store.exists(EXPORT_RECORD_PATH):
-        return  # a copy has one version; the names are those of the lakehouse that it was made from
+        return  # a copy has one version; the names are those of its source
     for name, location in settings.exported_snapshots.items():
         try:
             version = find_export(settings, name).version
@@ -451,4 +448,4 @@ def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept
             yield Problem(location, str(error))
             continue
         if version not in kept:
-            yield Problem(location, f"the export {name!r} names version {version}, which is not kept")
+            yield Problem(location, f"the export {name!r} names version {version}, which does not exist")

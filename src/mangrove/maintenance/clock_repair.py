@@ -13,10 +13,10 @@ _ATTEMPTS_MAX: Final = 10
 
 
 def repair_clock(lake: MaintenanceContext, message: str = "", author: str = "") -> int:
-    """Commit a version that is dated by the clock of this machine, unless the newest is not in its future; return it.
+    """Commit a version dated by this machine's clock if the newest version is in its future; return it.
 
-    It holds what the newest version holds. The versions before it keep the times that
-    are written in them, and count as made no later than this one.
+    It has the content of the newest version. Earlier versions keep their recorded times,
+    and count as committed no later than this one.
     """
     for _ in range(_ATTEMPTS_MAX):
         now_millis = lake.effects.now_millis()
@@ -36,6 +36,6 @@ def repair_clock(lake: MaintenanceContext, message: str = "", author: str = "") 
         except ConflictError:
             continue
     raise ConflictError(
-        f"others committed {_ATTEMPTS_MAX} times while the clock of {lake.store.uri} was being repaired. "
-        "Nothing was changed; try again when fewer writers are at work"
+        f"the clock repair of {lake.store.uri} lost the race against {_ATTEMPTS_MAX} concurrent commits. "
+        "Nothing was changed; retry when fewer writers are active"
     )

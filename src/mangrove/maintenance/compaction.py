@@ -1,13 +1,13 @@
 """Table compaction and the choice between the local engine and Spark.
 
-    work         Spark from             because
-    copying      8 GiB, 50,000 files    one process is at it for some minutes, and a session starts in ten seconds
-    counting     8 GiB, 50,000 files    every byte is read
-    deleting     200,000 files          a request takes a thousand of them, and their size does not matter
-    compacting   2 GiB in memory        the engine in this process holds a whole log
+    job          Spark from             reason
+    copy         8 GiB, 50,000 files    takes minutes in one process, and a session starts in ten seconds
+    count        8 GiB, 50,000 files    every byte is read
+    delete       200,000 files          one request deletes a thousand files of any size
+    compact      2 GiB in memory        the local engine holds a whole partition log in memory
 
-The sizes are those that the catalog or a listing tells, so choosing reads nothing.
-Whoever names an engine gets that one.
+Sizes come from the catalog or a listing, so the choice reads no data. An explicitly
+named engine is always used.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ ENGINES: Final = ("local", "spark")
 
 @dataclass(frozen=True, slots=True)
 class LocalLimits:
-    """Up to how much of some work this process does; None is any amount."""
+    """The limits of work in this process; None is unlimited."""
 
     files_max: int | None
     bytes_max: int | None
@@ -55,14 +55,16 @@ COMPACTION_LIMITS: Final = LocalLimits(None, LOCAL_BYTES_MAX)
 
 
 def validate_engine(name: str | None) -> str | None:
-    """Return the name of an engine, or None for whichever suits; refuse all others."""
+    """Return the name of an engine, or None for an automatic choice; raise an error for any other name."""
     if name is not None and name not in ENGINES:
-        raise InvalidInputError(f"{name!r} is no engine: use {' or '.join(ENGINES)}, or none for whichever suits")
+        raise InvalidInputError(
+            f"unknown engine {name!r}; expected {' or '.join(ENGINES)}, or none for an automatic choice"
+        )
     return name
 
 
 def is_for_spark(requested: str | None, limits: LocalLimits, files: int, size_bytes: int, *, spark_can: bool) -> bool:
-    """Return whether Spark does it: because it was asked for, or because there is more to do than the limits say.
+    """Return whether Spark does the work: on request, or because it exceeds the limits.
 
     >>> is_for_spark(None, COPY_LIMITS, 3, 9 * 1024**3, spark_can=True)
     True
@@ -78,13 +80,13 @@ def is_for_spark(requested: str | None, limits: LocalLimits, files: int, size_by
 
 
 ReportFraction: TypeAlias = Callable[[float], None]
-"""Takes which share of one log is done, from 0 to 1."""
+"""Receives the completed share of one log, from 0 to 1."""
 WriteMerged: TypeAlias = Callable[[Compaction, ReportFraction], list[DataFile]]
-"""Writes the rows that a compaction merges as new files, and says on the way how far it is."""
+"""Writes the rows that a compaction merges as new files, and reports progress."""
 
 
 def compact_table(plan: TableCompaction, name: str, write: WriteMerged, watch: ProgressCallback) -> PlannedCompaction:
-    """Write what the plan merges, and return the deltas that put it in its place."""
+    """Write the rows that the plan merges, and return the deltas that replace the old ones."""
     what = f"compacting {name}"
     deltas: dict[tuple[Value | None, ...], Delta] = {}
     files_done = bytes_done = files_written = 0

@@ -11,7 +11,7 @@ __all__ = ["MaintenanceContext"]
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceContext:
-    """One lakehouse; its metastore may be its upkeep too."""
+    """One lakehouse; its metastore may also implement maintenance."""
 
     effects: Effects
     metastore: Metastore
@@ -19,5 +19,5 @@ class MaintenanceContext:
 
     @property
     def store(self) -> Store:
-        """Where the lakehouse lies."""
+        """The store of the lakehouse."""
         return self.effects.store

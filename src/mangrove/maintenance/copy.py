@@ -16,7 +16,7 @@ _SINGLE_REQUESTS_MAX = 16
 
 
 class Copier(Protocol):
-    """What copies files between stores: this process, or many machines."""
+    """Copies files between stores, in this process or distributed."""
 
     def __call__(
         self,
@@ -27,21 +27,21 @@ class Copier(Protocol):
         *,
         last: str | None = None,
     ) -> None:
-        """Copy the files, each of the size that is said, the one at `last` when all others are there; or raise."""
+        """Copy the files of the given sizes, the one at `last` after all others; raise on failure."""
         ...
 
 
-def find_missing_copies(wanted: Mapping[str, int], there: Iterable[ListEntry]) -> dict[str, int]:
-    """Return what of `wanted`, paths with sizes, is not there in full."""
-    missing = dict(wanted)
+def find_missing_copies(expected: Mapping[str, int], there: Iterable[ListEntry]) -> dict[str, int]:
+    """Return those of `expected`, paths with sizes, that are missing or incomplete."""
+    missing = dict(expected)
     for entry in there:
-        if isinstance(entry, ObjectInfo) and wanted.get(entry.path) == entry.size:
+        if isinstance(entry, ObjectInfo) and expected.get(entry.path) == entry.size:
             del missing[entry.path]
     return missing
 
 
 def split_into_batches(sizes: Mapping[str, int], files_max: int, bytes_max: int) -> Iterator[list[str]]:
-    """Yield the paths in groups of bounded number and size; a file that is too large alone goes alone."""
+    """Yield the paths in batches of bounded number and size; an oversized file is its own batch."""
     batch: list[str] = []
     size_bytes = 0
     for path, size in sizes.items():
@@ -55,7 +55,7 @@ def split_into_batches(sizes: Mapping[str, int], files_max: int, bytes_max: int)
 
 
 def load_file_sizes(store: Store, paths: Set[str]) -> dict[str, int]:
-    """Return the sizes of the files at these paths in order of the paths, or refuse if one is missing."""
+    """Return the sizes of the files at these paths, in path order; raise an error if one is missing."""
     found: dict[str, int] = {}
     if len(paths) <= _SINGLE_REQUESTS_MAX:
         requested = {path: store.size(path) for path in sorted(paths)}
@@ -67,8 +67,8 @@ def load_file_sizes(store: Store, paths: Set[str]) -> dict[str, int]:
     if len(found) < len(paths):
         absent = min(paths - found.keys())
         raise FormatError(
-            f"{absent} and {len(paths) - len(found) - 1} others are missing in {store.uri}, though the version needs "
-            "them: run `mangrove check` to see what it affects"
+            f"{absent} and {len(paths) - len(found) - 1} other files are missing in {store.uri}; the version needs "
+            "them; run `mangrove check` to see what it affects"
         )
     return found
 
@@ -76,9 +76,9 @@ def load_file_sizes(store: Store, paths: Set[str]) -> dict[str, int]:
 def copy_files(
     source: Store, destination: Store, sizes: Mapping[str, int], watch: ProgressCallback, *, last: str | None = None
 ) -> None:
-    """Copy the files, each of the size that is said, in bounded groups of parallel reads and writes.
+    """Copy the files of the given sizes in bounded batches of parallel reads and writes.
 
-    The one at `last` is written when all others are there.
+    The file at `last` is written after all others.
     """
     done = bytes_done = 0
     total, bytes_total = len(sizes), sum(sizes.values())
@@ -89,10 +89,10 @@ def copy_files(
         contents: dict[str, bytes] = {}
         for path, data in zip(batch, source.read_many(batch), strict=True):
             if data is None or len(data) != sizes[path]:
-                there = "is gone" if data is None else f"has {len(data)} bytes now"
+                there = "is missing now" if data is None else f"has {len(data)} bytes now"
                 raise StorageError(
-                    f"{path} in {source.uri} had {sizes[path]} bytes and {there}: it changed while it was copied. "
-                    "What was copied stays; do the same again to go on"
+                    f"{path} in {source.uri} had {sizes[path]} bytes and {there}: it changed during the copy. "
+                    "Copied files stay; repeat the call to resume"
                 )
             contents[path] = data
         destination.put_many(contents)

@@ -1,12 +1,12 @@
 """Version expiry according to retention settings, exports and shared transactions.
 
-A version goes when it is older than its settings allow, is none of the newest
-few, is held by nobody, and has been out of date for longer than a transaction
-may last. The last of these keeps writers safe: see decision 0008.
+A version expires if it is older than the retention settings allow, is not among the
+newest few, is not pinned, and has been superseded for longer than the transaction
+time limit. The last condition protects writers: see decision 0008.
 
-Versions go from the old end only. Whoever looks for the newest version relies on
-there being no gap above the one it knows, so a version in the middle stays until
-those before it are gone or held.
+Versions expire from the oldest on. The lookup of the newest version relies on there
+being no gap after a known version, so a version in the middle stays until all
+versions before it are expired or pinned.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 GRACE_MILLIS = 24 * 60 * 60 * 1000
-"""How old a file that nothing needs has to be before vacuum deletes it, unless it is told otherwise."""
+"""The default minimum age of an unreferenced file before vacuum deletes it."""
 
 
 def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis: int) -> bool:
-    """Return whether a shared transaction may still be published, with some time left for clocks that differ."""
+    """Return whether a shared transaction may still be published, allowing for clock differences."""
     return (
         shared.state is SharedTransactionState.OPEN and now_millis < shared.expires_at_millis + transaction_limit_millis
     )
@@ -50,10 +50,10 @@ def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis
 def select_expirable(
     kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
 ) -> list[int]:
-    """Return the versions that may go, oldest first; `kept` are all that there are, oldest first.
+    """Return the versions that may expire, oldest first; `kept` are all live versions, oldest first.
 
-    `held` are those that an export names or a shared transaction stands on, and
-    `safe_millis` is how long a version must have been out of date.
+    `held` are the versions pinned by exports or shared transactions. `safe_millis` is
+    how long a version must have been superseded.
     """
     common_millis = settings.maximum_version_age_millis
     overrides = settings.maximum_version_age_millis_overrides
@@ -74,12 +74,12 @@ def select_expirable(
 def explain_retention(
     kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
 ) -> list[str]:
-    """Return what keeps the versions that stay, given all that there are, as people set it."""
+    """Return the settings that retain the remaining versions."""
     stay = max(1, settings.minimum_versions_to_keep)
     reasons = [f"the newest {min(stay, len(kept)):,} stay (minimum_versions_to_keep)"]
     named = sum(commit.version in held for commit in kept)
     if named:
-        reasons.append(f"{named:,} are held by exports or shared transactions")
+        reasons.append(f"{named:,} are pinned by exports or shared transactions")
     common_millis = settings.maximum_version_age_millis
     for version, created_at, outdated_at in _version_lifetimes(kept, stay):
         life_millis = settings.maximum_version_age_millis_overrides.get(version, common_millis)
@@ -87,14 +87,12 @@ def explain_retention(
             continue
         if now_millis - created_at <= life_millis:
             until = format_iso_time(created_at + life_millis)
-            reasons.append(
-                f"version {version} and later ones are young enough until {until} (maximum_version_age_millis)"
-            )
+            reasons.append(f"version {version} and later ones are retained until {until} (maximum_version_age_millis)")
             break
         if now_millis - outdated_at < safe_millis:
             until = format_iso_time(outdated_at + safe_millis)
             reasons.append(
-                f"version {version} was the newest so lately that a transaction may stand on it until {until} "
+                f"version {version} may be the base of a running transaction until {until} "
                 "(transaction.time-limit-millis)"
             )
             break
@@ -102,11 +100,11 @@ def explain_retention(
 
 
 def _version_lifetimes(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each version but the newest few, with the times at which it was made and at which the next one was.
+    """Yield each version but the newest few, with its commit time and that of the next version.
 
-    No version was made later than any that follows it, whatever a wrong clock wrote
-    into it. A root that another program wrote may not say when: of that too it is
-    known that it is older than the next.
+    A version counts as committed no later than any that follows it, whatever a wrong
+    clock recorded. A root of another program may have no time; it too is older than the
+    next version.
     """
     made: list[int | None] = []
     known: int | None = None
@@ -124,15 +122,15 @@ def _version_lifetimes(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int,
 
 @dataclass(frozen=True, slots=True)
 class RetentionPins:
-    """The versions that stay whatever their age, and since when written files stay whatever needs them."""
+    """The versions that are retained at any age, and the time since which all files are retained."""
 
     versions: frozenset[int] = frozenset()
     files_since_millis: int | None = None
-    """What a shared transaction staged was written after it began, so its files are known by their age alone."""
+    """Files of a shared transaction are written after it began, so they are protected by age."""
 
 
 def find_pins(newest: Snapshot, now_millis: int) -> RetentionPins:
-    """Return what the newest version says is relied on."""
+    """Return the pins of the newest version."""
     limit_millis = time_limit_millis(newest.settings)
     live = [
         shared
@@ -140,7 +138,7 @@ def find_pins(newest: Snapshot, now_millis: int) -> RetentionPins:
         if isinstance(shared, SharedTransaction) and is_live(shared, now_millis, limit_millis)
     ]
     named = {export.version for export in list_exports(newest.settings)}
-    # The store's clock stamps files and the client's the beginning; they may differ by less than the limit.
+    # Files have the store's time, the start has the client's; they differ by less than the limit.
     began = min((shared.began_at_millis - limit_millis for shared in live), default=None)
     return RetentionPins(frozenset(named | {shared.base_version for shared in live}), began)
 
@@ -150,13 +148,13 @@ _VERSIONS_PER_BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class ExpiryReport:
-    """Which versions went, or would go."""
+    """The versions that expired, or would expire in a dry run."""
 
     versions: tuple[int, ...]
     kept: int
     dry_run: bool
     reasons: tuple[str, ...] = ()
-    """What keeps those that stay: which setting, and until when."""
+    """Why the remaining versions are retained: which setting, and until when."""
 
     def __str__(self) -> str:
         verb = "would expire" if self.dry_run else "expired"
@@ -170,10 +168,10 @@ class ExpiryReport:
 def expire_versions(
     lake: MaintenanceContext, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress
 ) -> ExpiryReport:
-    """Forget the versions that may go, oldest first, so that what an interruption leaves is in order too.
+    """Expire all versions that may expire, oldest first, so that an interruption is harmless.
 
-    `alone` promises that nobody else reads or writes meanwhile: then also a
-    version goes that was the newest until just now.
+    With `alone` there are no other readers or writers: then recently superseded versions
+    expire too.
     """
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
@@ -184,14 +182,14 @@ def expire_versions(
     going = set(old)
     stay = [commit for commit in kept if commit.version not in going]
     reasons = tuple(explain_retention(stay, newest.settings, held, now_millis, safe_millis))
-    # A version that another program made in its own way has nothing that we could take away.
+    # A version committed by another program has no file that could be replaced.
     versions = filter_versions_with_file(lake.store, old)
     if dry_run:
         return ExpiryReport(tuple(versions), len(kept) - len(versions), dry_run=True, reasons=reasons)
     gone: list[int] = []
     waiting = iter(versions)
     while batch := list(islice(waiting, _VERSIONS_PER_BATCH)):
-        # An export or a shared transaction may have been made since, and is worth one request.
+        # Check again for new exports and shared transactions, which costs one request.
         held = find_pins(lake.metastore.latest(), now_millis).versions
         batch = [version for version in batch if version not in held]
         lake.maintenance.expire(batch)

@@ -1,13 +1,12 @@
 """Exports of a version as a full, minimal or partial copy.
 
     minimal   the root node; everything else is read from the source
-    partial   all that the layout itself needs, and the data of the tables that are named
-    full      every file that the version needs
+    partial   all metadata, and the data of the named tables
+    full      every file that the version references
 
-The name is recorded first. From then on expiry leaves the version alone, so that
-nothing disappears while it is copied. What is left out of a copy stays needed in
-the source for as long as the name is recorded. A full copy needs no name: of a
-lakehouse that can only be read, or where nothing shall be written, it has none.
+The name is recorded first, which pins the version: expiry does not delete it during
+the copy. Files that are not copied stay pinned in the source for as long as the name
+is recorded. A full copy needs no name; copies of read-only lakehouses have none.
 """
 
 import enum
@@ -61,7 +60,7 @@ class ExportMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export copied, and what was there already from an earlier attempt."""
+    """The copied files, and those that existed from an earlier attempt."""
 
     export: Export
     mode: ExportMode
@@ -69,12 +68,12 @@ class ExportReport:
     bytes_copied: int
     files_there: int
     is_kept: bool = True
-    """Whether the lakehouse keeps the version under the name."""
+    """Whether the name is recorded in the lakehouse, which pins the version."""
 
     def __str__(self) -> str:
         copied = f"{self.files_copied:,} files ({format_bytes(self.bytes_copied)}) copied"
         there = f", {self.files_there:,} were there already" if self.files_there else ""
-        kept = "" if self.is_kept else "; the lakehouse itself does not know the name"
+        kept = "" if self.is_kept else "; the name is not recorded in the lakehouse"
         return f"{self.mode.value} export {self.export}: {copied}{there}{kept}"
 
 
@@ -90,12 +89,11 @@ def export_version(
     copier: Copier = copy_files,
     watch: ProgressCallback = ignore_progress,
 ) -> ExportReport:
-    """Copy a version to another place, where it opens as a lakehouse of its own.
+    """Copy a version to another location, where it opens as a lakehouse of its own.
 
-    `tables` are for a partial export: names of tables, or of namespaces for all
-    tables in them. An export that was interrupted goes on when it is called again
-    in the same way; one that is complete is refused when there is a newer version.
-    Without `keep` nothing is written to the lakehouse itself.
+    `tables` are for a partial export: names of tables, or of namespaces for all tables
+    in them. Repeating the call resumes an interrupted export; a complete one is refused
+    if there is a newer version. Without `keep` nothing is written to the lakehouse.
     """
     check_export_name(name)
     _check_place(lake, destination)
@@ -113,14 +111,14 @@ def export_version(
     destination.put(EXPORT_RECORD_PATH, encode_export_record(plan.record))
     wanted = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
     missing = find_missing_copies(wanted, destination.list())
-    # Without its root nobody takes a copy for a lakehouse, so it comes when all else is there.
+    # The root is copied last: without it a copy is not a lakehouse.
     copier(lake.store, destination, missing, watch, last=plan.root)
     _check_complete(destination, wanted)
     return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
 
 
 def pin_version(lake: MaintenanceContext, name: str, version: int | None = None) -> Export:
-    """Give a version a name without copying anything, so that it is kept for as long as it has it."""
+    """Name a version without copying it, so that it does not expire."""
     check_export_name(name)
     snapshot = _snapshot(lake, name, version)
     _check_retained(lake, snapshot.version)
@@ -131,7 +129,7 @@ def pin_version(lake: MaintenanceContext, name: str, version: int | None = None)
 
 
 def drop_export(lake: MaintenanceContext, name: str) -> Export:
-    """Forget an export's name, so that its version may expire; what was copied elsewhere stays there."""
+    """Remove the name of an export, so that its version may expire; the copy stays."""
     dropped = find_export(lake.metastore.latest().settings, name)
 
     def without(recorded: Mapping[str, str]) -> dict[str, str]:
@@ -143,7 +141,7 @@ def drop_export(lake: MaintenanceContext, name: str) -> Export:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is copied: of which version, by which file it is known, and the tables of a partial export."""
+    """What is copied: the version, its file, and the tables of a partial export."""
 
     snapshot: Snapshot
     root: str | None
@@ -165,30 +163,30 @@ def _plan_export(
         version = there.version
     snapshot = _snapshot(lake, name, version)
     if (mode is ExportMode.PARTIAL) != bool(tables):
-        raise InvalidInputError("name the tables of a partial export, and only of that")
+        raise InvalidInputError("tables are required for a partial export, and only for that")
     root = find_version_file(lake.store, snapshot.version)
     record = ExportRecord(lake.store.uri, name, snapshot.version, mode.value, tuple(sorted(tables)))
     return _Plan(snapshot, root, mode, tuple(_resolve_tables(snapshot, tables)), record)
 
 
 def _check_possible(lake: MaintenanceContext, plan: _Plan, *, keep: bool) -> None:
-    """Refuse a copy that would need files which nothing keeps, or a file that is not there."""
+    """Raise an error if the copy depends on files that nothing pins, or on a missing file."""
     if plan.mode is ExportMode.FULL:
         return
     if not keep:
         raise InvalidInputError(
-            f"a {plan.mode.value} export reads the rest from {lake.store.uri}, where nothing would keep it: "
-            "export in full"
+            f"a {plan.mode.value} export reads other files from {lake.store.uri}, where nothing pins them; "
+            "use a full export"
         )
     if plan.mode is ExportMode.MINIMAL and plan.root is None:
         raise InvalidInputError(
-            f"no file of {lake.store.uri} stands for version {plan.snapshot.version}: make a full or a partial export"
+            f"version {plan.snapshot.version} of {lake.store.uri} has no file of its own; use a full or partial export"
         )
     _check_retained(lake, plan.snapshot.version)
 
 
 def _snapshot(lake: MaintenanceContext, name: str, version: int | None) -> Snapshot:
-    """Return the version that is asked for, or that an earlier attempt recorded, or the newest."""
+    """Return the requested version, or that of an earlier attempt, or the newest."""
     newest = lake.metastore.latest()
     earlier = newest.settings.exported_snapshots.get(name)
     if version is None and earlier is not None:
@@ -199,34 +197,36 @@ def _snapshot(lake: MaintenanceContext, name: str, version: int | None) -> Snaps
 def _check_place(lake: MaintenanceContext, destination: Store) -> None:
     here, there = lake.store.uri, destination.uri
     if there.startswith(here) or here.startswith(there):
-        raise InvalidInputError(f"{there} and the lakehouse {here} lie one in the other: export to another place")
+        raise InvalidInputError(f"{there} and the lakehouse {here} are nested; export to another location")
 
 
 def _record_there(destination: Store) -> ExportRecord | None:
-    """Return what an earlier export to that place noted there."""
+    """Return the record of an earlier export to that location."""
     (data,) = destination.read_many([EXPORT_RECORD_PATH])
     return None if data is None else decode_export_record(data, f"{EXPORT_RECORD_PATH} in {destination.uri}")
 
 
 def _check_free(destination: Store, record: ExportRecord) -> None:
-    """Refuse a place that holds anything but an earlier attempt of the same export."""
+    """Raise an error if the location contains anything but an earlier attempt of the same export."""
     there = _record_there(destination)
     if there is None:
         first = next(iter(destination.list()), None)
         if first is not None:
-            raise AlreadyExistsError(f"{destination.uri} is not empty (it has {first.path}): export to another place")
+            raise AlreadyExistsError(
+                f"{destination.uri} is not empty (it contains {first.path}); export to another location"
+            )
         return
     if there != record:
         raise AlreadyExistsError(
-            f"{destination.uri} holds the {there.mode} export {there.name!r} of version {there.version} of "
-            f"{there.source}: export to another place"
+            f"{destination.uri} contains the {there.mode} export {there.name!r} of version {there.version} of "
+            f"{there.source}; export to another location"
         )
 
 
 def _check_newest(lake: MaintenanceContext, destination: Store, plan: _Plan) -> None:
-    """Refuse to repeat a complete export of what is not the newest any more: the copy would stay as it is."""
+    """Raise an error on repeating a complete export of an outdated version: the copy would not change."""
     newest = lake.metastore.latest()
-    # That the name was recorded is a version as well, in which nothing else is new.
+    # Recording the name is a version too, without other changes.
     own = 1 if plan.record.name in newest.settings.exported_snapshots else 0
     if newest.version <= plan.snapshot.version + own or _record_there(destination) is None:
         return
@@ -234,40 +234,40 @@ def _check_newest(lake: MaintenanceContext, destination: Store, plan: _Plan) -> 
         return
     held = plan.snapshot.version
     raise AlreadyExistsError(
-        f"the export {plan.record.name!r} in {destination.uri} is complete and holds version {held}, and the newest is "
-        f"{newest.version}: export to another place under another name or after this one is dropped, or ask for "
+        f"the export {plan.record.name!r} in {destination.uri} is complete with version {held}, but the newest is "
+        f"{newest.version}; export to another location under another name or after dropping this one, or pass "
         f"version {held} to check the copy"
     )
 
 
 def _is_complete(lake: MaintenanceContext, destination: Store, plan: _Plan) -> bool:
-    """Return whether an earlier attempt came to its end: the root is copied last."""
+    """Return whether an earlier attempt completed: the root is copied last."""
     if plan.root is not None:
         return destination.exists(plan.root)
     return not find_missing_copies(load_file_sizes(lake.store, _list_files_to_copy(lake, plan)), destination.list())
 
 
 def _check_retained(lake: MaintenanceContext, version: int) -> None:
-    """Refuse to rely on a version that an expiry which runs now may be deleting."""
+    """Raise an error for a version that a concurrent expiry may be deleting."""
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
     held = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
     if version in select_expirable(lake.maintenance.kept(), newest.settings, held, now_millis, safe_millis):
         raise ConflictError(
-            f"version {version} is old enough to expire at any moment, so nothing can rely on it: make a full export "
-            "of it, or raise maximum_version_age_millis first"
+            f"version {version} may expire at any time and cannot be pinned; use a full export "
+            "of it, or increase maximum_version_age_millis first"
         )
 
 
 def _record(lake: MaintenanceContext, made: Export) -> None:
-    """Record the export in the lakehouse's definition, unless it is there already."""
+    """Record the export in the lakehouse definition, unless it is recorded already."""
 
     def with_it(recorded: Mapping[str, str]) -> dict[str, str]:
         there = recorded.get(made.name)
         if there not in (None, made.location):
             raise AlreadyExistsError(
-                f"the export {made.name!r} is recorded at {there} already: choose another name, or drop that one"
+                f"the export {made.name!r} is already recorded at {there}; choose another name, or drop that one"
             )
         return {**recorded, made.name: made.location}
 
@@ -296,8 +296,8 @@ def _change_names(
             continue
         return
     raise ConflictError(
-        f"others changed the definition of {lake.store.uri} {_ATTEMPTS_MAX} times while an export was being recorded. "
-        "Nothing was copied; try again"
+        f"recording the export lost the race against {_ATTEMPTS_MAX} concurrent changes of {lake.store.uri}. "
+        "Nothing was copied; retry"
     )
 
 
@@ -315,7 +315,7 @@ def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
         case ExportMode.MINIMAL:
             assert plan.root is not None
             wanted.add(plan.root)
-    # The source's hint speaks of versions that the copy does not have.
+    # The source's hint names versions that the copy does not have.
     return wanted - HINT_PATHS
 
 
@@ -351,6 +351,6 @@ def _check_complete(destination: Store, wanted: Mapping[str, int]) -> None:
     missing = find_missing_copies(wanted, destination.list())
     if missing:
         raise StorageError(
-            f"{min(missing)} and {len(missing) - 1} others are not in {destination.uri} in full, though they were "
-            "copied there. The name is recorded; export again in the same way to complete it"
+            f"{min(missing)} and {len(missing) - 1} other files are incomplete in {destination.uri}. "
+            "The name is recorded; repeat the export to complete it"
         )

@@ -1,9 +1,9 @@
 """Export records and the layered store that opens an incomplete export.
 
-A lakehouse's definition records an export as its name and the location of its
-root node, or of what is in its place in another layout: that file's name says the
-version. Where a version has no file of its own, the location is that of the
-lakehouse, and a fragment says the version: `s3://archive/lake/#version=41`.
+A lakehouse definition records an export as its name and the location of its root
+node, or the equivalent file of another layout, whose name contains the version. If a
+version has no file of its own, the location is that of the lakehouse with the
+version as a fragment: `s3://archive/lake/#version=41`.
 """
 
 import json
@@ -41,7 +41,7 @@ EXPORT_RECORD_PATH = "_mangrove_export.json"
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """What was copied from where."""
+    """The source, name, version and mode of an export."""
 
     source: str
     name: str
@@ -52,7 +52,7 @@ class ExportRecord:
     def __post_init__(self) -> None:
         texts = (self.source, self.name, self.mode, *self.tables)
         if not all(isinstance(text, str) for text in texts) or type(self.version) is not int:
-            raise FormatError(f"an export's record is of other types than it should be: {self!r}")
+            raise FormatError(f"invalid types in an export record: {self!r}")
 
 
 def encode_export_record(record: ExportRecord) -> bytes:
@@ -65,13 +65,13 @@ def encode_export_record(record: ExportRecord) -> bytes:
 
 
 def decode_export_record(data: bytes, where: str) -> ExportRecord:
-    """Return the record that a file holds."""
+    """Return the export record in a file."""
     try:
         fields = json.loads(data)
         return ExportRecord(**{**fields, "tables": tuple(fields["tables"])})
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(
-            f"{where} does not say what it is an export of ({error!r}): copy it again to another place"
+            f"{where} is not a valid export record ({error!r}); export again to another location"
         ) from error
 
 
@@ -81,12 +81,12 @@ _NAME_CHARACTERS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A version with a name, kept for as long as it has it."""
+    """A named, pinned version."""
 
     name: str
     version: int
     location: str
-    """Where its root node lies: a path in the lakehouse itself, or a URI elsewhere."""
+    """The location of its root node: a path in the lakehouse itself, or a URI."""
 
     def __post_init__(self) -> None:
         check_export_name(self.name)
@@ -96,37 +96,37 @@ class Export:
 
 
 def check_export_name(name: str) -> None:
-    """Refuse a name that time travel would take for a number or a time."""
-    check_text(name, "an export's name")
+    """Raise an error for a name that time travel would parse as a number or a time."""
+    check_text(name, "the name of an export")
     if not name or len(name) > _NAME_CHARACTERS_MAX or name != name.strip() or not name[0].isalpha():
         raise InvalidInputError(
-            f"an export cannot be called {name!r}: a name starts with a letter, has no space at its ends "
+            f"invalid export name {name!r}; a name starts with a letter, has no leading or trailing space "
             f"and at most {_NAME_CHARACTERS_MAX} characters"
         )
 
 
 def format_export_location(uri: str, version: int, path: str | None) -> str:
-    """Return what is recorded for a version whose file lies at a path below `uri`, or that has none."""
+    """Return the recorded location of a version with a file at a path below `uri`, or without a file."""
     return f"{uri}#version={version}" if path is None else f"{uri}{path}"
 
 
 def list_exports(settings: LakehouseSettings) -> list[Export]:
-    """Return the exports that the lakehouse's definition records, in order of their names."""
+    """Return the exports in the lakehouse definition, by name."""
     return [_export(name, location) for name, location in settings.exported_snapshots.items()]
 
 
 def list_export_versions(settings: LakehouseSettings) -> list[int]:
-    """Return the versions that have names, without those whose names do not say of which version they are."""
+    """Return the named versions, without those whose location has no version."""
     found = (_version_of(location) for location in settings.exported_snapshots.values())
     return sorted({version for version in found if version is not None})
 
 
 def find_export(settings: LakehouseSettings, name: str, otherwise: str = "") -> Export:
-    """Return the export with that name; `otherwise` is what else the caller could have meant, in words."""
+    """Return the export with that name; `otherwise` is added to the error message."""
     recorded: Mapping[str, str] = settings.exported_snapshots
     if not isinstance(name, str) or name not in recorded:
-        known = f"there are {', '.join(recorded)}" if recorded else "there are none"
-        raise NotFoundError(f"no export is called {name!r}: {known}{otherwise}")
+        known = f"existing exports: {', '.join(recorded)}" if recorded else "there are no exports"
+        raise NotFoundError(f"export {name!r} does not exist; {known}{otherwise}")
     return _export(name, recorded[name])
 
 
@@ -134,8 +134,8 @@ def _export(name: str, location: str) -> Export:
     version = _version_of(location)
     if version is None:
         raise FormatError(
-            f"the export {name!r} is recorded at {location!r}, which does not say of which version it is. "
-            "Drop its name if nobody needs it; until then no version is deleted"
+            f"the export {name!r} is recorded at {location!r}, which does not contain its version. "
+            "Drop its name if it is not needed; until then no version is deleted"
         )
     return Export(name, version, location)
 
@@ -146,17 +146,16 @@ def _version_of(location: str) -> int | None:
 
 
 class LayeredStore:
-    """Writes and lists above; what is not there is read from below.
+    """Writes to and lists the upper store; reads fall back to the lower one.
 
-    Which versions there are is a matter of the upper store alone: root nodes and
-    hints are never looked for below, where versions of the same numbers hold
-    something else.
+    Only the upper store decides which versions exist: root nodes and hints are never
+    read from the lower store, where the same version numbers have other content.
     """
 
     def __init__(self, above: Store, below: Store) -> None:
         self._above = above
         self._below = below
-        # A version of the copy is committed by the upper store itself: this one adds nothing to an exclusive create.
+        # Versions of the copy are committed by the upper store: an exclusive create needs nothing else.
         self.create = above.create
 
     @property
@@ -175,7 +174,7 @@ class LayeredStore:
         return (self._above.uri, *(self._below.uris if isinstance(self._below, LayeredStore) else (self._below.uri,)))
 
     def roots_of(self, paths: Sequence[str]) -> list[str]:
-        """Return the root of the layer from which each object is read, for readers that open files by themselves."""
+        """Return the root of the layer that has each object, for readers that open files themselves."""
         here = {entry.path for entry in self._above.list(commonprefix(list(paths))) if isinstance(entry, ObjectInfo)}
         lacking = [path for path in paths if path not in here]
         deeper = self._below.roots_of(lacking) if isinstance(self._below, LayeredStore) else None
@@ -192,7 +191,7 @@ class LayeredStore:
             return self._below.read(path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where neither store has it."""
+        """Return each object's bytes; None if neither store has it."""
         found = self._above.read_many(paths)
         lacking = [number for number, data in enumerate(found) if data is None and not is_version_file(paths[number])]
         if lacking:
@@ -211,24 +210,24 @@ class LayeredStore:
         return self._above.exists(path) or (not is_version_file(path) and self._below.exists(path))
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies above under `prefix`: what lies below belongs to somebody else."""
+        """Yield the entries of the upper store under `prefix`."""
         return self._above.list(prefix, start_after=start_after, delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object above."""
+        """Write the object to the upper store."""
         self._above.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write several objects above."""
+        """Write several objects to the upper store."""
         self._above.put_many(objects)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects above."""
+        """Delete the objects in the upper store."""
         self._above.delete_many(paths)
 
 
 def bypass_cache(store: Store) -> Store:
-    """Return the store, with every layer of it asked itself; the same one where nothing is remembered."""
+    """Return the store without caches in any layer; the same store if it has none."""
     if isinstance(store, CachingStore):
         return UncachedStore(store)
     if isinstance(store, LayeredStore):
@@ -257,7 +256,7 @@ def open_export(
             return layers[0] if len(layers) == 1 else _stack_layers(layers, check_source)
         layers.append(open_store(record.source))
     raise FormatError(
-        f"{store.uri} is an export of an export, more than {_LAYERS_MAX} times over, or of itself: "
+        f"{store.uri} is an export of itself, or nested more than {_LAYERS_MAX} times; "
         f"see {EXPORT_RECORD_PATH} in each of them"
     )
 
@@ -272,7 +271,7 @@ def _stack_layers(layers: list[Store], check_source: Callable[[Store, str], None
 
 
 def _read_record(store: Store) -> bytes | None:
-    """Return what a place says of itself as an export; it is read first, so whatever is wrong with the place shows."""
+    """Return the export record of a location; it is the first read, so it also reports store errors."""
     try:
         (data,) = store.read_many([EXPORT_RECORD_PATH])
     except StorageError as error:

@@ -10,7 +10,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def format_bytes(count: int) -> str:
-    """Return a size as people say it.
+    """Return a readable size.
 
     >>> format_bytes(1), format_bytes(1536), format_bytes(5 * 1024**3)
     ('1 byte', '1.5 KiB', '5.0 GiB')
@@ -25,7 +25,7 @@ def format_bytes(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is being done and how much of it is done; a total is None as long as nobody knows it."""
+    """The current activity and how much of it is done; a total of None is unknown."""
 
     what: str
     files_done: int
@@ -44,4 +44,4 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def ignore_progress(_: Progress) -> None:
-    """Watch nothing."""
+    """Ignore progress reports."""

@@ -1,7 +1,7 @@
 """The files that live versions reference.
 
-Versions share nearly everything. So the first is walked whole, and of each one
-after it only what differs from the one before.
+Versions share most files, so the first is walked in full, and each later one by its
+differences.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,17 +15,16 @@ from mangrove.model.objects import Delta, Object, Table
 __all__ = ["resolve_paths", "scan_changed_objects", "visit_reachable_files"]
 
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's names for what is the same bucket."""
+"""Hadoop's URI schemes of the same bucket."""
 
 
 def visit_reachable_files(
     lake: MaintenanceContext, snapshots: Iterable[Snapshot], visit: Callable[[str], object]
 ) -> frozenset[str]:
-    """Call `visit` with the path of each file that the versions need, the layout's own and data, some more than once.
+    """Call `visit` with the path of each file that the versions reference, some more than once.
 
-    Return the folders of external tables that lie below the lakehouse's root:
-    what is in them is not ours. Each version is looked at once, one after the
-    other, and no list of files is made.
+    Return the folders of external tables below the lakehouse root: their files are not
+    managed. Versions are visited one by one, and no list of files is built.
     """
     folders: set[str] = set()
 
@@ -50,7 +49,7 @@ def visit_reachable_files(
 def scan_changed_objects(
     lake: MaintenanceContext, before: Snapshot | None, snapshot: Snapshot, kinds: Sequence[Kind]
 ) -> Iterator[Object]:
-    """Yield the objects of some kinds that a version has and the one before it has not, or has differently."""
+    """Yield the objects of some kinds that differ from the previous version."""
     if before is None:
         for kind in kinds:
             for _, value in lake.maintenance.objects(snapshot, kind):
@@ -62,10 +61,9 @@ def scan_changed_objects(
 
 
 def resolve_paths(location: str, root_uri: str) -> list[str]:
-    """Return the paths below the root that a location can mean: none if it is elsewhere.
+    """Return the paths below the root that a location can mean; empty if it is outside.
 
-    Whether somebody else's URI is escaped cannot be seen from it, so both
-    readings count.
+    URIs of other programs may be escaped or not, so both variants are returned.
 
     >>> resolve_paths("data/a.parquet", "s3://bucket/lake/")
     ['data/a.parquet']

@@ -1,12 +1,12 @@
 """Deletion of unreferenced files, including outdated Iceberg metadata.
 
-No version needs such a file, and each can be written again. But engines may be reading
-what shows the newest state, and what shows the next one takes most of its files from what
-was shown last. All others go as what no version needs, and all of a table that was dropped.
+Iceberg metadata can always be written again, but engines may be reading that of the
+newest state, and the next one reuses files of the last published one. All other
+Iceberg metadata is garbage, and so is that of dropped tables.
 
-Files are listed first, and what is needed is found out afterwards, so that a
-commit which came in between counts. Of what is not needed only that goes which
-is older than any transaction can be: see decision 0008.
+Files are listed first and references collected afterwards, so that concurrent
+commits are seen. An unreferenced file is deleted only if it is older than any
+transaction can be: see decision 0008.
 """
 
 import posixpath
@@ -46,22 +46,22 @@ _FOLDER: Final = re.compile(r"data/([^/]+)/metadata/")
 _METADATA: Final = re.compile(_FOLDER.pattern + r"[0-9a-f]{32}-\d+" + re.escape(METADATA_SUFFIX))
 
 _WITHOUT_PARTS: Final = f"-0{METADATA_SUFFIX}"
-"""So ends what shows a table to which nothing was ever written."""
+"""The suffix of the metadata of a table without data."""
 
 
 def is_iceberg_metadata(path: str) -> bool:
-    """Return whether a file is what engines open first, so that it goes before all that it leads to."""
+    """Return whether a file is the metadata file that engines open first; vacuum deletes it first."""
     return _METADATA.fullmatch(path) is not None
 
 
 class IcebergMetadataFiles:
-    """What a listing found of the files that show tables."""
+    """The listed Iceberg metadata files."""
 
     def __init__(self) -> None:
         self._last: dict[str, ObjectInfo] = {}
 
     def note(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
-        """Pass a listing on, and note for each table what was shown last."""
+        """Pass a listing on, and record the last published metadata of each table."""
         for entry in entries:
             match = _METADATA.fullmatch(entry.path) if isinstance(entry, ObjectInfo) else None
             if match is not None and isinstance(entry, ObjectInfo):
@@ -71,7 +71,7 @@ class IcebergMetadataFiles:
             yield entry
 
     def kept(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
-        """Yield the files that stay, of those tables of which something would go."""
+        """Yield the live files of those tables of which files would be deleted."""
         touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None} & self._last.keys()
         if not touched:
             return
@@ -85,7 +85,7 @@ class IcebergMetadataFiles:
 
 
 def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iterator[str]:
-    """Yield the files by which a state is shown, or none where nobody knows all of them: they are written again."""
+    """Yield the files of a published state; none if they are not all known, since they are written again."""
     parts_path = metadata_path.removesuffix(METADATA_SUFFIX) + PARTS_SUFFIX
     (parts,) = lake.store.read_many([parts_path])
     if parts is None and not metadata_path.endswith(_WITHOUT_PARTS):
@@ -96,36 +96,36 @@ def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iter
         yield from decode_part_paths((parts or b"").decode())
     except UnicodeDecodeError as error:
         beside = posixpath.basename(metadata_path)
-        raise FormatError(f"{parts_path} is damaged: delete it, and {beside} beside it; they are derived") from error
+        raise FormatError(f"{parts_path} is damaged; delete it and {beside}; they are derived files") from error
 
 
 def _state(newest: Snapshot, locator: TableLocator, table: Table) -> TableState | None:
-    """Return the table as it is shown, or None where it cannot be."""
+    """Return the published state of the table, or None if it cannot be published."""
     if table.table_type is not TableType.MANAGED:
         return None
     try:
         opened = open_table(newest, locator)
     except InvalidInputError:
-        return None  # nothing says what its rows are
+        return None  # the table has no schema
     return None if opened.version.schema is None else load_opened_table_state(newest, opened)
 
 
 DATA_FOLDER = "data/"
-"""Where tables keep their files."""
+"""The folder of the tables' data files."""
 
 _FILES_PER_BATCH = 1000
 _ATTEMPTS_MAX = 3
 _PENDING_SECONDS_MAX = 60.0
 
 _Visit: TypeAlias = Callable[[str], object]
-"""What is told of each path that is in use."""
+"""Called with each referenced path."""
 DeleteFiles: TypeAlias = Callable[[Store, Mapping[str, int], ProgressCallback], None]
-"""Deletes files of known sizes from a store; Spark may bring one that uses many machines."""
+"""Deletes files of known sizes from a store; Spark provides a distributed one."""
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """Which files went, or would go."""
+    """The files that were deleted, or would be in a dry run."""
 
     paths: tuple[str, ...]
     size_bytes: int
@@ -139,7 +139,7 @@ class VacuumReport:
 
 @runtime_checkable
 class _HasTemporaryFiles(Protocol):
-    """A store whose killed writers leave files that no listing shows."""
+    """A store whose crashed writers leave unlisted temporary files."""
 
     def leftovers(self) -> Iterator[ObjectInfo]: ...
 
@@ -149,7 +149,7 @@ class _HasTemporaryFiles(Protocol):
 def select_candidates(
     listed: Iterable[ListEntry], owns: Callable[[str], bool], written_before_millis: int | None
 ) -> Iterator[ObjectInfo]:
-    """Yield the files that may go if nothing needs them: ours, and old enough; None is any age."""
+    """Yield the files that may be deleted if unreferenced: managed and old enough; None is any age."""
     for entry in listed:
         if (
             isinstance(entry, ObjectInfo)
@@ -168,15 +168,15 @@ def vacuum_files(
     deleter: DeleteFiles | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> VacuumReport:
-    """Delete what no version that is kept needs, and no export and no live shared transaction.
+    """Delete the files that no live version, export or open shared transaction references.
 
-    A file younger than `grace_millis` stays, since a transaction may be about to
-    commit it; unless told otherwise that is a day, or longer where transactions
-    may take longer. `alone` promises that nobody else writes meanwhile: then age does
-    not count. An interrupted vacuum is simply run again.
+    A file younger than `grace_millis` stays, because a running transaction may commit
+    it; the default is a day, or longer if transactions may take longer. With `alone`
+    there are no concurrent writers, and age is ignored. An interrupted vacuum can be
+    repeated.
     """
     if alone:
-        # Else the temporary file of a hint that this process writes in the background would count as left behind.
+        # Otherwise the temporary file of a hint written in the background would count as garbage.
         wait_for_pending(lake.effects, _PENDING_SECONDS_MAX)
     now_millis = lake.effects.now_millis()
     before_millis = _cutoff_millis(lake, grace_millis, now_millis, alone=alone)
@@ -192,7 +192,7 @@ def vacuum_files(
     for path in list(shown.kept(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
-        # What shows a state goes before the files that it leads to: nobody shall find it without them.
+        # Iceberg metadata is deleted before the files that it references.
         _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_iceberg_metadata, garbage)}, watch)
         for step in _deletion_steps(garbage, lake.maintenance.deletion_rank):
             (deleter or delete_files)(lake.store, step, watch)
@@ -204,7 +204,7 @@ def vacuum_files(
 
 
 def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> list[dict[str, int]]:
-    """Divide the files by the steps in which they go, so that an interruption leaves nothing that misleads others."""
+    """Split the files into deletion steps, so that an interruption leaves no misleading state."""
     steps: dict[int, dict[str, int]] = {}
     for path, size in garbage.items():
         steps.setdefault(rank(path), {})[path] = size
@@ -212,12 +212,12 @@ def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> l
 
 
 def delete_files(store: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
-    """Delete the files from this process, in requests for many at once."""
+    """Delete the files from this process, in batched requests."""
     _delete(store.delete_many, sizes, watch)
 
 
 class _CountedListing:
-    """A listing that tells how far it has come."""
+    """A listing that reports progress."""
 
     def __init__(self, entries: Iterator[ListEntry], watch: ProgressCallback) -> None:
         self._entries = entries
@@ -233,15 +233,15 @@ class _CountedListing:
 
 
 def _cutoff_millis(lake: MaintenanceContext, grace_millis: int | None, now_millis: int, *, alone: bool) -> int | None:
-    """Return the time before which a file must have been written to go, or None if any may."""
+    """Return the time before which a deletable file was written, or None for any age."""
     newest = lake.metastore.latest()
     least_millis = youngest_expirable_millis(newest.settings)
     if grace_millis is None:
         grace_millis = max(GRACE_MILLIS, least_millis)
     if not alone and grace_millis < least_millis:
         raise InvalidInputError(
-            f"a grace time of {grace_millis} ms could take files from a transaction that is about to commit: give at "
-            f"least {least_millis} ms, or say that nobody else is at work"
+            f"a grace period of {grace_millis} ms could delete files of a running transaction; use at "
+            f"least {least_millis} ms, or assert that there are no other writers"
         )
     pinned_since = find_pins(newest, now_millis).files_since_millis
     times = [pinned_since, None if alone else now_millis - grace_millis]
@@ -249,11 +249,10 @@ def _cutoff_millis(lake: MaintenanceContext, grace_millis: int | None, now_milli
 
 
 def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit: _Visit) -> frozenset[str]:
-    """Visit what the versions that are kept need, again if some of them expired meanwhile.
+    """Visit the files of the live versions, again if some of them expired meanwhile.
 
-    So is what a version needs that expired since then: somebody may be rolling back
-    to it. A version that is kept and cannot be read stops the vacuum: nobody knows
-    what it needs.
+    Recently expired versions count too: a rollback to one may be in progress. An
+    unreadable live version stops the vacuum, because its references are unknown.
     """
     for _ in range(_ATTEMPTS_MAX):
         kept = [commit.version for commit in lake.maintenance.kept()]
@@ -266,16 +265,16 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
         else:
             return folders | _visit_retired(lake, retired, visit)
     raise ConflictError(
-        f"versions of {lake.store.uri} expired {_ATTEMPTS_MAX} times while vacuum looked at them. "
-        "Nothing was deleted; run it again when the expiry is done"
+        f"versions of {lake.store.uri} expired {_ATTEMPTS_MAX} times during the vacuum. "
+        "Nothing was deleted; repeat it after the expiry"
     )
 
 
 def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], visit: _Visit) -> frozenset[str]:
-    """Visit what versions need that expired lately.
+    """Visit the files of recently expired versions.
 
-    Where one of them cannot be read, nobody can use it any more: what it needed may
-    have been deleted by somebody who was alone.
+    An unreadable one is skipped: it cannot be in use, because its files may have been
+    deleted by a vacuum without concurrent writers.
     """
     for one in retired:
         visit(one.path)
@@ -289,7 +288,7 @@ def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], 
 
 
 def _list_temporary_files(store: Store, written_before_millis: int | None) -> dict[str, int]:
-    """Return the temporary files that killed writers left, with their sizes."""
+    """Return the temporary files of crashed writers, with their sizes."""
     if not isinstance(store, _HasTemporaryFiles):
         return {}
     return {

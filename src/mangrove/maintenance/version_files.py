@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 HINT_PATHS = frozenset({NEWER.hint_path, OLDER.hint_path, HINT_PATH})
-"""What speaks of versions without being one."""
+"""The hint files, which name versions."""
 
 
 def version_paths_of(version: int) -> list[str]:
-    """Return the paths at which the file of a version can lie.
+    """Return the possible paths of the file of a version.
 
     >>> version_paths_of(4)[0], version_paths_of(4)[-1]
     ('_00100000000000000000000000000000.ipc', 'mangrove/version/00000000000000000004.mpk')
@@ -37,15 +37,15 @@ def version_paths_of(version: int) -> list[str]:
 
 
 def find_version_file(store: Store, version: int) -> str | None:
-    """Return where the file of a version lies; None if the version was made by a program that writes none."""
+    """Return the path of the file of a version; None if it was committed by a program that writes none."""
     return next((path for path in version_paths_of(version) if store.exists(path)), None)
 
 
 def find_lost_versions(store: Store, newest: int) -> dict[str, int]:
-    """Return the versions that somebody deleted by hand, by the paths at which their files should lie, oldest first.
+    """Return the manually deleted versions by the expected paths of their files, oldest first.
 
-    A version that expires leaves a file that says so. In the tree layout that goes
-    when as many newer versions have names as stay taken; a guard stays for ever.
+    An expired version leaves a marker file. In the tree layout it is deleted after
+    enough newer versions; a guard stays for ever.
     """
     guard = read_guard(store, newest)
     if guard is not None:
@@ -59,7 +59,7 @@ def find_lost_versions(store: Store, newest: int) -> dict[str, int]:
 
 
 def filter_versions_with_file(store: Store, versions: Sequence[int]) -> Sequence[int]:
-    """Return those of the versions, oldest first, that have a file; those that have none are the oldest."""
+    """Return those of the versions, oldest first, that have a file; the oldest may have none."""
     low, high = 0, len(versions)
     if versions and find_version_file(store, versions[0]) is not None:
         return versions
@@ -73,12 +73,12 @@ def filter_versions_with_file(store: Store, versions: Sequence[int]) -> Sequence
 
 
 def is_version_file(path: str) -> bool:
-    """Return whether the file at a path says which versions there are."""
+    """Return whether the file at a path determines which versions exist."""
     return parse_version_location(path) is not None or path in HINT_PATHS
 
 
 def parse_version_location(location: str) -> int | None:
-    """Return the version whose file lies at a path, or at a URI that ends in one; None if it is another file."""
+    """Return the version of the file at a path or URI; None for any other file."""
     name = location.rpartition("/")[2]
     for digits in ROOT_DIGITS_KNOWN:
         if RootNames(digits).is_root(name):

@@ -118,7 +118,7 @@ def schema_from_arrow(arrow: pa.Schema, schema_id: int | None = None) -> Schema:
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
-    """Return the Arrow type in which values of `data_type` are held."""
+    """Return the Arrow type of values of `data_type`."""
     match data_type:
         case Decimal(precision, scale):
             return pa.decimal128(precision, scale)
@@ -141,7 +141,7 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
 def _field_of(column: Column) -> "pa.Field[Any]":
     metadata = dict(column.properties)
     for name in _MANGROVE_KEYS & metadata.keys():
-        raise InvalidInputError(f"column {column.name!r} has the property {name!r}, which is kept for its own use")
+        raise InvalidInputError(f"column {column.name!r} has the property {name!r}, which is reserved")
     metadata[_FIELD_ID] = str(column.id)
     if column.comment is not None:
         metadata[_COMMENT] = column.comment
@@ -191,13 +191,13 @@ def _type_of(arrow: Any, fresh: Iterator[int], path: str) -> DataType:
         return List(_column_of(arrow.value_field, fresh, f"{path}.{ELEMENT_NAME}", ELEMENT_NAME))
     plain = _FROM_ARROW.get(arrow)
     if plain is None:
-        raise InvalidInputError(f"column {path!r} has the Arrow type {arrow}, which no column can hold: cast it first")
+        raise InvalidInputError(f"column {path!r} has the Arrow type {arrow}, which is not supported; cast it first")
     return plain
 
 
 def _decimal_of(arrow: Any, path: str) -> Decimal:
     if arrow.scale < 0:
-        raise InvalidInputError(f"column {path!r} has the Arrow type {arrow} with a negative scale: cast it first")
+        raise InvalidInputError(f"column {path!r} has the Arrow type {arrow} with a negative scale; cast it first")
     # A scale above the precision is legal in Arrow; a precision as large as the scale holds the same values.
     return Decimal(max(arrow.precision, arrow.scale), arrow.scale)
 
@@ -256,4 +256,4 @@ def _decode_metadata(metadata: Any) -> dict[str, str]:
     try:
         return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
     except UnicodeDecodeError as error:
-        raise InvalidInputError("metadata of an Arrow schema is not UTF-8: remove or encode it first") from error
+        raise InvalidInputError("metadata of an Arrow schema is not UTF-8; remove or encode it first") from error

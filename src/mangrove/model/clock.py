@@ -21,12 +21,12 @@ _HOUR_MILLIS: Final = 60 * 60 * 1000
 
 
 def time_limit_millis(settings: LakehouseSettings) -> int:
-    """Return how long a transaction of this lakehouse may take."""
+    """Return the transaction time limit of this lakehouse."""
     return _millis(settings, TIME_LIMIT_PROPERTY, _HOUR_MILLIS)
 
 
 def clock_tolerance_millis(settings: LakehouseSettings) -> int:
-    """Return how far in the future the newest version of this lakehouse may be dated when somebody commits."""
+    """Return how far in the future the newest version may be dated at a commit."""
     return _millis(settings, CLOCK_TOLERANCE_PROPERTY, time_limit_millis(settings))
 
 
@@ -36,6 +36,6 @@ def _millis(settings: LakehouseSettings, name: str, default_millis: int) -> int:
         return default_millis
     if not text.isdecimal() or not int(text):
         raise InvalidInputError(
-            f"the lakehouse's property {name} is {text!r}: it is a whole number of milliseconds from 1"
+            f"invalid value {text!r} of the lakehouse property {name}; expected milliseconds, an integer from 1"
         )
     return int(text)

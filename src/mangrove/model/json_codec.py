@@ -60,25 +60,25 @@ def to_json(value: Any) -> Json:
             for field in _fields_of(model)
             if not field.is_left_out(found := getattr(value, field.name))
         }
-    raise InvalidInputError(f"{value!r} is no value of the model, so it has no JSON")
+    raise InvalidInputError(f"{value!r} is not a model value and has no JSON form")
 
 
 def from_json(data: Json, model: type[Model], path: str = "$") -> Model:
-    """Return the value of class `model` whose JSON is `data`; `path` is how errors call it."""
+    """Return the value of class `model` with the JSON `data`; errors name it `path`."""
     if path.count(".") + path.count("[") > _DEPTH_MAX:
-        raise FormatError(f"{path[:80]}… lies too deep: there is no such type")
+        raise FormatError(f"{path[:80]}… is nested too deep")
     entries = _object(data, path)
     wanted: Any = model
     known = {field.name: field for field in _fields_of(wanted)}
     unknown = entries.keys() - known.keys()
     if unknown:
-        raise FormatError(f"{path} has the unknown field {min(unknown)!r}: it has {', '.join(known)}")
+        raise FormatError(f"{path} has the unknown field {min(unknown)!r}; expected {', '.join(known)}")
     arguments: dict[str, Any] = {}
     for name, field in known.items():
         if name in entries:
             arguments[name] = field.read(entries[name], f"{path}.{name}")
         elif field.default is MISSING:
-            raise FormatError(f"{path} lacks the field {name!r}")
+            raise FormatError(f"{path} has no field {name!r}")
     try:
         return model(**arguments)
     except InvalidInputError as error:
@@ -113,11 +113,11 @@ def value_from_json(data: Json, path: str = "$") -> Value | None:
     ((tag, body),) = data.items()
     read = _READERS.get(tag)
     if read is None:
-        raise FormatError(f"{path} has the kind {tag!r}: there are {_tags()}")
+        raise FormatError(f"{path} has the unknown kind {tag!r}; expected one of {_tags()}")
     try:
         return read(body)
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise FormatError(f"{path}.{tag} is {body!r}, which is none") from error
+        raise FormatError(f"{path}.{tag} has the invalid value {body!r}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
     NamespaceLocator ── TableLocator, ViewLocator            by name, which can change
     TableIdentity ── TableVersionLocator ── StreamLocator ── PartitionLocator ── DeltaLocator
-                                                             by id, which never does
+                                                             by id, which never changes
     SharedTransactionLocator
 
-What lies below a table is found by the table's ids, so that renaming a table or
-its namespace moves nothing.
+Objects below a table are located by the table's ids, so renaming a table or its
+namespace does not move them.
 """
 
 import enum
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 LARGEST_INTEGER: Final = 2**63 - 1
-"""What every language that reads our files can hold as a signed integer."""
+"""The largest signed 64-bit integer, which every language can represent."""
 
 
 class Kind(enum.IntEnum):
-    """What kind of object it is, numbered as in the tree's keys."""
+    """The kind of an object, numbered as in tree keys."""
 
     LAKEHOUSE = 0
     NAMESPACE = 1
@@ -53,13 +53,13 @@ class Kind(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """What people call it."""
+        """The readable name of the kind."""
         return self.name.lower().replace("_", " ")
 
 
 @total_ordering
 class _Located:
-    """What all locators can do: be ordered among each other, and be told apart by one string."""
+    """The common base of locators: ordering, and a canonical string."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
@@ -72,7 +72,7 @@ class _Located:
 
     @property
     def canonical(self) -> str:
-        """The string that belongs to this object and to no other of its kind."""
+        """The string that is unique among all objects of the kind."""
         return "|".join(map(str, self.parts))
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class _Located:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLocator(_Located):
-    """The way to a namespace."""
+    """The locator of a namespace."""
 
     name: str
     kind: ClassVar[Kind] = Kind.NAMESPACE
@@ -96,7 +96,7 @@ class NamespaceLocator(_Located):
 
     @property
     def parent(self) -> None:
-        """Nothing: a namespace lies directly in the lakehouse."""
+        """None: a namespace is directly in the lakehouse."""
         return
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class NamespaceLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class TableLocator(_Located):
-    """The way to a table, by the names it has now."""
+    """The locator of a table by its current names."""
 
     namespace: str
     name: str
@@ -126,7 +126,7 @@ class TableLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class ViewLocator(_Located):
-    """The way to a view, by the names it has now."""
+    """The locator of a view by its current names."""
 
     namespace: str
     name: str
@@ -147,7 +147,7 @@ class ViewLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class SharedTransactionLocator(_Located):
-    """The way to a transaction that several processes join."""
+    """The locator of a shared transaction."""
 
     name: str
     kind: ClassVar[Kind] = Kind.SHARED_TRANSACTION
@@ -157,7 +157,7 @@ class SharedTransactionLocator(_Located):
 
     @property
     def parent(self) -> None:
-        """Nothing: a shared transaction lies directly in the lakehouse."""
+        """None: a shared transaction is directly in the lakehouse."""
         return
 
     def __str__(self) -> str:
@@ -166,9 +166,9 @@ class SharedTransactionLocator(_Located):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableIdentity:
-    """A table by what never changes about it: the parent of all that lies below the table.
+    """The immutable identity of a table: the parent of all objects below it.
 
-    `namespace_id` is that of the namespace in which the table was born.
+    `namespace_id` is that of the namespace in which the table was created.
     """
 
     namespace_id: str
@@ -184,7 +184,7 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TableVersionLocator(_Located):
-    """The way to a version of a table."""
+    """The locator of a table version."""
 
     namespace_id: str
     table_id: str
@@ -204,7 +204,7 @@ class TableVersionLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class StreamLocator(_Located):
-    """The way to a stream of a table version."""
+    """The locator of a stream of a table version."""
 
     namespace_id: str
     table_id: str
@@ -226,7 +226,7 @@ class StreamLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLocator(_Located):
-    """The way to a partition of a stream."""
+    """The locator of a partition of a stream."""
 
     namespace_id: str
     table_id: str
@@ -250,7 +250,7 @@ class PartitionLocator(_Located):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLocator(_Located):
-    """The way to a delta of a partition: its position says when it applies."""
+    """The locator of a delta of a partition; deltas apply in the order of their positions."""
 
     namespace_id: str
     table_id: str
@@ -300,12 +300,12 @@ def _two_parts(text: str, what: str) -> tuple[str, str]:
     parts = split_name(text)
     if len(parts) != 2:
         raise InvalidInputError(
-            f"{text!r} has {len(parts)} part(s): a {what}'s name is namespace.{what}, "
-            "with backticks around a part that holds a dot"
+            f"{text!r} has {len(parts)} part(s); expected namespace.{what}, "
+            "with backticks around a part that contains a dot"
         )
     return parts[0], parts[1]
 
 
 def _check_ordinal(number: int, what: str) -> None:
     if type(number) is not int or not 1 <= number <= LARGEST_INTEGER:
-        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 to {LARGEST_INTEGER}")
+        raise InvalidInputError(f"invalid {what} {number!r}; expected an integer from 1 to {LARGEST_INTEGER}")

@@ -28,7 +28,7 @@ IDENTITY_ENCODING: Final = "identity"
 
 
 class FileKind(enum.Enum):
-    """What the rows of a file are."""
+    """The kind of rows in a file."""
 
     DATA = "data"
     POSITION_DELETES = "position_deletes"
@@ -37,17 +37,17 @@ class FileKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known about one column of one file; None is what is not known.
+    """The statistics of one column of one file; None is unknown.
 
-    `minimum` and `maximum` are bounds: no value lies outside them, but they need
-    not occur. Nulls and NaN are counted and not bounded.
+    `minimum` and `maximum` are bounds: no value is outside them, but they need not occur.
+    Nulls and NaN are counted and not bounded.
     """
 
     column_id: int
     null_count: int | None = None
     nan_count: int | None = None
     value_count: int | None = None
-    """Values with nulls; more than the rows of the file for what lies inside a list or map."""
+    """The number of values with nulls; more than the rows of the file inside lists and maps."""
     size_bytes: int | None = None
     minimum: Value | None = None
     maximum: Value | None = None
@@ -87,10 +87,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a delta: rows, or which rows are deleted."""
+    """One file of a delta: data or deletes."""
 
     location: str
-    """A path below the lakehouse's root, or the URI of a file elsewhere, which is listed but never opened."""
+    """A path below the lakehouse root, or the URI of an external file, which is listed but never opened."""
     size_bytes: int
     row_count: int
     kind: FileKind = FileKind.DATA
@@ -99,12 +99,12 @@ class DataFile:
     schema_id: int | None = None
     """The schema with which the file was written."""
     partition_values: tuple[Value | None, ...] | None = None
-    """Only where they differ from those of the partition in which the delta lies."""
+    """Only if they differ from those of the delta's partition."""
     sort_scheme_id: str | None = None
     bucket: int | None = None
-    """Which bucket of the keys' hash all rows fall into."""
+    """The hash bucket of the keys of all rows."""
     source_size_bytes: int | None = None
-    """What the rows took in memory before they were encoded."""
+    """The size of the rows in memory before encoding."""
     applies_to: str | None = None
     """Position deletes: the location of the one file whose rows they delete; None means that each row names it."""
     key_ids: tuple[int, ...] = ()
@@ -148,8 +148,8 @@ class DataFile:
         """The path below the lakehouse's root; a file elsewhere has none, so no reader and no other engine gets it."""
         if is_uri(self.location):
             raise FormatError(
-                f"{self.location} is named by a URI, and only paths below the lakehouse's root are read: a conversion "
-                "names a file below the root by its path; append the rows of any other file again"
+                f"{self.location} is a URI, but only paths below the lakehouse root can be read; a conversion "
+                "replaces the URI of a file below the root by its path; append the rows of any other file again"
             )
         return self.location
 
@@ -176,7 +176,7 @@ class Manifest:
 
     @property
     def row_count(self) -> int:
-        """The rows of all files, those that say what is deleted too."""
+        """The rows of all files, including delete files."""
         return sum(entry.row_count for entry in self.entries)
 
     @property

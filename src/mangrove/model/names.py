@@ -1,11 +1,9 @@
 """Validation, quoting and suggestion of namespace, table, view and column names.
 
-A name is 1 to a maximum of UTF-8 bytes and holds no space, no control character
-and no `/`, because names are padded with spaces in tree keys and appear in file
-names. It holds no `|` either: canonical strings are joined by it, and two
-different objects must never have the same one. A new name, of a column too, holds
-no character that moves or reverses the text around it: a terminal, a log or a page
-would show another name than the one that is stored.
+A name has 1 to a maximum of UTF-8 bytes without spaces, control characters and `/`,
+because names are padded with spaces in tree keys and are part of file names. It has no
+`|` either, which separates the parts of canonical strings. New names, including column
+names, have no bidirectional control characters, which would display as another name.
 """
 
 import difflib
@@ -30,15 +28,15 @@ __all__ = [
 
 
 def find_closest_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that looks most like one that is not there, if any does."""
+    """Return the most similar of the names, or None if none is similar."""
     found = difflib.get_close_matches(name.casefold(), [one.casefold() for one in names], 1, 0.6)
     return next((one for one in names if found and one.casefold() == found[0]), None)
 
 
 def suggest_name(name: str, names: Sequence[str]) -> str:
-    """Return the end of a sentence about a name that is not there."""
-    meant = find_closest_name(name, names)
-    return f": there are {', '.join(names)}" if meant is None else f": did you mean {meant!r}?"
+    """Return the end of an error message about an unknown name."""
+    closest = find_closest_name(name, names)
+    return f"; expected one of {', '.join(names)}" if closest is None else f"; did you mean {closest!r}?"
 
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
@@ -59,9 +57,9 @@ _LONE_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def check_name(name: str, what: str = "name", size_bytes_max: int | None = None) -> None:
-    """Refuse a name that breaks the rules; `what` says whose name it is."""
+    """Raise an error for an invalid name; `what` describes the named object."""
     if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"{what} {name!r} is empty: a name has at least one character")
+        raise InvalidInputError(f"{what} {name!r} is empty; a name has at least one character")
     found = _FORBIDDEN.search(name)
     if found:
         raise InvalidInputError(
@@ -70,13 +68,13 @@ def check_name(name: str, what: str = "name", size_bytes_max: int | None = None)
         )
     if size_bytes_max is not None and len(name.encode()) > size_bytes_max:
         raise InvalidInputError(
-            f"{what} {name!r} takes {len(name.encode())} bytes of UTF-8, and this lakehouse allows {size_bytes_max}: "
+            f"{what} {name!r} has {len(name.encode())} UTF-8 bytes; this lakehouse allows {size_bytes_max}; "
             "choose a shorter one"
         )
 
 
 def check_new_name(name: str, what: str) -> None:
-    """Refuse control and bidirectional characters in the name of something new; what exists keeps its name."""
+    """Raise an error for control and bidirectional characters in a new name; existing names stay valid."""
     found = _DECEPTIVE.search(name)
     if found:
         raise InvalidInputError(
@@ -86,7 +84,7 @@ def check_new_name(name: str, what: str) -> None:
 
 
 def check_id(identifier: str, what: str) -> None:
-    """Refuse an id that could not be part of a tree key or name a folder."""
+    """Raise an error for an id that cannot be part of a tree key or a folder name."""
     if not isinstance(identifier, str) or not identifier or _FORBIDDEN.search(identifier) or identifier in (".", ".."):
         raise InvalidInputError(
             f"{what} {identifier!r} is not an id: an id is text without spaces, control characters, '/' or '|'"
@@ -94,11 +92,11 @@ def check_id(identifier: str, what: str) -> None:
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse text that UTF-8 cannot store."""
+    """Raise an error for text that UTF-8 cannot encode."""
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} is {text!r}, which is not text")
     if not text.isascii() and _LONE_SURROGATE.search(text):
-        raise InvalidInputError(f"{what} {text!r} holds half of a surrogate pair, which UTF-8 cannot store")
+        raise InvalidInputError(f"{what} {text!r} contains a lone surrogate, which UTF-8 cannot encode")
 
 
 def split_name(text: str) -> tuple[str, ...]:
@@ -114,7 +112,7 @@ def split_name(text: str) -> tuple[str, ...]:
 
 
 def split_path(text: str) -> tuple[str, ...]:
-    """Return the way to a column, through the structs that it lies in; unlike other names, a column's may hold spaces.
+    """Return the path of a column through its structs; column names may contain spaces.
 
     >>> split_path("address.`post code`")
     ('address', 'post code')
@@ -124,7 +122,7 @@ def split_path(text: str) -> tuple[str, ...]:
 
 def _parts(text: str, form: str) -> tuple[str, ...]:
     if not isinstance(text, str):
-        raise InvalidInputError(f"{text!r} is no name: a name is text, such as 'sales' or 'sales.orders'")
+        raise InvalidInputError(f"{text!r} is not a name; expected text such as 'sales' or 'sales.orders'")
     parts: list[str] = []
     position = 0
     while True:
@@ -132,7 +130,7 @@ def _parts(text: str, form: str) -> tuple[str, ...]:
         if match is None or match[0] == "``":
             raise InvalidInputError(
                 f"{text!r} has no name at position {position}: write {form}, "
-                "with backticks around a part that holds a dot"
+                "with backticks around a part that contains a dot"
             )
         parts.append(match[1].replace("``", "`") if match[1] is not None else match[2])
         position = match.end()
@@ -144,7 +142,7 @@ def _parts(text: str, form: str) -> tuple[str, ...]:
 
 
 def quote_name(name: str) -> str:
-    """Return `name` as SQL text: bare where Spark takes it so everywhere, else between backticks.
+    """Return `name` as SQL text, with backticks unless Spark accepts it without.
 
     >>> quote_name("amount"), quote_name("order"), quote_name("größe")
     ('amount', '`order`', '`größe`')

@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 STREAM_FORMAT: Final = "deltacat"
-"""The format of a stream of deltas, under the name by which DeltaCAT looks for it."""
+"""The stream format, by DeltaCAT's name."""
 
 
 class TableType(enum.Enum):
-    """Who keeps a table's data."""
+    """Who manages a table's data."""
 
     MANAGED = "managed"
     EXTERNAL = "external"
@@ -54,7 +54,7 @@ class TableType(enum.Enum):
 
 
 class TableVersionState(enum.Enum):
-    """How far a table version is in its life."""
+    """The lifecycle state of a table version."""
 
     CREATED = "created"
     UNRELEASED = "unreleased"
@@ -65,7 +65,7 @@ class TableVersionState(enum.Enum):
 
 
 class StreamState(enum.Enum):
-    """How far a stream or a partition is in its life."""
+    """The lifecycle state of a stream or partition."""
 
     STAGED = "staged"
     COMMITTED = "committed"
@@ -73,12 +73,12 @@ class StreamState(enum.Enum):
 
 
 class DeltaType(enum.Enum):
-    """What a delta does to the rows before it."""
+    """The effect of a delta on earlier rows."""
 
     APPEND = "append"
     """Adds rows, in order."""
     ADD = "add"
-    """Adds rows, in no order: it may take any free position."""
+    """Adds rows, unordered: it may take any free position."""
     UPSERT = "upsert"
     """Replaces the rows with the same keys and adds the others."""
     DELETE = "delete"
@@ -86,11 +86,11 @@ class DeltaType(enum.Enum):
     POSITION_DELETE = "position_delete"
     """Deletes the rows at given positions of given files."""
     REPLACE = "replace"
-    """Stands in the place of earlier deltas or files."""
+    """Replaces earlier deltas or files."""
 
 
 class SharedTransactionState(enum.Enum):
-    """How far a shared transaction is in its life."""
+    """The lifecycle state of a shared transaction."""
 
     OPEN = "open"
     PUBLISHED = "published"
@@ -114,11 +114,11 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. What its columns are is said by its table versions, unless its data is kept by others."""
+    """A table. Its columns are in its table versions, unless its data is managed elsewhere."""
 
     id: str
     namespace_id: str
-    """The namespace in which the table was born; it stays when the table moves."""
+    """The namespace in which the table was created; it does not change when the table moves."""
     name: str
     table_type: TableType = TableType.MANAGED
     table_format: str = "MANGROVE"
@@ -126,11 +126,11 @@ class Table:
     properties: Mapping[str, str] = NO_PROPERTIES
     format_properties: Mapping[str, str] = NO_PROPERTIES
     location: str | None = None
-    """Where an external table's data lies."""
+    """The location of an external table's data."""
     latest_table_version: int | None = None
     latest_active_table_version: int | None = None
     schema: Schema | None = None
-    """For a table whose data others keep, or that another program made; else the table versions say it."""
+    """For a table whose data is managed elsewhere or by another program; otherwise it is in the table versions."""
     keys: tuple[int, ...] = ()
     """The ids of the columns of `schema` that identify a row."""
 
@@ -154,7 +154,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A query with a name."""
+    """A named query."""
 
     id: str
     name: str
@@ -172,7 +172,7 @@ class View:
         check_text(self.sql, "a view's SQL")
         check_text(self.dialect, "a view's dialect")
         if not self.sql.strip():
-            raise InvalidInputError(f"view {self.name!r} has no SQL: write the query that it stands for")
+            raise InvalidInputError(f"view {self.name!r} has no SQL; write its query")
         object.__setattr__(self, "reads", tuple(self.reads))
         for read in self.reads:
             split_name(read)
@@ -181,11 +181,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What a table's rows are: its columns, keys and schemes, with all that were valid before."""
+    """The schema, keys and schemes of a table, with all earlier ones."""
 
     version: int
     schema: Schema | None
-    """None where rows of any columns may be written."""
+    """None if rows with any columns may be written."""
     earlier_schemas: tuple[Schema, ...] = ()
     keys: tuple[int, ...] = ()
     """The ids of the columns that identify a row."""
@@ -221,21 +221,21 @@ class TableVersion:
 
     @property
     def schemas(self) -> tuple[Schema, ...]:
-        """The earlier schemas, then the one that is valid."""
+        """The earlier schemas, then the current one."""
         return self.earlier_schemas if self.schema is None else (*self.earlier_schemas, self.schema)
 
     @property
     def partition_schemes(self) -> tuple[PartitionScheme, ...]:
-        """The earlier partition schemes, then the one that is valid."""
+        """The earlier partition schemes, then the current one."""
         return (*self.earlier_partition_schemes, self.partition_scheme)
 
     @property
     def sort_schemes(self) -> tuple[SortScheme, ...]:
-        """The earlier sort schemes, then the one that is valid."""
+        """The earlier sort schemes, then the current one."""
         return (*self.earlier_sort_schemes, self.sort_scheme)
 
     def partition_scheme_with_id(self, scheme_id: str) -> PartitionScheme:
-        """Return the partition scheme that had or has that id."""
+        """Return the current or earlier partition scheme with that id."""
         for scheme in self.partition_schemes:
             if scheme.id == scheme_id:
                 return scheme
@@ -244,7 +244,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The deltas of a table version that belong together; replacing a table's rows starts a new one."""
+    """The deltas of a table version; replacing all rows of a table starts a new stream."""
 
     id: str
     format: str = STREAM_FORMAT
@@ -299,9 +299,9 @@ class Delta:
     position: int | None = None
     """Only for reading: the locator decides, so that a rebase need not write the definition again."""
     replaces_through: int | None = None
-    """A replace takes the place of what stands up to this position; None means of all that stands before it."""
+    """A replace supersedes all deltas up to this position; None means all before it."""
     replaced_locations: tuple[str, ...] = ()
-    """A replace of single files: only these go."""
+    """A replace of single files: only these are superseded."""
 
     def __post_init__(self) -> None:
         _check_ordinal(self.position, "stream position")
@@ -310,13 +310,15 @@ class Delta:
         for location in self.replaced_locations:
             check_text(location, "a replaced location")
         if self.type is not DeltaType.REPLACE and (self.replaces_through is not None or self.replaced_locations):
-            raise InvalidInputError(f"a delta of type {self.type.value} replaces something: only a replace does")
+            raise InvalidInputError(
+                f"a delta of type {self.type.value} has replaced files or positions; only a replace delta can"
+            )
         _freeze_properties(self, self.properties, None)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTransaction:
-    """A transaction that several processes join, kept until it is published or discarded."""
+    """A transaction that several processes join, stored until it is published or discarded."""
 
     name: str
     base_version: int
@@ -352,7 +354,7 @@ _KINDS: Final[dict[type, Kind]] = {
 
 
 def kind_of(value: Object) -> Kind:
-    """Return what kind of object `value` is."""
+    """Return the kind of the object `value`."""
     return _KINDS[type(value)]
 
 
@@ -366,12 +368,12 @@ def _freeze_properties(value: object, properties: Mapping[str, str], description
 def _validate_keys(keys: Iterable[int], schema: Schema | None, where: str) -> tuple[int, ...]:
     checked = tuple(keys)
     if checked and schema is None:
-        raise InvalidInputError(f"{where} has keys but no schema: give it one")
+        raise InvalidInputError(f"{where} has keys but no schema")
     if len(set(checked)) != len(checked):
         raise InvalidInputError(f"{where} names a key column twice: {checked}")
     for key in checked:
         if schema is not None and key not in {column.id for column in schema.columns}:
-            raise InvalidInputError(f"{where} has the key {key}, which is the id of none of its columns")
+            raise InvalidInputError(f"{where} has the key {key}, which is not the id of a column")
     return checked
 
 

@@ -1,8 +1,8 @@
 """Partition transforms, partition schemes and sort schemes.
 
-The results are those of Iceberg, so that both can share files: a bucket is the
-32-bit Murmur3 hash of a fixed byte form, truncation and the parts of a date go
-down, also below zero.
+The results are those of Iceberg, so that both can share files: a bucket is the 32-bit
+Murmur3 hash of a fixed byte form; truncation and date parts round down, also below
+zero.
 
 days(ts)   bucket(16, id)   truncate(4, name)   country        a partition field
 ts desc nulls last                                             a sort field
@@ -130,12 +130,12 @@ _TRUNCATED: Final = (*_INTEGERS, Decimal, *_TEXTS, Binary)
 
 
 def transform_name_of(transform: Transform) -> str:
-    """Return what the transform is called in text."""
+    """Return the name of the transform in text."""
     return type(transform).__name__.lower()
 
 
 def result_type_of(transform: Transform, source: DataType) -> DataType:
-    """Return the type of the transform's results; refuse a transform that does not fit `source`."""
+    """Return the result type of the transform; raise an error if it does not support `source`."""
     fits: bool
     result: DataType
     match transform:
@@ -155,8 +155,8 @@ def result_type_of(transform: Transform, source: DataType) -> DataType:
             assert_never(transform)
     if not fits:
         raise InvalidInputError(
-            f"{transform_name_of(transform)} does not fit a column of type {format_type(source)}: "
-            f"it takes {_TAKES[type(transform)]}"
+            f"{transform_name_of(transform)} does not support a column of type {format_type(source)}; "
+            f"expected {_TAKES[type(transform)]}"
         )
     return result
 
@@ -167,7 +167,7 @@ def transform_value(transform: Transform, source: DataType, value: Value | None)
     if value is None:
         return None
     if not is_value_of_type(value, source):
-        raise InvalidInputError(f"{value!r} is no value of a column of type {type(source).__name__.lower()}")
+        raise InvalidInputError(f"{value!r} is not a value of a column of type {type(source).__name__.lower()}")
     match transform:
         case Identity():
             return value
@@ -189,7 +189,7 @@ def transform_value(transform: Transform, source: DataType, value: Value | None)
 
 
 def _hashed_form(value: Value, source: DataType) -> bytes:
-    """Return the bytes that are hashed; integers and times of all widths count as 8 bytes, so widening is free."""
+    """Return the hashed bytes; integers and times of all widths are hashed as 8 bytes, so widening is safe."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -255,14 +255,14 @@ _IDENTITY: Final = Identity()
 
 
 class Direction(enum.Enum):
-    """Which end comes first."""
+    """The sort direction."""
 
     ASCENDING = "asc"
     DESCENDING = "desc"
 
 
 class Nulls(enum.Enum):
-    """Where rows without a value go."""
+    """The position of nulls in a sort order."""
 
     FIRST = "first"
     LAST = "last"
@@ -270,7 +270,7 @@ class Nulls(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One value by which rows are grouped; `name` is what the value is called."""
+    """A partition value with its name."""
 
     source_id: int
     transform: Transform
@@ -285,7 +285,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class PartitionScheme:
-    """By what a table's rows are grouped into partitions; no fields mean one partition for all."""
+    """The partition fields of a table; no fields mean one partition for all rows."""
 
     fields: tuple[PartitionField, ...] = ()
     id: str = "0"
@@ -303,7 +303,7 @@ class PartitionScheme:
             )
 
     def result_types(self, schema: Schema) -> tuple[DataType, ...]:
-        """Return the types of the partition values; refuse a scheme that does not fit `schema`."""
+        """Return the types of the partition values; raise an error if the scheme does not match `schema`."""
         return tuple(
             result_type_of(field.transform, schema.column_with_id(field.source_id).type) for field in self.fields
         )
@@ -311,7 +311,7 @@ class PartitionScheme:
 
 @dataclass(frozen=True, slots=True)
 class SortField:
-    """One value by which rows are ordered."""
+    """One value of a sort order."""
 
     source_id: int
     direction: Direction = Direction.ASCENDING
@@ -326,7 +326,7 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class SortScheme:
-    """By what the rows in a file are ordered; no fields mean in no order."""
+    """The sort order of the rows in a file; no fields mean unordered."""
 
     fields: tuple[SortField, ...] = ()
     id: str = "0"
@@ -413,7 +413,7 @@ def _parse_term(text: str) -> tuple[Transform, tuple[str, ...]]:
     match = _PARTITION_FIELD.fullmatch(text)
     if match is None:
         raise InvalidInputError(
-            f"{text!r} is no partition or sort field: write a column, or years, months, days, hours (column), "
+            f"{text!r} is not a partition or sort field; write a column, or years, months, days, hours (column), "
             "bucket (count, column) or truncate (width, column)"
         )
     path = tuple(
@@ -428,7 +428,7 @@ def _parse_term(text: str) -> tuple[Transform, tuple[str, ...]]:
     if word in _SIMPLE and not match["parameter"]:
         return _SIMPLE[word], path
     raise InvalidInputError(
-        f"{text!r} is no transform: write bucket(count, column) and truncate(width, column); "
+        f"{text!r} is not a transform; write bucket(count, column) and truncate(width, column); "
         "identity, years, months, days and hours take the column alone"
     )
 

@@ -1,12 +1,12 @@
-"""Which relative paths name an object, and which locations a data file may have.
+"""Validation of object paths and data file locations.
 
-The rule is one for all stores, so that a lakehouse can be copied from any of
-them to any other: `/` between segments, no empty, `.` or `..` segment, no
-control character, at most 1,024 bytes of UTF-8 and 255 bytes per segment. No
-backslash either: Azure and some S3 servers take it for a `/`.
+The rules are the same for all stores, so that a lakehouse can be copied between any of
+them: `/` between segments, no empty, `.` or `..` segment, no control character, at most
+1,024 bytes of UTF-8 and 255 bytes per segment. A backslash is invalid too, because
+Azure and some S3 servers treat it as `/`.
 
-Other engines get the root and a location joined, and some of them decode percent
-escapes. So a location keeps to the rule as it is written and as it is decoded.
+Other engines join the root and a location, and some decode percent escapes. A location
+must therefore be valid both as written and decoded.
 """
 
 import re
@@ -27,17 +27,17 @@ __all__ = [
 PATH_BYTES_MAX = 1024
 SEGMENT_BYTES_MAX = 255
 TEMPORARY_PREFIX = ".mangrove-tmp-"
-"""How the local store names a file that is not yet an object; no object may be named so."""
+"""The prefix of the local store's temporary files; object names cannot have it."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SHOWN_CHARACTERS_MAX = 80
 _PLAIN_LOCATION = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*")
-"""Most locations: one match shows that every rule is kept, if the text is short."""
+"""A fast path: short locations that match are valid."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that names no object.
+    """Raise an error for an invalid object path.
 
     >>> check_path("1011/0000/1010/01001110-node.ipc")
     >>> check_path("a/../b")
@@ -54,7 +54,7 @@ def check_path(path: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse a prefix that no path can start with; the last segment may be cut anywhere."""
+    """Raise an error for a prefix that no path can have; the last segment may be partial."""
     if not prefix:
         return
     encoded_size = _check_characters(prefix)
@@ -65,7 +65,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def is_uri(location: str) -> bool:
-    """Return whether a location is the URI of a file elsewhere, not a path below the lakehouse's root.
+    """Return whether a location is a URI and not a path below the lakehouse root.
 
     >>> is_uri("s3://bucket/a.parquet"), is_uri("data/a.parquet")
     (True, False)
@@ -74,7 +74,7 @@ def is_uri(location: str) -> bool:
 
 
 def check_location(location: str) -> None:
-    """Refuse the location of a data file that is neither a path below the root nor a full URI, whoever decodes it.
+    """Raise an error for a data file location that is neither a path below the root nor a full URI.
 
     >>> check_location("data/t/a.parquet"), check_location("s3://bucket/a.parquet")
     (None, None)
@@ -101,9 +101,9 @@ def _check_characters(path: str) -> int:
     """Return the size in UTF-8 of a text without control characters."""
     control = _CONTROL.search(path)
     if control is not None:
-        raise _refusal(path, f"holds the control character {control[0]!r}", "use printable characters")
+        raise _refusal(path, f"contains the control character {control[0]!r}", "use printable characters")
     if "\\" in path:
-        raise _refusal(path, "holds a backslash", "use '/' between segments")
+        raise _refusal(path, "contains a backslash", "use '/' between segments")
     if path.isascii():
         return len(path)
     try:

@@ -13,9 +13,9 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class FrozenMapping(Mapping[Key, Value_co]):
-    """A mapping that nobody can change; it iterates in order of its keys.
+    """An immutable mapping that iterates in key order.
 
-    The order is fixed so that the same entries give the same bytes on storage.
+    The order is fixed so that equal mappings have equal bytes on storage.
     """
 
     __slots__ = ("_entries",)
@@ -41,16 +41,16 @@ class FrozenMapping(Mapping[Key, Value_co]):
 
 
 class Properties(FrozenMapping[str, str]):
-    """Free text by key, as users and other programs attach it to objects."""
+    """Free key-value strings that users and other programs attach to objects."""
 
     __slots__ = ()
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         if not isinstance(entries, Mapping):
-            raise InvalidInputError(f"properties were given as {entries!r}: give a mapping from text to text")
+            raise InvalidInputError(f"invalid properties {entries!r}; expected a mapping from strings to strings")
         for key, value in entries.items():
             if not isinstance(key, str) or not key:
-                raise InvalidInputError(f"a property has the key {key!r}: a key is text of at least one character")
+                raise InvalidInputError(f"a property has the invalid key {key!r}; expected a non-empty string")
             check_text(key, "a property's key")
             check_text(value, f"property {key!r}")
         super().__init__(entries)

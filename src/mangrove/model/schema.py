@@ -19,18 +19,18 @@ from mangrove.model.types import (
 __all__ = ["COLUMNS_MAX", "NESTING_MAX", "Schema", "assign_fresh_ids", "check_column_count", "check_new_columns"]
 
 COLUMNS_MAX: Final = 10_000
-"""How many columns a new table or view may have, those inside nested types included."""
+"""The maximum number of columns of a new table or view, including nested ones."""
 NESTING_MAX: Final = 32
-"""How deep types may lie in each other, so that no reader runs out of stack."""
+"""The maximum nesting depth of types, which bounds recursion."""
 _SCHEMA_ID_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order, each with an id that no other column has, inside nested types too.
+    """Columns in order, each with a unique id, including nested columns.
 
-    `last_column_id` is the largest id ever given in the table's life. It outlives
-    dropped columns, so that their ids never come back to mean something else.
+    `last_column_id` is the largest id ever assigned in the table. It includes dropped
+    columns, so that ids are never reused.
     """
 
     columns: tuple[Column, ...]
@@ -40,17 +40,17 @@ class Schema:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if type(self.schema_id) is not int or not 0 <= self.schema_id <= _SCHEMA_ID_MAX:
-            raise InvalidInputError(f"schema_id is {self.schema_id!r}: it is a whole number from 0")
+            raise InvalidInputError(f"invalid schema_id {self.schema_id!r}; expected an integer from 0")
         if not self.columns:
-            raise InvalidInputError("a schema has no columns: give it at least one")
+            raise InvalidInputError("a schema must have at least one column")
         check_column_names(self.columns, "the schema")
         largest = _largest_id_of_unique(self.columns)
         if self.last_column_id == -1:
             object.__setattr__(self, "last_column_id", largest)
         if type(self.last_column_id) is not int or not largest <= self.last_column_id <= COLUMN_ID_MAX:
             raise InvalidInputError(
-                f"last_column_id is {self.last_column_id!r}, and a column already has the id {largest}: "
-                "it is the largest id ever given"
+                f"last_column_id is {self.last_column_id!r}, but a column has the id {largest}; "
+                "it must be the largest id ever assigned"
             )
 
     @property
@@ -59,7 +59,7 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def all_columns(self) -> "Iterator[tuple[tuple[str, ...], Column]]":
-        """Yield every column with its path of names, each before what lies inside it."""
+        """Yield every column with its path of names, parents before nested columns."""
         return _walk(self.columns, ())
 
     def column(self, *path: str) -> Column:
@@ -72,7 +72,7 @@ class Schema:
                 whole = _find_column(self.columns, ".".join(path))
                 if whole is not None:
                     raise NotFoundError(
-                        f"there is no column {path[-1]!r} in {path[0]!r}, but a column {whole.name!r}: "
+                        f"there is no column {path[-1]!r} in {path[0]!r}, but there is a column {whole.name!r}; "
                         f"write it between backticks, `{whole.name}`"
                     )
                 raise NotFoundError(
@@ -93,7 +93,7 @@ class Schema:
         raise NotFoundError(f"schema {self.schema_id} has no column with the id {column_id}")
 
     def path_of(self, column_id: int) -> tuple[str, ...]:
-        """Return the names that lead to the column with that id."""
+        """Return the path of names of the column with that id."""
         for path, column in self.all_columns():
             if column.id == column_id:
                 return path
@@ -105,7 +105,7 @@ class Schema:
 
 
 def check_column_count(count: int, before: int = 0) -> None:
-    """Refuse more columns than a new table may have, unless it had as many `before`."""
+    """Raise an error for more columns than a new table may have, unless it had as many `before`."""
     if count > max(COLUMNS_MAX, before):
         raise InvalidInputError(
             f"the schema has {count} columns, nested ones included; expected at most {COLUMNS_MAX}: "
@@ -114,7 +114,7 @@ def check_column_count(count: int, before: int = 0) -> None:
 
 
 def check_new_columns(schema: Schema | None, before: Schema | None = None) -> None:
-    """Refuse too many columns, and unsafe names of columns; what the schema `before` had already is accepted."""
+    """Raise an error for too many columns or unsafe column names; columns of the schema `before` are accepted."""
     if schema is None:
         return
     names = [column.name for _, column in schema.all_columns()]
@@ -125,10 +125,9 @@ def check_new_columns(schema: Schema | None, before: Schema | None = None) -> No
 
 
 def assign_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column, ...]:
-    """Return the columns with ids from `after` + 1 on, whatever ids they have.
+    """Return the columns with ids from `after` + 1 on, replacing existing ids.
 
-    A level is numbered before what lies inside it, so the columns that people see
-    first have the small ids.
+    A level is numbered before its nested columns, so top-level columns have the small ids.
     """
     roots = tuple(columns)
     order: list[Column] = []
@@ -139,7 +138,7 @@ def assign_fresh_ids(columns: Iterable[Column], after: int = 0) -> tuple[Column,
         waiting.extend(inner_columns(column.type))
     sizes = [len(inner_columns(column.type)) for column in order]
     if after + len(order) > COLUMN_ID_MAX:
-        raise InvalidInputError(f"there are no {len(order)} column ids left after {after}: make a new table")
+        raise InvalidInputError(f"fewer than {len(order)} column ids are left after {after}; create a new table")
     numbered: list[Column] = [replace(column, id=after + 1 + place) for place, column in enumerate(order)]
     # Children follow all of their level in `order`, so going backwards each parent meets its finished children.
     end = len(order)
@@ -157,7 +156,9 @@ def _largest_id_of_unique(columns: tuple[Column, ...]) -> int:
     for path, column in _walk(columns, ()):
         dotted = ".".join(path)
         if len(path) > NESTING_MAX:
-            raise InvalidInputError(f"column {dotted!r} lies {len(path)} levels deep, and {NESTING_MAX} are allowed")
+            raise InvalidInputError(
+                f"column {dotted!r} is nested {len(path)} levels deep; at most {NESTING_MAX} are allowed"
+            )
         if column.id in paths:
             raise InvalidInputError(f"columns {paths[column.id]!r} and {dotted!r} both have the id {column.id}")
         paths[column.id] = dotted

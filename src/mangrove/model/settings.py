@@ -14,7 +14,7 @@ __all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "READABLE_BY_DELTACAT", "Lakehous
 KNOWN_MAJOR_VERSION: Final = 0
 ORDER_MIN: Final = 3
 READABLE_BY_DELTACAT: Final = "deltacat.readable"
-"""The property with which a lakehouse in DeltaCAT's own form promises to hold only what DeltaCAT can read."""
+"""The property of a lakehouse that must stay readable by DeltaCAT."""
 _KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1
@@ -22,44 +22,44 @@ _LARGEST_UINT32: Final = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class LakehouseSettings:
-    """What is decided when a lakehouse is made; changing a size would mean writing every key anew."""
+    """The settings of a lakehouse, fixed at creation; changing a size would rewrite all keys."""
 
     name: str = ""
-    """What people call the lakehouse."""
+    """The name of the lakehouse."""
     major_version: int = KNOWN_MAJOR_VERSION
-    """The major version of the format; a program that does not know it refuses the lakehouse."""
+    """The major version of the format; programs reject an unknown one."""
     order: int = 128
-    """How many keys a node of the tree holds at most."""
+    """The maximum number of children of a tree node."""
     namespace_name_max_size_bytes: int = 100
-    """How many bytes the name of a namespace may take."""
+    """The maximum size of a namespace name in bytes."""
     table_name_max_size_bytes: int = 100
-    """How many bytes the name of a table or view may take."""
+    """The maximum size of a table or view name in bytes."""
     file_path_max_size_bytes: int = 200
-    """How many bytes the path of a file may take."""
+    """The maximum size of a file path in bytes."""
     node_file_max_size_bytes: int = 1024 * 1024
-    """How large a node file may be, by an estimate from the sizes above."""
+    """The maximum size of a node file, estimated from the sizes above."""
     properties: Mapping[str, str] = NO_PROPERTIES
-    """What people attached to the lakehouse, and the properties that are heeded."""
+    """User-defined and built-in properties."""
     maximum_version_age_millis: int = _SEVEN_DAYS_MILLIS
-    """The age at which a version may go."""
+    """The age at which a version may expire."""
     minimum_versions_to_keep: int = 3
-    """How many of the newest versions stay, whatever their age."""
+    """The number of newest versions that never expire."""
     maximum_version_age_millis_overrides: Mapping[int, int] = FrozenMapping[int, int]({})
-    """The age at which a certain version may go, where it differs from the common one."""
+    """The age at which single versions may expire, if it differs."""
     exported_snapshots: Mapping[str, str] = NO_PROPERTIES
-    """The location of the root node of each export, by the export's name."""
+    """The location of the root node of each export, by export name."""
 
     def __post_init__(self) -> None:
         check_text(self.name, "the lakehouse's name")
         if self.major_version != KNOWN_MAJOR_VERSION:
             raise InvalidInputError(
-                f"major_version is {self.major_version!r} and this release knows only {KNOWN_MAJOR_VERSION}: "
-                "use a release of mangrove-lake that knows it"
+                f"unsupported major_version {self.major_version!r}; this release supports {KNOWN_MAJOR_VERSION}; "
+                "use a newer release of mangrove-lake"
             )
         for name, smallest, largest in _BOUNDS:
             value = getattr(self, name)
             if type(value) is not int or not smallest <= value <= largest:
-                raise InvalidInputError(f"{name} is {value!r}: it is a whole number from {smallest} to {largest}")
+                raise InvalidInputError(f"invalid {name} {value!r}; expected an integer from {smallest} to {largest}")
         object.__setattr__(self, "properties", Properties(self.properties))
         object.__setattr__(self, "exported_snapshots", Properties(self.exported_snapshots))
         overrides = FrozenMapping(self.maximum_version_age_millis_overrides)
@@ -78,7 +78,7 @@ class LakehouseSettings:
 
     @property
     def row_size_bytes(self) -> int:
-        """What one row of a key table takes at most."""
+        """The maximum size of one row of a key table."""
         return (
             self.namespace_name_max_size_bytes
             + self.table_name_max_size_bytes
@@ -88,17 +88,17 @@ class LakehouseSettings:
 
     @property
     def key_table_size_bytes(self) -> int:
-        """What the key table of a full node takes at most; the rest of the node file is its write buffer."""
+        """The maximum size of a full key table; the rest of the node file is its write buffer."""
         return self.order * self.row_size_bytes
 
     def check_object_name(self, kind: Kind, name: str) -> None:
-        """Refuse a name that is too long for this lakehouse or breaks the rules for names."""
+        """Raise an error for a name that is too long for this lakehouse or invalid."""
         is_namespace = kind is Kind.NAMESPACE
         size_max = self.namespace_name_max_size_bytes if is_namespace else self.table_name_max_size_bytes
         check_name(name, kind.word, size_max)
 
     def check_file_path(self, path: str) -> None:
-        """Refuse a path that this lakehouse's nodes have no room for."""
+        """Raise an error for a path that is too long for this lakehouse."""
         check_text(path, "path")
         if not path or len(path.encode()) > self.file_path_max_size_bytes:
             raise InvalidInputError(

@@ -8,7 +8,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_iso_time(millis: int) -> str:
-    """Return the time in UTC; one that the calendar cannot hold is told in milliseconds.
+    """Return the time in UTC; a time outside the calendar is formatted in milliseconds.
 
     >>> format_iso_time(1_793_491_200_000), format_iso_time(1_793_491_200_250)
     ('2026-11-01T00:00:00Z', '2026-11-01T00:00:00.250Z')

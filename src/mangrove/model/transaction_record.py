@@ -12,18 +12,18 @@ from mangrove.model.properties import NO_PROPERTIES, Properties
 __all__ = ["TransactionRecord", "WriteSummary", "decode_members", "encode_members", "summarize_writes"]
 
 _MEMBERS: Final = "mangrove.members"
-"""The property of a commit that lists, as JSON, the transactions that were committed together."""
+"""The property of a group commit that lists its transactions as JSON."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class WriteSummary:
-    """What a transaction wrote, roughly: something of a kind, with this name, or below the table with this id."""
+    """A summary of a transaction's writes: a kind, with a name or below the table with an id."""
 
     kind: str
     parts: tuple[str, ...]
 
     def is_about(self, said: str) -> bool:
-        """Return whether this can be the object of which somebody says, for example, `table sales.orders`."""
+        """Return whether this can be the named object, for example `table sales.orders`."""
         return said.startswith(f"{self.kind} ") and all(part in said for part in self.parts)
 
 
@@ -36,13 +36,13 @@ class TransactionRecord:
     author: str = ""
     properties: Mapping[str, str] = NO_PROPERTIES
     wrote: tuple[WriteSummary, ...] = ()
-    """Known only where it shares a version with others, so that a conflict can name the one that is meant."""
+    """Known only in a group commit, so that a conflict can name the right transaction."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "properties", Properties(self.properties))
 
     def __str__(self) -> str:
-        """Return how a sentence names it.
+        """Return a readable description.
 
         >>> str(TransactionRecord("7f3e", "load the day", "ana")), str(TransactionRecord("7f3e"))
         ("transaction 7f3e ('load the day' by ana)", 'transaction 7f3e')
@@ -53,7 +53,7 @@ class TransactionRecord:
 
 
 def summarize_writes(locators: Iterable[Locator]) -> tuple[WriteSummary, ...]:
-    """Return what was written, each table or name once for each kind."""
+    """Return a summary of the writes, each table or name once per kind."""
     return tuple(
         sorted(
             {
@@ -70,7 +70,7 @@ def summarize_writes(locators: Iterable[Locator]) -> tuple[WriteSummary, ...]:
 
 
 def encode_members(members: Sequence[TransactionRecord]) -> dict[str, str]:
-    """Return the property by which a commit lists the transactions that it holds."""
+    """Return the commit property that lists the transactions of a group commit."""
     records = [
         [one.id, one.message, one.author, dict(one.properties), [[item.kind, *item.parts] for item in one.wrote]]
         for one in members
@@ -79,7 +79,7 @@ def encode_members(members: Sequence[TransactionRecord]) -> dict[str, str]:
 
 
 def decode_members(properties: Mapping[str, str], version: int) -> tuple[TransactionRecord, ...]:
-    """Return the transactions that a commit with these properties lists; none where it is one by itself."""
+    """Return the transactions of a group commit; empty for a single transaction."""
     text = properties.get(_MEMBERS)
     if text is None:
         return ()
@@ -91,4 +91,4 @@ def decode_members(properties: Mapping[str, str], version: int) -> tuple[Transac
             for name, message, author, given, *written in json.loads(text)
         )
     except (ValueError, TypeError, IndexError) as error:
-        raise FormatError(f"version {version} does not say which transactions it holds ({error})") from error
+        raise FormatError(f"version {version} has an invalid list of transactions ({error})") from error

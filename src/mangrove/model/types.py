@@ -1,7 +1,7 @@
 """Column data types and column definitions.
 
-A type is a value. Nested types hold columns, because what lies inside a struct,
-a list or a map has an id and may or may not be null, like any other column.
+A type is a value. Nested types contain columns, because the elements of a struct, list
+or map have an id and nullability like any other column.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ KEY_NAME: Final = "key"
 VALUE_NAME: Final = "value"
 _LENGTH_MAX: Final = 2**31 - 1
 _FIXED_LENGTH_MAX: Final = 2**28 - 1
-"""What Arrow can hold: it counts the bits in 32 bits with a sign."""
+"""The limit of Arrow, which stores the number of bits in a signed 32-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Char:
 
 @dataclass(frozen=True, slots=True)
 class Varchar:
-    """Text of at most `length` characters; of any length where that is None."""
+    """Text of at most `length` characters; unlimited if None."""
 
     length: int | None = None
 
@@ -133,22 +133,22 @@ class Date:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A time of day in microseconds, wherever that may be."""
+    """A time of day in microseconds, without a zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeTz:
-    """A time of day in microseconds, kept in UTC."""
+    """A time of day in microseconds, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A day with a time in microseconds, wherever that may be."""
+    """A date and time in microseconds, without a zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampTz:
-    """A point in time in microseconds, kept in UTC."""
+    """A point in time in microseconds, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +175,11 @@ class Struct:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
-            raise InvalidInputError("a struct has no columns: give it at least one")
+            raise InvalidInputError("a struct must have at least one column")
         check_column_names(self.columns, "a struct")
         for column in self.columns:
             if column.default is not None:
-                raise InvalidInputError(f"{column.name!r} in a struct has a default: only a table's columns have one")
+                raise InvalidInputError(f"{column.name!r} in a struct has a default; only table columns have one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ DataType: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its id never changes and is never given to another, so names may."""
+    """A column: its id never changes and is never reused, so its name may change."""
 
     id: int
     name: str
@@ -239,7 +239,7 @@ class Column:
     nullable: bool = True
     comment: str | None = None
     default: str | None = None
-    """What is written where no value is given, as SQL text."""
+    """The default value as SQL text."""
     properties: Mapping[str, str] = NO_PROPERTIES
 
     def __post_init__(self) -> None:
@@ -261,22 +261,22 @@ class Column:
 
 
 def list_of(element: DataType, *, id: int = 0, nullable: bool = True) -> List:  # noqa: A002
-    """Return a list of `element`; its column's id is 0 until a schema gives it another."""
+    """Return a list of `element`; the id of its column is 0 until a schema assigns one."""
     return List(Column(id, ELEMENT_NAME, element, nullable))
 
 
 def map_of(key: DataType, value: DataType, *, value_nullable: bool = True) -> Map:
-    """Return a map from `key` to `value`; the columns' ids are 0 until a schema gives them others."""
+    """Return a map from `key` to `value`; the ids of its columns are 0 until a schema assigns them."""
     return Map(Column(0, KEY_NAME, key, nullable=False), Column(0, VALUE_NAME, value, nullable=value_nullable))
 
 
 def is_nested(data_type: DataType) -> bool:
-    """Return whether columns lie inside `data_type`."""
+    """Return whether `data_type` contains columns."""
     return isinstance(data_type, Struct | List | Map)
 
 
 def inner_columns(data_type: DataType) -> "tuple[Column, ...]":
-    """Return the columns directly inside `data_type`; none for a plain type."""
+    """Return the columns directly inside `data_type`; empty for a primitive type."""
     match data_type:
         case Struct(columns):
             return columns
@@ -314,12 +314,10 @@ def _check_inner_name(column: Column, name: str) -> None:
 
 
 def check_column_names(columns: tuple[Column, ...], where: str) -> None:
-    """Refuse names that differ only in case, because Spark takes them for the same."""
+    """Raise an error for names that differ only in case, which Spark treats as equal."""
     seen: dict[str, str] = {}
     for column in columns:
         folded = column.name.casefold()
         if folded in seen:
-            raise InvalidInputError(
-                f"{where} has both {seen[folded]!r} and {column.name!r}: SQL does not tell them apart"
-            )
+            raise InvalidInputError(f"{where} has both {seen[folded]!r} and {column.name!r}; SQL treats them as equal")
         seen[folded] = column.name

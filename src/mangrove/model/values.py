@@ -1,8 +1,8 @@
 """Normalization, bounds and epoch conversion of column values.
 
-Times are exact to the microsecond, and what has a zone is kept in UTC. A bound
-of long text or bytes is shortened so that it still bounds: the lower one by
-cutting, the upper one by cutting and rounding up.
+Times are exact to the microsecond, and times with a zone are stored in UTC. Bounds of
+long text or bytes are shortened: the lower one by truncation, the upper one by
+truncation and rounding up.
 """
 
 import datetime
@@ -65,7 +65,7 @@ _LAST_CHARACTER: Final = 0x10FFFF
 
 
 def normalize_value(value: Value, what: str = "value") -> Value:
-    """Return `value` in its one form, with zones turned into UTC; refuse what cannot be stored or ordered."""
+    """Return the canonical form of `value`, in UTC; raise an error if it cannot be stored or ordered."""
     kind = type(value)
     if isinstance(value, int) and kind is int:
         if not -_INTEGER_END <= value < _INTEGER_END:
@@ -78,7 +78,7 @@ def normalize_value(value: Value, what: str = "value") -> Value:
         return value
     if isinstance(value, float) and kind is float:
         if math.isnan(value):
-            raise InvalidInputError(f"{what} is not a number (NaN), which has no place in an order")
+            raise InvalidInputError(f"{what} is NaN, which cannot be ordered")
         return value
     if isinstance(value, decimal.Decimal) and kind is decimal.Decimal:
         if not value.is_finite():
@@ -95,7 +95,7 @@ def normalize_value(value: Value, what: str = "value") -> Value:
 
 
 def is_value_of_type(value: Value, data_type: DataType) -> bool:
-    """Return whether `value` is what a column of `data_type` holds."""
+    """Return whether `value` is a value of a column of `data_type`."""
     allowed = _PYTHON_TYPES.get(type(data_type))
     if allowed is None or type(value) is not allowed:
         return False
@@ -105,7 +105,7 @@ def is_value_of_type(value: Value, data_type: DataType) -> bool:
 
 
 def restore_zone(value: Value, data_type: DataType) -> Value:
-    """Return what Arrow says of a column as a value of its type: a time of day has lost its zone there."""
+    """Return an Arrow value as a value of its column type: Arrow has no zone for a time of day."""
     if isinstance(data_type, TimeTz) and isinstance(value, datetime.time):
         return value.replace(tzinfo=datetime.UTC)
     return value
@@ -174,7 +174,7 @@ def _canonical_datetime(value: datetime.datetime, what: str) -> datetime.datetim
     try:
         return value.astimezone(datetime.UTC)
     except OverflowError as error:
-        raise InvalidInputError(f"{what} is {value}, which lies outside the years 1 to 9999 in UTC") from error
+        raise InvalidInputError(f"{what} is {value}, which is outside the years 1 to 9999 in UTC") from error
 
 
 def _canonical_time(value: datetime.time) -> datetime.time:

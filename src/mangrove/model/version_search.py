@@ -12,12 +12,12 @@ _GAP_CHECK_AFTER_MILLIS: Final = 60_000
 
 
 def find_newest_version(exists: Callable[[int], bool], known: int) -> int:
-    """Return the newest version, of which `known` is one that exists.
+    """Return the newest version; `known` is an existing one.
 
-    Versions follow each other without a gap up to the newest, so steps that
-    double find one that does not exist, and bisecting finds the last that does:
-    as many probes as the gap has binary digits, twice. One more probe passes over a
-    version that somebody deleted by hand, so that nobody commits into its place.
+    Versions have no gap up to the newest, so doubling steps find a missing one, and a
+    bisection finds the last existing one: twice as many probes as the distance has binary
+    digits. One more probe skips a manually deleted version, so that nothing is committed in
+    its place.
     """
     newest = _last_in_sequence(exists, known)
     while exists(newest + 2):
@@ -43,11 +43,11 @@ def _last_in_sequence(exists: Callable[[int], bool], known: int) -> int:
 def find_version_at(
     created_at: Callable[[int], int | None], newest: int, millis: int, clock_resets: Sequence[int] = ()
 ) -> int:
-    """Return the newest version created at that time or before.
+    """Return the newest version created at or before that time.
 
-    `created_at` gives None for a version that has expired; those are the oldest.
-    Times grow strictly with versions but for those in `clock_resets`, which are dated
-    earlier than the one before them. So this bisects between two resets, the latest first.
+    `created_at` returns None for an expired version; those are the oldest. Times increase
+    strictly with versions except for those in `clock_resets`. This bisects between two
+    resets, the latest first.
     """
     end = newest + 1
     for start in (*reversed(clock_resets), 0):
@@ -58,13 +58,13 @@ def find_version_at(
             break
         end = start
     raise NotFoundError(
-        f"no version that is kept was committed at {format_iso_time(millis)} or before: "
-        "ask for a later time, or see the history for what is there"
+        f"no live version was committed at or before {format_iso_time(millis)}; "
+        "use a later time, or see the history for the available versions"
     )
 
 
 def _newest_created_until(created_at: Callable[[int], int | None], versions: range, millis: int) -> int:
-    """Return the last of the versions that was created at that time or before, or the one before all of them."""
+    """Return the last version created at or before that time, or the one before all of them."""
     low, high = versions.start - 1, versions.stop
     while high - low > 1:
         middle = (low + high) // 2
@@ -77,14 +77,14 @@ def _newest_created_until(created_at: Callable[[int], int | None], versions: ran
 
 
 def check_no_gap(version: int, created_at_millis: int, is_taken: Callable[[int], bool], now_millis: int) -> None:
-    """Refuse to commit after `version` into the place of one that somebody deleted, while later ones are there.
+    """Raise an error if the version after `version` was deleted manually while later ones exist.
 
-    Only whoever stands on a version that is a minute old asks: nobody deletes by
-    hand what was just made, and busy writers should not pay for the question.
+    This is checked only for a base version older than a minute: recent versions are not
+    deleted manually, and busy writers should not pay for the request.
     """
     is_checked = now_millis - created_at_millis > _GAP_CHECK_AFTER_MILLIS
     if is_checked and is_taken(version + 2) and not is_taken(version + 1):
         raise FormatError(
-            f"version {version + 1} is missing, though version {version + 2} is there: somebody deleted its "
-            "file. Nothing was committed; open the lakehouse again to stand on the newest, and run `mangrove check`"
+            f"version {version + 1} is missing, but version {version + 2} exists: its file "
+            "was deleted. Nothing was committed; reopen the lakehouse, and run `mangrove check`"
         )

@@ -13,14 +13,14 @@ _NOT_FOUND: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVED_
 
 
 def build_statement_error(refusal: SparkErrorInfo, text: str) -> MangroveError:
-    """Return the error to raise for what Spark refused in a statement."""
+    """Return the error for a statement that Spark rejected."""
     kind = NotFoundError if refusal.condition.startswith(_NOT_FOUND) else InvalidInputError
     message = format_spark_error(refusal)
     return kind(message if refusal.start is None else format_with_caret(text, refusal.start, message))
 
 
 def build_runtime_error(refusal: SparkErrorInfo) -> MangroveError:
-    """Return the error to raise for what went wrong while rows were computed: values are at fault, or Spark itself."""
+    """Return the error for a failure during execution, caused by values or by Spark itself."""
     kind, _, _ = refusal.condition.partition(".")
     if kind in _OF_SPARK_ITSELF:
         return StorageError(f"Spark could not compute the rows: {format_spark_error(refusal)}")
@@ -28,7 +28,7 @@ def build_runtime_error(refusal: SparkErrorInfo) -> MangroveError:
 
 
 def format_spark_error(refusal: SparkErrorInfo) -> str:
-    """Return what was wrong in one sentence."""
+    """Return the cause in one sentence."""
     given = refusal.parameters
     match refusal.condition:
         case "UNRESOLVED_COLUMN.WITH_SUGGESTION":
@@ -38,7 +38,7 @@ def format_spark_error(refusal: SparkErrorInfo) -> str:
         case "UNRESOLVED_ROUTINE":
             return f"there is no function {given.get('routineName')}"
         case "TABLE_OR_VIEW_NOT_FOUND":
-            return f"there is no table or view {given.get('relationName')}"
+            return f"table or view {given.get('relationName')} does not exist"
         case "PARSE_SYNTAX_ERROR":
             return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
         case _:

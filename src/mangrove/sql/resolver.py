@@ -21,7 +21,7 @@ _LIKENESS_MIN: Final = 0.8
 
 
 def suggest_table_name(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
-    """Return the end of a sentence that names what is most like a name, or says where to look."""
+    """Return the end of an error message with a similar name or a hint where to look."""
     requested = join_name(*(parts if len(parts) > 1 else (namespace, *parts))).casefold()
     known = {name.casefold(): name for name in islice(list_known_names(catalog), _NAMES_MAX)}
     same = [name for folded, name in known.items() if folded.rpartition(".")[2] == parts[-1].casefold()]
@@ -35,12 +35,12 @@ def _where_to_look(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> 
         return ": write namespace.table"
     inside = parts[0] if len(parts) > 1 else namespace
     if any(one.name == inside for one in catalog.namespaces()):
-        return f": SHOW TABLES IN {quote_name(inside)} tells what is there"
-    return f", nor a namespace {quote_name(inside)}: SHOW NAMESPACES tells what is there"
+        return f"; run SHOW TABLES IN {quote_name(inside)} to list the tables"
+    return f"; namespace {quote_name(inside)} does not exist either; run SHOW NAMESPACES to list them"
 
 
 def list_known_names(catalog: Catalog) -> Iterator[str]:
-    """Yield the names of all tables and views, namespace by namespace."""
+    """Yield the names of all tables and views by namespace."""
     for namespace in catalog.namespaces():
         try:
             for table in catalog.tables(namespace.locator):
@@ -57,7 +57,7 @@ _SUMMARY_MAX: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class StatementSource:
-    """A statement as it was given: the script up to its end, where in that it begins, and its arguments."""
+    """A statement as given: the script up to its end, its start, and its arguments."""
 
     text: str
     start: int
@@ -65,14 +65,14 @@ class StatementSource:
 
     @property
     def summary(self) -> str:
-        """What the history says about it."""
+        """The message in the history."""
         plain = " ".join(self.text[self.start :].split())
         return plain if len(plain) <= _SUMMARY_MAX else plain[: _SUMMARY_MAX - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class NameResolver:
-    """One version, or a transaction with its own writes; all tables of a statement are read from it."""
+    """Resolves the names of a statement in one version or transaction."""
 
     catalog: Catalog
     at: Callable[[int | str], Catalog]
@@ -92,19 +92,19 @@ class NameResolver:
         return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
 
     def table(self, name: SqlName) -> TableLocator:
-        """Return the table that is meant."""
+        """Return the locator of a table name."""
         return TableLocator(*self.pair(name))
 
     def view(self, name: SqlName) -> ViewLocator:
-        """Return the view that is meant."""
+        """Return the locator of a view name."""
         return ViewLocator(*self.pair(name))
 
     def view_at(self, locator: TableLocator) -> ViewLocator:
-        """Return the view of the same name."""
+        """Return the view locator of the same name."""
         return ViewLocator(locator.namespace, locator.name)
 
     def namespace_of(self, name: SqlName | None) -> NamespaceLocator:
-        """Return the namespace that is meant; without a name, the current one."""
+        """Return the namespace of a name; without a name, the current one."""
         if name is None:
             return NamespaceLocator(self.namespace)
         if len(name.parts) != 1:

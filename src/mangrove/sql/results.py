@@ -46,20 +46,20 @@ class Result:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns of its rows."""
+        """The column names."""
         if self.frame is not None:
             return tuple(self.frame.columns)
         return () if self.answer is None else self.answer.columns
 
     def rows(self) -> list[ResultRow]:
-        """Return its rows, which a query computes now."""
+        """Compute and return the rows."""
         if self.frame is None:
             return [] if self.answer is None else list(self.answer.rows)
         with suppress_spark_logging(), self._locate_errors():
             return [tuple(row) for row in self.frame.collect()]
 
     def each_row(self, limit: int | None = None) -> Iterator[ResultRow]:
-        """Yield its rows one by one, at most so many."""
+        """Yield the rows one by one, up to a limit."""
         if self.frame is None:
             yield from islice(self.rows(), limit)
             return
@@ -68,7 +68,7 @@ class Result:
 
     @contextmanager
     def _locate_errors(self) -> Iterator[None]:
-        """Tell in one sentence what stops Spark while it computes rows."""
+        """Convert errors of Spark during computation to one sentence."""
         try:
             yield
         except RUNTIME_ERRORS as error:
@@ -81,7 +81,7 @@ class Result:
             ) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        """Yield for each table that a query reads how many of its files are read, and how many are skipped."""
+        """Yield the number of files read and skipped for each table of a query."""
         for scan in self.scans:
             plan = scan.plan()
             yield scan.name, len(plan.files()), len(plan.skipped)

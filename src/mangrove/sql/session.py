@@ -85,7 +85,7 @@ T = TypeVar("T")
 
 
 class SessionTransaction:
-    """At most one open transaction; one that was handed in is ended by whoever began it."""
+    """At most one open transaction; the caller ends one that it passed in."""
 
     def __init__(self, lake: Lakehouse, transaction: LakeTransaction | None) -> None:
         self._lake = lake
@@ -95,19 +95,19 @@ class SessionTransaction:
 
     @property
     def open(self) -> LakeTransaction | None:
-        """The transaction that waits for a COMMIT, if there is one."""
+        """The open transaction, if there is one."""
         if self._transaction is not None and self._transaction.state is not TransactionState.OPEN:
             self._forget()
         return self._transaction
 
     def close(self) -> None:
-        """Forget the transaction that is open."""
+        """Discard the open transaction."""
         if self._is_ours and self.open is not None:
             self.open.rollback()
         self._forget()
 
     def control(self, statement: BeginStatement | CommitStatement | RollbackStatement | SavepointStatement) -> Result:
-        """Do what a statement says about the transaction itself."""
+        """Execute a transaction control statement."""
         if isinstance(statement, BeginStatement):
             return self._begin(statement)
         transaction = self.open
@@ -127,7 +127,7 @@ class SessionTransaction:
                 assert_never(statement)
 
     def changed(self, work: Callable[[LakeTransaction], T], message: str) -> tuple[T, int | None]:
-        """Run work in the open transaction, or in one of its own; what fails leaves nothing behind."""
+        """Run work in the open transaction, or in its own; a failure leaves no changes."""
         transaction = self.open
         if transaction is None:
             attempts: list[LakeTransaction] = []
@@ -219,18 +219,18 @@ class SqlSession:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether statements wait for a COMMIT."""
+        """Whether a transaction is open."""
         return self._transaction.open is not None
 
     @property
     def isolation(self) -> str | None:
-        """The isolation of the transaction that is open."""
+        """The isolation level of the open transaction."""
         transaction = self._transaction.open
         return None if transaction is None else transaction.isolation.value
 
     @cached_property
     def engine(self) -> SparkEngine:
-        """The engine on Spark, which starts with the first query."""
+        """The Spark engine, which starts with the first query."""
         engines = self.lake.engines
         engine = None if engines is None else engines.spark()
         if not isinstance(engine, SparkEngine):
@@ -258,18 +258,18 @@ class SqlSession:
             yield self._run(text, part.text, part.start, arguments)
 
     def frame(self, result: Result) -> Frame:
-        """Return the rows of a result as Spark's, also where it is none of a query."""
+        """Return the rows of a result as a Spark frame, also for statements that are not queries."""
         if result.frame is not None:
             return result.frame
         answer = result.answer or InlineResult("result string", ((result.message,),))
         return create_frame(self.engine.session, answer.schema, answer.rows)
 
     def close(self) -> None:
-        """Forget the transaction that is open."""
+        """Discard the open transaction."""
         self._transaction.close()
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the names of namespaces, tables and views that begin with a prefix, for those who type."""
+        """Return the names of namespaces, tables and views with a prefix, for completion."""
         catalog = self._create_resolver().catalog
         found = [*(namespace.name for namespace in catalog.namespaces()), *list_known_names(catalog)]
         return [name for name in found if name.startswith(prefix)]
@@ -423,7 +423,7 @@ class SqlSession:
         return Result("information", cache_table(statement, self.engine, name, frame))
 
     def _dropped_from_session(self, name: SqlName) -> bool:
-        """Drop a temporary view, if it is one; a session of Spark's that has not begun has none."""
+        """Drop a temporary view if it exists; a Spark session that has not started has none."""
         if len(name.parts) != 1 or "engine" not in self.__dict__:
             return False
         return drop_temporary_view(self.engine.session, name.parts[0])
@@ -442,7 +442,7 @@ class SqlSession:
 
 
 def _main_place(statement: Statement, start: int) -> int:
-    """Return where the name stands that a statement is about, or where it begins."""
+    """Return the position of a statement's main name, or its start."""
     names = (getattr(statement, field, None) for field in ("name", "table", "namespace"))
     name = next((name for name in names if name is not None), None)
     return name.start if isinstance(name, SqlName) else start

@@ -45,7 +45,7 @@ _LOCK: Final = Lock()
 
 
 def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...], frame: Frame | None) -> str:
-    """Keep the rows of a table or let them go, and return what was done; `frame` is None where there is no table."""
+    """Cache or uncache the rows of a table and return a message; `frame` is None if there is no such table."""
     called = join_name(*name)
     with _LOCK:
         before = _CACHED_FRAMES.setdefault(engine, {}).pop(called, None)
@@ -53,10 +53,10 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
         uncache_rows(before)
     if statement.action == "uncache":
         if before is None and frame is None and not statement.if_exists:
-            raise NotFoundError(f"there is no table or view {called}")
+            raise NotFoundError(f"table or view {called} does not exist")
         return f"{called} is not in memory" if before is None else f"{called} is no longer in memory"
     if frame is None:
-        raise NotFoundError(f"there is no table or view {called}")
+        raise NotFoundError(f"table or view {called} does not exist")
     if statement.action == "refresh" and before is None:
         return f"every statement reads the newest version of {called}: nothing was to be done"
     cache_rows(frame, eager=statement.action == "cache" and not statement.is_lazy)
@@ -66,7 +66,7 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
 
 
 def is_cached(engine: SparkEngine, name: str) -> bool:
-    """Return whether rows of a table or view are kept."""
+    """Return whether the rows of a table or view are cached."""
     with _LOCK:
         return name in _CACHED_FRAMES.get(engine, ())
 

@@ -1,18 +1,17 @@
 """A read cache for immutable objects and its bypass.
 
-Every read asks the store, and what the cache remembers of the object is
-forgotten: where somebody put a damaged object right, the cache has learnt it then.
+The caller declares which paths are immutable: an object there is never overwritten
+with other content, so cached bytes stay valid. The existence of an object is always
+checked in the store.
 
-Which paths are immutable the caller says: what was once read there is never
-written differently. So whatever was seen of it stays true, and nothing is ever
-asked twice. Whether an object still exists is always asked of the store.
+Written objects are not cached until they are read, because a writer may write the
+same object several times before it is committed.
 
-What is written is not remembered before somebody reads it: a writer may have to
-write the same object again until a commit counts it.
+Ranges of large objects are read and cached on disk in whole blocks, with at most one
+request: later reads of other columns of the same file reuse the blocks.
 
-Of a range, which large objects are read by, whole blocks are read and remembered
-on disk, by one request at most: those that ask for other columns of a file later
-ask for other ranges, and find the blocks that both need.
+The bypass reads every object from the store and evicts it from the cache, so a
+repaired object is read again.
 """
 
 import threading
@@ -30,17 +29,17 @@ from mangrove.storage.port import ListEntry, Store
 __all__ = ["BLOCK_BYTES", "CachingStore", "UncachedStore"]
 
 BLOCK_BYTES = 256 * 1024
-"""Small beside a column, and larger than most footers; what is read too much takes less time than a request."""
+"""Smaller than a column and larger than most footers; reading the excess is faster than a request."""
 
 
 class CachingStore:
-    """Passes everything on to another store, except reads of immutable objects that it remembers."""
+    """Forwards to another store, except for cached reads of immutable objects."""
 
     def __init__(
         self, store: Store, is_immutable: Callable[[str], bool], bytes_max: int, disk: DiskCache | None = None
     ) -> None:
         if bytes_max <= 0:
-            raise InvalidInputError(f"a cache of {bytes_max} bytes holds nothing; give more, or use the store itself")
+            raise InvalidInputError(f"a cache of {bytes_max} bytes is too small; use a larger one, or the store itself")
         self._store = store
         self._is_immutable = is_immutable
         self._disk = disk
@@ -55,7 +54,7 @@ class CachingStore:
 
     @property
     def behind(self) -> Store:
-        """The store that is asked."""
+        """The store behind the cache."""
         return self._store
 
     @property
@@ -68,7 +67,7 @@ class CachingStore:
         if start == 0 and length is None:
             data = self.read_many([path])[0]
             if data is None:
-                raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+                raise NotFoundError(f"object {path!r} does not exist in {self.uri}")
             return data
         check_path(path)
         check_range(start, length)
@@ -80,7 +79,7 @@ class CachingStore:
         return self._read_blocks(self._disk, path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes; what nobody remembers is read from the store in one go."""
+        """Return each object's bytes; those not cached are read from the store in one batch."""
         for path in paths:
             check_path(path)
         found: dict[str, bytes | None] = {}
@@ -101,7 +100,7 @@ class CachingStore:
             found |= self._ask(mine)
         for path, answer in others.items():
             data = answer.result()
-            # What was not there when another asked may have been written since.
+            # An object that was missing for another reader may have been written since.
             found[path] = self._store.read_many([path])[0] if data is None else data
         return [found[path] for path in paths]
 
@@ -114,7 +113,7 @@ class CachingStore:
         return self._store.exists(path)
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`."""
+        """Yield the entries under `prefix`."""
         return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
@@ -139,7 +138,7 @@ class CachingStore:
             self._store.delete_many(listed)
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Remember nothing of these objects any more."""
+        """Evict these objects."""
         listed = [*paths]
         for path in listed:
             check_path(path)
@@ -151,7 +150,7 @@ class CachingStore:
 
     @contextmanager
     def _evict_around(self, paths: Collection[str]) -> Iterator[None]:
-        """Forget the objects before and after: a read may come in between."""
+        """Evict the objects before and after a write, because a read may come in between."""
         self.forget(paths)
         try:
             yield
@@ -159,7 +158,7 @@ class CachingStore:
             self.forget(paths)
 
     def _read_blocks(self, disk: DiskCache, path: str, start: int, length: int) -> bytes:
-        """Return a range from blocks, and read those that are missing with all between them at once."""
+        """Return a range from blocks; the missing ones and all between them are read with one request."""
         numbers = range(start // BLOCK_BYTES, (start + length - 1) // BLOCK_BYTES + 1)
         blocks: dict[int, bytes | memoryview | None] = {one: disk.read(self.uri, path, one) for one in numbers}
         missing = [one for one, data in blocks.items() if data is None]
@@ -171,12 +170,12 @@ class CachingStore:
                 if blocks[number] is None and block:
                     disk.write(self.uri, path, block, number)
                 blocks[number] = block
-        # Each is cut before they are joined, so that a large range is not copied once more.
+        # Each block is sliced before joining, which saves a copy of a large range.
         cuts = ((data or b"", start - number * BLOCK_BYTES) for number, data in blocks.items())
         return b"".join(memoryview(data)[max(0, first) : max(0, first + length)] for data, first in cuts)
 
     def _ask(self, mine: Mapping[str, Future[bytes | None]]) -> dict[str, bytes | None]:
-        """Read from disk or store, and tell those who asked for the same meanwhile."""
+        """Read from disk or store, and share the result with concurrent readers of the same object."""
         try:
             answers = {path: self._recall(path) for path in mine}
             missing = [path for path, data in answers.items() if data is None]
@@ -222,7 +221,7 @@ class CachingStore:
 
 
 class UncachedStore:
-    """A store behind a cache, without it."""
+    """The store behind a cache, without the cache."""
 
     def __init__(self, cache: CachingStore) -> None:
         self._cache = cache
@@ -240,7 +239,7 @@ class UncachedStore:
         return self._store.read(path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none."""
+        """Return each object's bytes; None if there is none."""
         self._cache.forget(paths)
         return self._store.read_many(paths)
 
@@ -253,11 +252,11 @@ class UncachedStore:
         return self._store.exists(path)
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`."""
+        """Yield the entries under `prefix`."""
         return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         self._cache.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
@@ -265,5 +264,5 @@ class UncachedStore:
         self._cache.put_many(objects)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects that are there."""
+        """Delete the objects that exist."""
         self._cache.delete_many(paths)

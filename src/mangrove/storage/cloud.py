@@ -1,12 +1,11 @@
 """The store for S3, Google Cloud Storage and Azure Blob Storage.
 
-obstore hands most of a server's answer on as text only, so this is the one
-place that reads it.
+obstore returns most of a server's response as text only; it is parsed here only.
 
-A conditional write can be answered wrongly in honest ways: applied, but the
-answer was lost; refused with 409 though nobody holds the path; repeated by a
-proxy, which then reports the first try as a rival. So a `create` that was not
-plainly accepted is settled by reading the object back.
+The result of a conditional write can be ambiguous: the write succeeded but the
+response was lost; it failed with 409 although the path is free; or a proxy repeated
+it and reports a conflict with its own first attempt. A `create` that did not clearly
+succeed is therefore resolved by reading the object back.
 """
 
 import random
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 CLOUD_ERRORS = (BaseError, OSError, ValueError)
-"""What obstore raises; a missing object is Python's `FileNotFoundError`."""
+"""The errors of obstore; a missing object is Python's `FileNotFoundError`."""
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _URL_WITH_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
@@ -50,52 +49,51 @@ _REFUSED = re.compile(r"status code: 40[13]\b")
 
 
 def is_missing_bucket(error: BaseException) -> bool:
-    """Whether it is the bucket that is missing, and not an object in it."""
+    """Whether the bucket is missing, and not an object in it."""
     return any(mark in str(error) for mark in _NO_BUCKET)
 
 
 def is_permanent_error(error: BaseException) -> bool:
-    """Whether the server understood and refused, so that asking again is no use and nothing was done."""
+    """Whether the server rejected the request, so that a retry is useless and nothing was changed."""
     return _is_refused(error) or is_missing_bucket(error)
 
 
 def is_truncated(error: BaseException) -> bool:
-    """Whether the connection broke in the body of an answer that the client does not request again by itself.
+    """Whether the connection broke in the body of a response that the client does not retry itself.
 
-    The client retries 5xx answers and resumes the body of an object. It does not
-    retry a 4xx answer, a page of a listing or the answer to a bulk delete whose body
-    is incomplete: then it is not known what the server answered.
+    The client retries 5xx responses and resumes object bodies. It does not retry a 4xx
+    response, a page of a listing or a bulk delete response with a truncated body.
     """
     line = str(error).partition("\n")[0]
     return _TRUNCATED.search(line) is not None and _RETRIES_EXHAUSTED.search(line) is None
 
 
 def build_storage_error(error: BaseException, done: str, path: str, uri: str, outcome: str = "") -> StorageError:
-    """Return the error to raise: what could not be `done`, where, why and what to do next."""
-    # What follows the question mark may be a signature; of a page of XML the cause below is what matters.
+    """Return the error to raise: the failed operation, the path, the cause and the remedy."""
+    # The query string may contain a signature; of an XML page only the cause below matters.
     sentence = _XML.sub("", _URL_WITH_QUERY.sub(r"\1", str(error).partition("\n")[0]))
     answer = "" if is_missing_bucket(error) else f" ({sentence})"
     return StorageError(f"{path!r} in {uri} could not be {done}: {_cause_and_remedy(error)}{outcome}{answer}")
 
 
 def _is_refused(error: BaseException) -> bool:
-    # Listings report a refusal as a generic error.
+    # Listings report a rejection as a generic error.
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(str(error)) is not None
 
 
 def _cause_and_remedy(error: BaseException) -> str:
     text = str(error)
     if is_missing_bucket(error):
-        return "there is no such bucket or container; make it first, or correct the name."
+        return "the bucket or container does not exist; create it, or correct the name."
     if "169.254.169.254" in text or "metadata.google.internal" in text:
-        return "no credentials were found; give them as options, in the environment or in a profile."
+        return "no credentials were found; pass them as options, in the environment or in a profile."
     if _is_refused(error):
-        return "the server refused these credentials; check the key, its rights and the region."
+        return "the server rejected the credentials; check the key, its permissions and the region."
     if "SlowDown" in text or " 429 " in text or " 503 " in text:
-        return "the server asks to slow down, and repeated attempts did not help; try again later."
+        return "the server throttles requests, and retries did not help; retry later."
     if "error sending request" in text:
-        return "no answer came from the server; check the endpoint and the network, then try again."
-    return "the server or its client failed; see its answer, then try again."
+        return "the server did not respond; check the endpoint and the network, then retry."
+    return "the server or its client failed; see the response, then retry."
 
 
 _THREADS_MAX = 32
@@ -104,10 +102,10 @@ _PAUSE_SECONDS_FIRST = 0.05
 _PAUSE_SECONDS_MAX = 5.0
 _PAGE_OBJECTS = 1000
 _WHOLE_BYTES_MAX = 32 * 1024 * 1024
-"""Larger objects go up in parts, side by side; of a killed writer the cloud keeps parts that no listing shows."""
+"""Larger objects are uploaded in parallel parts; a crashed writer leaves parts that listings do not contain."""
 _PART_BYTES = 8 * 1024 * 1024
 _Answer = TypeVar("_Answer")
-_UNKNOWN = " Whether it was written is not known: read it back before you try again."
+_UNKNOWN = " It is unknown whether it was written; read it back before you retry."
 
 
 def _pause(seconds: float) -> None:
@@ -120,7 +118,7 @@ def open_cloud_store(root: RootUri, options: Mapping[str, str]) -> "CloudStore":
 
 
 class CloudStore:
-    """Bytes at paths in a bucket."""
+    """A store in a bucket."""
 
     def __init__(self, root: RootUri, clients: CloudClients, pause: Callable[[float], None] = _pause) -> None:
         """Take the clients; `pause` waits between attempts, with jitter."""
@@ -141,11 +139,11 @@ class CloudStore:
         check_range(start, length)
         data = self._read_whole(path) if start == 0 and length is None else self._read_range(path, start, length)
         if data is None:
-            raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+            raise NotFoundError(f"object {path!r} does not exist in {self.uri}")
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none."""
+        """Return each object's bytes; None if there is none."""
         for path in paths:
             check_path(path)
         return [*self._parallel(self._read_whole, paths)]
@@ -165,7 +163,7 @@ class CloudStore:
         return self.size(path) is not None
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`, page by page."""
+        """Yield the entries under `prefix`, page by page."""
         check_prefix(prefix)
         check_prefix(start_after)
         if delimiter:
@@ -175,7 +173,7 @@ class CloudStore:
         return self._sorted(prefix, start_after)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         check_path(path)
         try:
             self._retry(
@@ -198,7 +196,7 @@ class CloudStore:
             pass
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write the object only if the path is free; settle every doubtful answer by reading it back."""
+        """Write the object only if the path is free; an ambiguous response is resolved by reading it back."""
         check_path(path)
         last: BaseException | None = None
         for attempt in range(_CREATE_ATTEMPTS_MAX):
@@ -219,7 +217,7 @@ class CloudStore:
         raise build_storage_error(last, "created", path, self.uri, _UNKNOWN) from last
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects that are there, in batches where the cloud has them."""
+        """Delete the objects that exist, in batches if the cloud supports them."""
         listed = [*dict.fromkeys(paths)]
         for path in listed:
             check_path(path)
@@ -230,8 +228,8 @@ class CloudStore:
             except (FileNotFoundError, *CLOUD_ERRORS) as error:
                 if is_permanent_error(error):
                     raise build_storage_error(error, "deleted", batch[0], self.uri, " Some may be deleted.") from error
-                # Azure and Google stop at the first that is missing, and an answer may get lost, which the client
-                # does not repeat for a batch. Deleting again does no harm, so the rest goes one by one.
+                # Azure and Google stop at the first missing object, and a response may get lost, which the client
+                # does not retry for a batch. Deletes are idempotent, so the rest is deleted one by one.
                 for _ in self._parallel(self._delete_one, batch):
                     pass
 
@@ -268,7 +266,7 @@ class CloudStore:
                 raise build_storage_error(error, "read", path, self.uri) from error
             return None
         except CLOUD_ERRORS as error:
-            # A range past the end is an error to every server, each with its own words.
+            # A range past the end is an error on every server, with different messages.
             size = self.size(path)
             if size is not None and start >= size:
                 return b""
@@ -286,7 +284,7 @@ class CloudStore:
             if found.path <= last:
                 raise StorageError(
                     f"the server of {self.uri} lists {found.path!r} after {last!r}, which is out of order; "
-                    "give the option unsorted_listing=true, which sorts in memory"
+                    "set the option unsorted_listing=true, which sorts in memory"
                 )
             last = found.path
             yield found
@@ -295,9 +293,9 @@ class CloudStore:
         yield from sorted(self._found(prefix, start_after, None), key=lambda found: found.path)
 
     def _found(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
-        """Yield what the server lists; after a truncated page the listing continues behind the last path.
+        """Yield the server's listing; after a truncated page it continues behind the last path.
 
-        A server with an order of its own gets no offset: it lists from the start, and what was yielded is skipped.
+        A server with its own order gets no offset: it lists from the start, and yielded entries are skipped.
         """
         seen: set[str] = set()
         attempt = 0
@@ -319,7 +317,7 @@ class CloudStore:
             self._pause_after(attempt)
 
     def _listed(self, prefix: str, start_after: str, offset: str | None) -> Iterator[ObjectInfo]:
-        """Yield what the server lists, filtered again here: not every server heeds an offset."""
+        """Yield the server's listing, filtered again, because not every server supports an offset."""
         folder = prefix[: prefix.rfind("/") + 1].removesuffix("/")
         pages = obstore.list(self._clients.retrying, prefix=folder or None, offset=offset, chunk_size=_PAGE_OBJECTS)
         for page in pages:
@@ -353,7 +351,7 @@ class CloudStore:
                 yield entry
 
     def _retry(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Return the answer of an idempotent request, which is sent again while its answer arrives truncated."""
+        """Return the response of an idempotent request, which is repeated while its response is truncated."""
         for attempt in range(1, self._clients.retries_max + 1):
             try:
                 return ask()
@@ -376,10 +374,10 @@ class CloudStore:
 
 
 def _just_before(prefix: str) -> str:
-    """Return a path that sorts before everything under `prefix`, and after most of what comes before it.
+    """Return a path that sorts before everything under `prefix`, and after most of what precedes it.
 
-    The client can only ask for whole folders, so a prefix such as `_` would list
-    all the folders before it too.
+    The client can only list whole folders, so a prefix such as `_` would also list all
+    folders before it.
     """
     if not prefix or prefix.endswith("/"):
         return ""

@@ -1,14 +1,13 @@
 """Configuration of obstore clients from options, environment and AWS profiles.
 
-obstore knows the environment, web identities and machine roles, but not these
-two files, which are where most people's credentials are.
+obstore supports the environment, web identities and machine roles, but not the AWS
+profile files, which are read here.
 
-Options are texts under obstore's names without the cloud's prefix
+Options are strings under obstore's names without the cloud's prefix
 (`access_key_id`, `secret_access_key`, `region`, `endpoint`, `account_name`,
-`account_key`, …), the options of its HTTP client (`timeout`, `proxy_url`, …),
-and two of ours: `retries_max`, and `unsorted_listing` for servers that list in
-an order of their own. What is not given comes from the usual places: the
-environment, the AWS profile, the machine's role.
+`account_key`, …), the options of its HTTP client (`timeout`, `proxy_url`, …), and two
+more: `retries_max`, and `unsorted_listing` for servers that list in another order.
+Missing options come from the environment, the AWS profile or the machine role.
 """
 
 import configparser
@@ -36,19 +35,19 @@ _NAMES = {
 
 
 def load_profile_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that the user's profile gives, empty where there is none."""
+    """Return the options of the user's profile; empty if there is none."""
     home = environment.get("HOME", "")
     profile = environment.get("AWS_PROFILE") or "default"
     config_file = environment.get("AWS_CONFIG_FILE") or os.path.join(home, ".aws", "config")
     credentials_file = environment.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.join(home, ".aws", "credentials")
     found: dict[str, str] = {}
-    # The credentials file has the last word, as it does for the command line.
+    # The credentials file takes precedence, as in the AWS command line.
     for file, section in (
         (config_file, profile if profile == "default" else f"profile {profile}"),
         (credentials_file, profile),
     ):
         parser = configparser.ConfigParser(interpolation=None)
-        # Missing files are skipped; an unreadable one means no profile, and obstore says what is missing.
+        # Missing files are skipped; an unreadable one counts as no profile, and obstore reports what is missing.
         try:
             parser.read(file, encoding="utf-8")
         except (configparser.Error, OSError, UnicodeDecodeError):
@@ -56,7 +55,7 @@ def load_profile_options(environment: Mapping[str, str]) -> dict[str, str]:
         if parser.has_section(section):
             found |= {_NAMES[name]: value for name, value in parser.items(section) if name in _NAMES}
     if "access_key_id" not in found:
-        # Roles and single sign-on need the AWS client itself; half of a profile would hide that.
+        # Roles and single sign-on need the AWS client; a partial profile would mask that.
         return {name: value for name, value in found.items() if name in {"region", "endpoint"}}
     return found
 
@@ -82,14 +81,14 @@ _CLIENT_OPTIONS = frozenset(
 )
 _RETRIES_MAX = 10
 _RETRY_SECONDS_MAX = 180
-# A stalled answer is given up soon and asked for again, a large one may take its time. What is created is small.
+# A stalled response times out soon and is retried; a large one may take longer. Created objects are small.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "300s"}
 _TIMEOUTS_SINGLE_ATTEMPT = {"connect_timeout": "10s", "timeout": "30s"}
 
 
 @dataclass(frozen=True, slots=True)
 class CloudClients:
-    """Two clients of one root: `once` never repeats a request, for its caller must know of each answer."""
+    """Two clients of one root: `once` never retries, because its caller must see each response."""
 
     retrying: CloudClient
     once: CloudClient
@@ -116,7 +115,9 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> CloudClients:
         )
     except (BaseError, ValueError) as error:
         sentence = str(error).partition("\n")[0]
-        raise InvalidInputError(f"the options for {root.text} do not fit: {sentence}; correct or drop them") from error
+        raise InvalidInputError(
+            f"the options for {root.text} are invalid: {sentence}; correct or remove them"
+        ) from error
 
 
 def _config(root: RootUri, options: Mapping[str, str]) -> dict[str, str]:
@@ -136,7 +137,7 @@ def _client(
     root: RootUri, config: Mapping[str, str], client_options: Mapping[str, str | bool], retries: int
 ) -> CloudClient:
     kinds: dict[str, type[CloudClient]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
-    # obstore's types want literal keys; it checks the names itself, with better words than we could.
+    # obstore's types require literal keys; it validates the names itself.
     arguments: dict[str, Any] = {
         "prefix": root.path.removesuffix("/") or None,
         "config": dict(config),
@@ -148,18 +149,18 @@ def _client(
 
 def _count(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise InvalidInputError(f"the option {name} is {text!r}; give a whole number")
+        raise InvalidInputError(f"invalid value {text!r} of the option {name}; expected an integer")
     return int(text)
 
 
 def _flag(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise InvalidInputError(f"the option unsorted_listing is {text!r}; give true or false")
+        raise InvalidInputError(f"invalid value {text!r} of the option unsorted_listing; expected true or false")
     return text.lower() == "true"
 
 
 def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
-    """Return the server that is asked instead of the cloud's own, or an empty text."""
+    """Return the custom endpoint, or an empty string."""
     given = config.get("endpoint") or config.get("base_url")
     if given is None and root.scheme == "s3":
         given = (
@@ -171,5 +172,5 @@ def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
 
 
 def _may_list_unsorted(root: RootUri, endpoint: str) -> bool:
-    """Whether to sort listings here: S3 Express has no order, SeaweedFS and Azurite have one of their own."""
+    """Whether to sort listings here: S3 Express has no order, SeaweedFS and Azurite have their own."""
     return bool(endpoint) or root.container.endswith("--x-s3")

@@ -13,11 +13,10 @@ _PAGE_OBJECTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoreRequests:
-    """How many requests of each kind were made, as a bucket would bill them.
+    """The number of requests of each kind, as a bucket bills them.
 
-    A listing costs one request per 1,000 entries that were taken from it, a
-    deletion one per 1,000 paths. Asking whether an object exists, or how large it
-    is, is a `size`.
+    A listing costs one request per 1,000 entries taken from it, a deletion one per 1,000
+    paths. A check of existence or size is a `size`.
     """
 
     reads: int = 0
@@ -33,19 +32,19 @@ class StoreRequests:
         return StoreRequests(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def __sub__(self, earlier: "StoreRequests") -> "StoreRequests":
-        """Return what was asked for since `earlier`."""
+        """Return the requests since `earlier`."""
         return StoreRequests(*(getattr(self, one.name) - getattr(earlier, one.name) for one in fields(self)))
 
     @property
     def total(self) -> int:
-        """How many requests there were in all."""
+        """The total number of requests."""
         return self.reads + self.sizes + self.lists + self.puts + self.creates + self.deletes
 
 
 class CountingStore:
-    """Passes everything on to another store, and counts it, also under threads.
+    """Forwards to another store and counts requests; thread-safe.
 
-    `check` is called before each request, and refuses one by raising an error.
+    `check` is called before each request and may raise an error.
     """
 
     def __init__(self, store: Store, check: Callable[[StoreRequests], None] = lambda _: None) -> None:
@@ -61,7 +60,7 @@ class CountingStore:
 
     @property
     def requests(self) -> StoreRequests:
-        """What was asked for until now; subtract an earlier value to see what came between."""
+        """The requests so far; subtract an earlier value to get the difference."""
         return self._requests
 
     def _count(self, made: StoreRequests) -> None:
@@ -77,7 +76,7 @@ class CountingStore:
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none."""
+        """Return each object's bytes; None if there is none."""
         self._count(StoreRequests(reads=len(paths)))
         found = self._store.read_many(paths)
         self._count(StoreRequests(bytes_read=sum(len(data) for data in found if data is not None)))
@@ -94,7 +93,7 @@ class CountingStore:
         return self._store.exists(path)
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`; a page is counted when its first entry is taken."""
+        """Yield the entries under `prefix`; a page is counted when its first entry is taken."""
         return self._pages(self._store.list(prefix, start_after=start_after, delimiter=delimiter))
 
     def _pages(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
@@ -105,7 +104,7 @@ class CountingStore:
             yield entry
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         self._count(StoreRequests(puts=1, bytes_written=len(data)))
         self._store.put(path, data)
 
@@ -120,7 +119,7 @@ class CountingStore:
         return self._store.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects that are there."""
+        """Delete the objects that exist."""
         listed = [*paths]
         self._count(StoreRequests(deletes=-(-len(listed) // _PAGE_OBJECTS)))
         self._store.delete_many(listed)

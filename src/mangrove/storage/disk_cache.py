@@ -1,19 +1,19 @@
 """A disk cache for immutable objects, shared by processes.
 
-A file holds an object, or one block of it: a checksum over store, path, block and
-bytes, then the bytes. It appears by a rename, so readers see it whole; whatever a
-crash or a bad disk did to it fails the checksum and counts as absent. Nothing
-here is precious: any error of the disk means only that the store is asked instead.
+A file contains an object or one block of it: a checksum over store, path, block and
+bytes, then the bytes. It is created by a rename, so readers see it complete; a damaged
+file fails the checksum and counts as absent. Disk errors are ignored: the object is
+read from the store instead.
 
     <2 digits>/<62 digits>.whole      an object
     <2 digits>/<62 digits>.<block>    a block of one
-    .partial-<16 digits>              what is being written
+    .partial-<16 digits>              a file being written
 
-Only files with such names are counted and deleted: the folder may hold others.
-Nobody else may read them, since the bucket need not be open to everybody either.
+Only files with such names are counted and deleted. They are readable by their owner
+only, because the bucket may be private.
 
-Each process sweeps the folder when it has added a tenth of the bound since it
-last looked, so the folder holds at most the bound and a tenth per process.
+Each process sweeps the folder after it has added a tenth of the limit, so the folder
+exceeds the limit by at most a tenth per process.
 """
 
 import hashlib
@@ -35,19 +35,19 @@ _OURS = re.compile(rf"(?:[0-9a-f]{{2}}/[0-9a-f]{{62}}\.(?:{_WHOLE}|[0-9]+)|{re.e
 
 
 class DiskCache:
-    """Bytes of immutable objects in a folder of at most about `bytes_max` bytes."""
+    """The bytes of immutable objects in a folder of at most about `bytes_max` bytes."""
 
     def __init__(self, folder: str, bytes_max: int) -> None:
         if bytes_max <= 0:
-            raise InvalidInputError(f"a cache of {bytes_max} bytes holds nothing; give more, or no folder")
+            raise InvalidInputError(f"a cache of {bytes_max} bytes is too small; use a larger one, or no folder")
         self._folder = folder
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
-        # The first write sweeps: other processes may have filled the folder before.
+        # The first write sweeps, because other processes may have filled the folder.
         self._added_bytes = bytes_max
 
     def read(self, uri: str, path: str, block: int | None = None) -> bytes | None:
-        """Return the bytes of the object, or of one block of it, if they are here and sound."""
+        """Return the bytes of the object, or of one block of it, if they are cached and intact."""
         file = self._file(uri, path, block)
         try:
             with open(file, "rb") as opened:
@@ -59,13 +59,13 @@ class DiskCache:
             with suppress(OSError):
                 os.unlink(file)
             return None
-        # The time of the last use is what sweeping goes by.
+        # Sweeping is by time of last use.
         with suppress(OSError):
             os.utime(file)
         return bytes(data)
 
     def write(self, uri: str, path: str, data: bytes | memoryview, block: int | None = None) -> None:
-        """Remember the object, or one block of it, if it fits."""
+        """Cache the object, or one block of it, if it fits."""
         if len(data) > self._bytes_max // 4:
             return
         file = self._file(uri, path, block)
@@ -90,7 +90,7 @@ class DiskCache:
             self._sweep()
 
     def forget(self, uri: str, path: str) -> None:
-        """Drop the object and all of its blocks."""
+        """Evict the object and all of its blocks."""
         folder, name = os.path.split(self._file(uri, path, None).removesuffix(_WHOLE))
         with suppress(OSError):
             for other in os.listdir(folder):
@@ -102,7 +102,7 @@ class DiskCache:
         return f"{self._folder}/{name[:2]}/{name[2:]}.{_WHOLE if block is None else block}"
 
     def _sweep(self) -> None:
-        """Delete what was not used for longest until the rest fits."""
+        """Delete the least recently used files until the rest fits."""
         files: list[tuple[int, int, str]] = []
         for file in self._files():
             with suppress(OSError):
@@ -131,7 +131,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _checksum(uri: str, path: str, block: int | None, data: bytes | memoryview) -> bytes:
-    """Cover the place too, so that a file under a wrong name is not believed."""
+    """Return the checksum; it covers the location, so that a file under a wrong name is invalid."""
     covered = hashlib.sha256(f"{uri}\0{path}\0{block}\0".encode())
     covered.update(data)
     return covered.digest()

@@ -3,9 +3,9 @@
     create    unnamed file, write, fsync, link to the name, fsync the folder
     put       temporary file, write, fsync, rename to the name, fsync the folder
 
-Until the link or the rename there is nothing to see, afterwards the object is
-whole, so a writer may be killed at any moment. A folder that this store has not
-met yet has its parent fsynced too: whoever made it may not have got that far.
+The object appears complete with the link or the rename, so a writer may crash at any
+time. The parent of a folder that this store has not seen before is fsynced too,
+because its creator may have crashed before that.
 """
 
 import errno
@@ -30,10 +30,10 @@ _OPEN_FILES_MAX = 64
 
 
 class LocalStore:
-    """Bytes at paths below a folder, which is made at the first write."""
+    """A store below a folder, which is created at the first write."""
 
     def __init__(self, root: RootUri, *, unnamed_files: bool = True) -> None:
-        """Take the folder; `unnamed_files=False` is for file systems that pretend to have them."""
+        """Take the folder; `unnamed_files=False` is for file systems with broken support for them."""
         self._root = root
         self._folders = LocalFolders(root.path)
         self._unnamed_files = unnamed_files and bool(_UNNAMED_FILE) and os.path.isdir("/proc/self/fd")
@@ -48,11 +48,11 @@ class LocalStore:
         check_range(start, length)
         data = self._read(path, start, length)
         if data is None:
-            raise NotFoundError(f"there is no object {path!r} in {self.uri}")
+            raise NotFoundError(f"object {path!r} does not exist in {self.uri}")
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none; one after the other, which no pool would beat."""
+        """Return each object's bytes; None if there is none. Reads are sequential, which is the fastest here."""
         return [self._read(path, 0, None) for path in paths]
 
     def size(self, path: str) -> int | None:
@@ -75,29 +75,29 @@ class LocalStore:
         return self.size(path) is not None
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`, each folder as it is when its turn comes."""
+        """Yield the entries under `prefix`; each folder is read when it is reached."""
         check_prefix(prefix)
         check_prefix(start_after)
         return self._listed(prefix, list_files(self._folders, prefix, start_after, delimiter=delimiter))
 
     def leftovers(self) -> Iterator[ObjectInfo]:
-        """Yield the temporary files of killed writers; a young one may belong to a writer at work."""
+        """Yield the temporary files of crashed writers; a young one may belong to a running writer."""
         for entry in self._listed("", list_temporary_files(self._folders)):
             if isinstance(entry, ObjectInfo):
                 yield entry
 
     def delete_leftovers(self, paths: Iterable[str]) -> None:
-        """Delete temporary files that `leftovers` found and that are too old to belong to a living writer."""
+        """Delete temporary files from `leftovers` that are too old to belong to a running writer."""
         listed = [*paths]
         for path in listed:
             folder, _, name = path.rpartition("/")
             check_prefix(f"{folder}/" if folder else "")
             if not name.startswith(TEMPORARY_PREFIX):
-                raise InvalidInputError(f"{path!r} is no temporary file; use delete_many for objects")
+                raise InvalidInputError(f"{path!r} is not a temporary file; use delete_many for objects")
         self._delete(listed)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         check_path(path)
         folder, _, name = path.rpartition("/")
         try:
@@ -114,7 +114,7 @@ class LocalStore:
             raise self._failure("written", path, error) from error
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write several objects; each folder is fsynced once for all that land in it."""
+        """Write several objects; each folder is fsynced once."""
         for path in objects:
             check_path(path)
         paths = [*objects]
@@ -145,7 +145,7 @@ class LocalStore:
         return won
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects that are there."""
+        """Delete the objects that exist."""
         listed = [*paths]
         for path in listed:
             check_path(path)
@@ -169,7 +169,7 @@ class LocalStore:
             raise self._failure("read", path, error) from error
 
     def _put_together(self, objects: Mapping[str, bytes]) -> None:
-        """Write all, then fsync all: the first fsync carries most of what the later ones would wait for."""
+        """Write all, then fsync all: the first fsync covers most of the others."""
         unsettled: dict[str, None] = {}
         folders: dict[str, int] = {}
         temporaries: dict[str, tuple[int, str]] = {}
@@ -210,11 +210,11 @@ class LocalStore:
         return _link_named(folder_descriptor, name, data)
 
     def _refuse_unless_object(self, folder_descriptor: int, name: str, path: str) -> None:
-        """Tell a lost race from something that can never be an object: nobody would ever win there."""
+        """Raise an error if the path is taken by a folder or link, on which no create can succeed."""
         try:
             status = os.stat(name, dir_fd=folder_descriptor, follow_symlinks=False)
         except FileNotFoundError:
-            # The winner's object was deleted since: this call lost all the same.
+            # The winner's object was deleted since; this call lost anyway.
             return
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(f"{path!r} in {self.uri} is a folder or a link, not an object; choose another path")
@@ -245,17 +245,17 @@ class LocalStore:
 
     def _failure(self, done: str, path: str, error: OSError) -> StorageError:
         remedies = {
-            errno.EACCES: "give this user rights to the folder",
-            errno.EDQUOT: "free some space or raise the quota",
-            errno.EISDIR: "a folder lies there, choose another path",
-            errno.EMFILE: "raise the limit of open files (ulimit -n)",
+            errno.EACCES: "give this user permissions on the folder",
+            errno.EDQUOT: "free some space or increase the quota",
+            errno.EISDIR: "the path is a folder, choose another path",
+            errno.EMFILE: "increase the limit of open files (ulimit -n)",
             errno.ENOSPC: "free some space",
-            errno.ENOTDIR: "a file lies where a folder is needed, choose another path",
+            errno.ENOTDIR: "a parent of the path is a file, choose another path",
             errno.EOPNOTSUPP: "the file system has no hard links, choose another one",
-            errno.EPERM: "give this user rights to the folder, or choose a file system with hard links",
+            errno.EPERM: "give this user permissions on the folder, or choose a file system with hard links",
             errno.EROFS: "the file system is read-only, choose another one",
         }
-        remedy = remedies.get(error.errno or 0, "look at the disk and its file system")
+        remedy = remedies.get(error.errno or 0, "check the disk and its file system")
         where = f"{path!r} in {self.uri}" if path else self.uri
         return StorageError(f"{where} could not be {done}: {error.strerror}; {remedy}")
 
@@ -270,7 +270,7 @@ def _read_range(descriptor: int, start: int, end: int) -> bytes:
     data = os.pread(descriptor, end - start, start)
     if len(data) == end - start:
         return data
-    # One call returns at most about 2 GiB, and less where a signal came.
+    # One call returns at most about 2 GiB, and less after a signal.
     parts = [data]
     at = start + len(data)
     while data and at < end:
@@ -314,7 +314,7 @@ def _link_unnamed(folder_descriptor: int, name: str, data: bytes) -> bool:
     try:
         _write(descriptor, data)
         fsync_descriptor(descriptor)
-        # Naming a folder makes Python call linkat, which alone follows the link in /proc.
+        # A folder argument makes Python call linkat, which follows the link in /proc.
         os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder_descriptor, follow_symlinks=True)
     except FileExistsError:
         return False
@@ -336,7 +336,7 @@ def _link_named(folder_descriptor: int, name: str, data: bytes) -> bool:
 
 
 def _is_there(folder_descriptor: int, name: str) -> bool:
-    """Look before the write: a path that is taken already costs no fsync."""
+    """Check before the write: a path that is already taken costs no fsync."""
     try:
         os.stat(name, dir_fd=folder_descriptor, follow_symlinks=False)
     except FileNotFoundError:
@@ -345,7 +345,7 @@ def _is_there(folder_descriptor: int, name: str) -> bool:
 
 
 def _unlink(folder_descriptor: int, name: str) -> bool:
-    """Remove a file; return whether there was one. A folder is no object, so it counts as absent."""
+    """Remove a file; return whether it existed. A folder is not an object and counts as absent."""
     with suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(name, dir_fd=folder_descriptor)
         return True

@@ -1,7 +1,7 @@
 """Directory access and listing confined to the root folder.
 
-Each step opens one folder relative to the one before and follows no symbolic
-link, so what is opened lies below the root whatever others do meanwhile.
+Each step opens one folder relative to its parent and follows no symbolic link, so
+every opened file is below the root, even during concurrent changes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _PIN_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class PinnedRoot:
-    """The folder at `path` from when it was first seen, kept open: else its number could go to the next folder."""
+    """The folder at `path`, kept open since it was first seen, so that its inode number is not reused."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -33,17 +33,17 @@ class PinnedRoot:
 
     @property
     def is_known(self) -> bool:
-        """Whether the folder has been seen, so that it must not be made again."""
+        """Whether the folder has been seen, so that it must not be created again."""
         return self._descriptor is not None
 
     def check(self) -> None:
-        """Remember the folder if it is there for the first time; refuse any other, and none, ever after."""
+        """Pin the folder when it first exists; raise an error if it is later missing or another one."""
         if self._descriptor is None:
             self._remember()
         elif not self._is_the_same(self._descriptor):
             raise StorageError(
-                f"the folder {self.path} was moved, deleted or made anew since it was opened, so nothing was done: "
-                "open the lakehouse again, where it lies now"
+                f"the folder {self.path} was moved, deleted or recreated since it was opened; nothing was done; "
+                "open the lakehouse again at its current location"
             )
 
     def _remember(self) -> None:
@@ -53,9 +53,9 @@ class PinnedRoot:
             try:
                 descriptor = os.open(self.path, _PIN_FLAGS)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
-                # Not there yet, or not for us: whoever reads or writes next says so better.
+                # Missing or not accessible: the next read or write reports it better.
                 return
-            # At the end of the process threads may still write, and the system closes it anyway.
+            # At process exit threads may still write; the system closes it anyway.
             weakref.finalize(self, os.close, descriptor).atexit = False
             self._descriptor = descriptor
 
@@ -67,7 +67,7 @@ class PinnedRoot:
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
-            # What a network's file system says of a folder that is no more.
+            # Returned by network file systems for a deleted folder.
             return False
         return os.path.samestat(now, known) and known.st_nlink > 0
 
@@ -109,26 +109,26 @@ class LocalFolders:
         return self._open_known(folder)
 
     def open_for_writing(self, folder: str) -> tuple[int, list[str]]:
-        """Open the folder, made if need be, and name the folders that are not known to survive a power cut.
+        """Open the folder, creating it if necessary, and return the folders that are not durable yet.
 
-        Hand those to `settle` when the write is done: fsyncing them last costs
-        little, because most file systems have written them along with the file.
+        Pass those to `settle` after the write: fsyncing them last is cheap, because most file
+        systems have written them along with the file.
         """
         if folder in self._durable:
             descriptor = self.open(folder)
             if descriptor is not None:
                 return descriptor, []
-            # Somebody removed it behind our back: what was known of it is void.
+            # It was removed concurrently: forget what was known of it.
             self._durable.clear()
         if len(self._durable) > _FOLDERS_KNOWN_MAX:
             self._durable.clear()
         return self._make(folder)
 
     def settle(self, unsettled: Iterable[str]) -> None:
-        """Return when a power cut cannot take these folders away, whoever made them."""
+        """Make these folders durable, whoever created them."""
         fresh = [folder for folder in unsettled if folder not in self._durable]
         for parent in dict.fromkeys(folder.rpartition("/")[0] for folder in fresh):
-            # Unchecked: what is written is written, and a refusal would say that it is not.
+            # Unchecked: the write is complete, and an error would deny that.
             descriptor = self._open_known(parent)
             if descriptor is None:
                 raise StorageError(f"the folder {parent!r} in {self._root} was removed during a write; write again")
@@ -142,7 +142,7 @@ class LocalFolders:
         return self._descend(folder.split("/"), _OPENED) if folder else self._open_root()
 
     def _descend(self, segments: list[str], last_flags: int) -> int | None:
-        """Open the last segment, stepping from folder to folder; each step closes the one before."""
+        """Open the last segment step by step; each step closes the previous folder."""
         last = segments.pop()
         at: int | None = None
         for name in segments:
@@ -160,7 +160,7 @@ class LocalFolders:
         except FileNotFoundError:
             return None
         except OSError as error:
-            # A link shows as ELOOP or, where a folder was asked for, as ENOTDIR like any file in the way.
+            # A link raises ELOOP or, if a folder was requested, ENOTDIR like a file.
             if error.errno not in {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}:
                 raise
             self._refuse_link(parent, name)
@@ -200,7 +200,7 @@ class LocalFolders:
             child = self._step(at, name, _OPENED)
             if child is None:
                 raise StorageError(
-                    f"{made!r} in {self._root} is an object, so nothing can lie below it; choose another path"
+                    f"{made!r} in {self._root} is an object and cannot have objects below it; choose another path"
                 )
             at = child
         return at, unsettled
@@ -227,7 +227,7 @@ def _fsync_folder(folder: str) -> None:
     try:
         descriptor = os.open(folder, _ROOT)
     except PermissionError:
-        # Where we may not even look we made nothing: the root was there before us.
+        # An inaccessible root was not created here: it existed before.
         return
     try:
         fsync_descriptor(descriptor)
@@ -238,7 +238,7 @@ def _fsync_folder(folder: str) -> None:
 def list_files(folders: LocalFolders, prefix: str, start_after: str, *, delimiter: bool) -> Iterator[ListEntry]:
     """Yield the objects whose path starts with `prefix` and is greater than `start_after`.
 
-    Each folder is read when its turn comes, so memory holds one folder per level.
+    Each folder is read when it is reached, so memory holds one folder per level.
     """
     waiting = _entries(folders, prefix[: prefix.rfind("/") + 1], prefix, start_after)
     while waiting:
@@ -252,7 +252,7 @@ def list_files(folders: LocalFolders, prefix: str, start_after: str, *, delimite
 
 
 def list_temporary_files(folders: LocalFolders) -> Iterator[ObjectInfo]:
-    """Yield the temporary files that killed writers left, and those that live writers are about to rename."""
+    """Yield the temporary files of crashed writers, and those that running writers are about to rename."""
     waiting = [""]
     while waiting:
         for entry in _scan(folders, waiting.pop()):
@@ -263,7 +263,7 @@ def list_temporary_files(folders: LocalFolders) -> Iterator[ObjectInfo]:
 
 
 def _entries(folders: LocalFolders, folder: str, prefix: str, start_after: str) -> list[ListEntry]:
-    """Return what lies directly in `folder`, last first; a folder sorts as the slash at its end says."""
+    """Return the entries of `folder`, last first; a folder sorts with a slash at its end."""
     found = [
         entry
         for entry in _scan(folders, folder)
@@ -300,7 +300,7 @@ def _entry(folder: str, entry: os.DirEntry[str]) -> ListEntry | None:
 
 
 def _is_object_path(path: str) -> bool:
-    """Whether somebody could have put it: other files in the folder are not ours to show."""
+    """Whether the path is valid for an object; other files in the folder are not listed."""
     try:
         check_path(path)
     except InvalidInputError:

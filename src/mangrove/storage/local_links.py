@@ -1,7 +1,7 @@
-"""Symbolic links below a root of this machine, which could lead outside it.
+"""Symbolic links below a local root, which could lead outside it.
 
-The local store follows none. An engine that opens files by itself follows every
-one, so the files that it gets are looked at first.
+The local store follows none. Other engines follow all of them, so the paths passed to
+them are checked first.
 """
 
 import os
@@ -16,16 +16,16 @@ __all__ = ["link_refusal", "linked_paths", "refuse_links"]
 def link_refusal(name: str, root: str) -> StorageError:
     """Return the error for a symbolic link below a root."""
     return StorageError(
-        f"{name!r} below {root} is a symbolic link, which could lead outside; nothing was touched: "
-        "put the files themselves there or open the folder that the link points to"
+        f"{name!r} below {root} is a symbolic link, which could lead outside; nothing was changed; "
+        "replace it by the files themselves, or open the folder that it points to"
     )
 
 
 def linked_paths(root_uri: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths that are symbolic links or lie below one; a bucket has none.
+    """Yield the paths that are symbolic links or below one; a bucket has none.
 
-    It costs one system call for each path and one for each folder. The root itself may
-    be a link: whoever opened the lakehouse chose it.
+    It costs one system call for each path and one for each folder. The root itself may be
+    a link.
     """
     if not root_uri.startswith("file://"):
         return
@@ -45,6 +45,6 @@ def linked_paths(root_uri: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def refuse_links(root_uri: str, paths: Iterable[str]) -> None:
-    """Refuse paths that another engine would follow out of the root."""
+    """Raise an error for paths that another engine would follow out of the root."""
     for path in linked_paths(root_uri, paths):
         raise link_refusal(path, root_uri)

@@ -16,7 +16,7 @@ def _now_millis() -> int:
 
 
 class MemoryStore:
-    """Bytes at paths in a dictionary, safe under threads."""
+    """A thread-safe store in a dictionary."""
 
     def __init__(self, uri: str = "memory://unnamed/", now_millis: Callable[[], int] = _now_millis) -> None:
         self._uri = uri
@@ -35,11 +35,11 @@ class MemoryStore:
         check_range(start, length)
         found = self._objects.get(path)
         if found is None:
-            raise NotFoundError(f"there is no object {path!r} in {self._uri}")
+            raise NotFoundError(f"object {path!r} does not exist in {self._uri}")
         return found[0] if start == 0 and length is None else _part(found[0], start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none."""
+        """Return each object's bytes; None if there is none."""
         for path in paths:
             check_path(path)
         found = [self._objects.get(path) for path in paths]
@@ -57,7 +57,7 @@ class MemoryStore:
         return path in self._objects
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`, as it was when the listing began."""
+        """Yield the entries under `prefix` as of the start of the listing."""
         check_prefix(prefix)
         check_prefix(start_after)
         with self._lock:
@@ -69,7 +69,7 @@ class MemoryStore:
         return _entries(found, len(prefix), delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         check_path(path)
         with self._lock:
             self._objects[path] = (bytes(data), self._now_millis())
@@ -91,7 +91,7 @@ class MemoryStore:
             return True
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects that are there."""
+        """Delete the objects that exist."""
         listed = [*paths]
         for path in listed:
             check_path(path)
@@ -105,7 +105,7 @@ _stores_lock = threading.Lock()
 
 
 def open_memory_store(uri: str) -> MemoryStore:
-    """Return this process's one store with that root, so that two openings see the same objects."""
+    """Return the store of this process with that root; it is the same for every call."""
     with _stores_lock:
         return _stores.setdefault(uri, MemoryStore(uri))
 

@@ -7,6 +7,6 @@ __all__ = ["PATH_BYTES_MAX", "SEGMENT_BYTES_MAX", "TEMPORARY_PREFIX", "check_pat
 
 
 def check_range(start: int, length: int | None) -> None:
-    """Refuse a range that lies before the object's first byte."""
+    """Raise an error for a negative range."""
     if start < 0 or (length is not None and length < 0):
-        raise InvalidInputError(f"the range of {length} bytes from {start} on is negative; give counts from 0 on")
+        raise InvalidInputError(f"invalid range of {length} bytes from {start}; both must be at least 0")

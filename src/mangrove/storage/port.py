@@ -1,12 +1,12 @@
 """The store interface with reads, writes, listings and an atomic create.
 
-A path is relative to the store's root, uses `/`, and names an object: no empty,
-`.` or `..` segment, no control character (see `mangrove.storage.paths`). Every
-store checks each path it is given and touches nothing when it refuses one.
+A path is relative to the store's root, uses `/`, and names an object: no empty, `.`
+or `..` segment, no control character (see `mangrove.storage.paths`). Every store
+validates each path before it does anything.
 
-Objects are whole or absent: a reader never sees half of a `put` or `create`,
-whatever happens to the writer. Whether a path can be an object and have others
-below it is left open: a bucket can hold both `a` and `a/b`, a disk cannot.
+Objects are complete or absent: a reader never sees a partial `put` or `create`. It is
+unspecified whether a path can be an object and have others below it: a bucket can
+hold both `a` and `a/b`, a disk cannot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["ListEntry", "ObjectInfo", "Prefix", "Store"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object that a listing found."""
+    """An object in a listing."""
 
     path: str
     size: int
@@ -27,7 +27,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where a listing with a delimiter stopped: objects lie below `path`, which ends in `/`."""
+    """A common prefix in a listing with a delimiter: objects are below `path`, which ends in `/`."""
 
     path: str
 
@@ -36,7 +36,7 @@ ListEntry = ObjectInfo | Prefix
 
 
 class Store(Protocol):
-    """Bytes at paths under one root."""
+    """An object store under one root."""
 
     @property
     def uri(self) -> str:
@@ -46,20 +46,19 @@ class Store(Protocol):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or `length` of them from `start` on.
 
-        A range that goes past the end is cut there. A missing object is a
-        `NotFoundError`.
+        A range past the end is truncated. A missing object raises `NotFoundError`.
         """
         ...
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes in the order asked, None where there is none.
+        """Return each object's bytes in the requested order; None if there is none.
 
         Reads run in parallel, bounded by the store.
         """
         ...
 
     def size(self, path: str) -> int | None:
-        """Return the object's size in bytes, or None if there is no such object."""
+        """Return the object's size in bytes, or None if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -67,36 +66,35 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield the objects whose path starts with `prefix`, in order of their paths' UTF-8 bytes.
+        """Yield the objects whose path starts with `prefix`, ordered by the UTF-8 bytes of their paths.
 
-        Only paths greater than `start_after` are yielded. With `delimiter`, what
-        lies deeper than the next `/` after `prefix` is yielded once, as a
-        `Prefix`, if any of it is greater than `start_after`. Nothing that a crashed writer left behind is shown.
+        Only paths greater than `start_after` are yielded. With `delimiter`, all objects
+        deeper than the next `/` after `prefix` are yielded once, as a `Prefix`, if any of
+        them is greater than `start_after`. Temporary files of crashed writers are omitted.
         """
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there. Durable when this returns."""
+        """Write the object, replacing an existing one. Durable on return."""
         ...
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write several objects in parallel, bounded by the store; durable when this returns.
+        """Write several objects in parallel, bounded by the store; durable on return.
 
-        There is no order between them: after a failure any of them may be there.
+        Writes are unordered: after a failure any of them may exist.
         """
         ...
 
     def create(self, path: str, data: bytes) -> bool:
         """Write the object only if the path is free; return whether this call did it.
 
-        Of all the calls that ever name one path exactly one returns True, unless
-        the object is deleted in between. `data` must hold something that no other
-        writer would write (its transaction's id): where a cloud's answer was lost,
-        the store reads the object back and knows its own write by its bytes. After
-        a `StorageError` the object may be there or not; its message says which.
+        Of all calls for one path exactly one returns True, unless the object is deleted in
+        between. `data` must be unique to this writer (it contains its transaction id): after
+        a lost response the store reads the object back and recognizes its own write by its
+        bytes. After a `StorageError` the object may exist or not; the message says which.
         """
         ...
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects; those that are not there already are no error."""
+        """Delete the objects; missing ones are ignored."""
         ...

@@ -1,7 +1,7 @@
 """A concurrency test of the atomic create of a store.
 
-Several servers that speak S3 look right when asked one request at a time and
-let two writers win when asked at once. Nothing but a race shows it.
+Several S3-compatible servers pass sequential tests, but let two concurrent writers
+win. Only a race detects this.
 """
 
 import threading
@@ -17,32 +17,32 @@ __all__ = ["CreateProbeReport", "probe_creates"]
 
 @dataclass(frozen=True, slots=True)
 class CreateProbeReport:
-    """What a race on several keys came to; `unfair` names the keys without exactly one winner."""
+    """The result of a race on several keys; `unfair` lists the keys without exactly one winner."""
 
     keys: int
     threads: int
     unfair: tuple[str, ...]
     misread: tuple[str, ...]
-    """Keys that hold other bytes than their one winner wrote."""
+    """Keys whose bytes differ from those of their winner."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether every key had one winner, whose bytes are there."""
+        """Whether every key has one winner and its bytes."""
         return not self.unfair and not self.misread
 
 
 def probe_creates(
     store: Store, threads: int, keys: int, prefix: str = "mangrove-probe", lanes: int = 1
 ) -> CreateProbeReport:
-    """Let `threads` writers race for each of `keys` paths that begin with `prefix`, which must be free, and clean up.
+    """Let `threads` writers race for each of `keys` free paths that begin with `prefix`, and clean up.
 
-    The paths lie in no folder of their own: a disk would keep it, and nobody would know whose it was.
+    The paths are not in a folder of their own, which would remain on a disk.
 
-    All writers of a lane start on a key together; lanes share the keys out among
-    them and run side by side, for servers that let a loser wait.
+    All writers of a lane start on a key together; lanes divide the keys among them and
+    run in parallel, for servers that let a loser wait.
     """
     if threads < 2 or keys < 1 or lanes < 1:
-        raise InvalidInputError(f"a race of {threads} threads for {keys} keys shows nothing; use at least 2 and 1")
+        raise InvalidInputError(f"invalid race of {threads} threads for {keys} keys; use at least 2 threads and 1 key")
     paths = [f"{prefix}-{number:05d}" for number in range(keys)]
     try:
         with ThreadPoolExecutor(threads * lanes, thread_name_prefix="mangrove-probe") as pool:
@@ -66,12 +66,12 @@ def _race(store: Store, paths: Sequence[str], writer: int, gate: threading.Barri
     won: set[str] = set()
     try:
         for path in paths:
-            # All start on each key together: without it the first thread would take every key unopposed.
+            # A barrier per key: otherwise the first thread would take every key without a race.
             gate.wait()
             if store.create(path, _payload(path, writer)):
                 won.add(path)
     except threading.BrokenBarrierError:
-        # Another writer failed and says why.
+        # Another writer failed and reports why.
         return won
     except BaseException:
         gate.abort()

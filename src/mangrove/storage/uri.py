@@ -1,16 +1,16 @@
 """Parsing and normalization of root URIs.
 
-    /data/lake                       a folder of this machine
+    /data/lake                       a local folder
     file:///data/lake                the same
-    s3://bucket/lake                 Amazon S3 and what speaks its protocol
+    s3://bucket/lake                 Amazon S3 and compatible servers
     gs://bucket/lake                 Google Cloud Storage
     az://container/lake              Azure Blob Storage, the account from options or environment
     abfss://container@account.dfs.core.windows.net/lake
     memory://name                    this process only
 
-A root ends in exactly one `/`. Evaluating it as a POSIX path must leave it
-unchanged, so `.`, `..` and empty segments are refused. Percent escapes mean
-what RFC 3986 says; a bare folder is taken as it is written.
+A root ends in exactly one `/`. Normalizing it as a POSIX path must leave it unchanged,
+so `.`, `..` and empty segments are invalid. Percent escapes follow RFC 3986; a bare
+folder is taken literally.
 """
 
 import os
@@ -35,9 +35,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class RootUri:
-    """A root in parts: `path` is decoded, and below the root of the bucket it is relative and ends in `/` or is empty.
+    """The parts of a root: `path` is decoded; in a bucket it is relative and ends in `/` or is empty.
 
-    For a folder of this machine `authority` is empty and `path` is absolute.
+    For a local folder `authority` is empty and `path` is absolute.
     """
 
     scheme: str
@@ -46,7 +46,7 @@ class RootUri:
 
     def __post_init__(self) -> None:
         if self.scheme not in _SCHEMES:
-            raise InvalidInputError(f"the scheme {self.scheme!r} is not known; use one of {', '.join(_SCHEMES)}")
+            raise InvalidInputError(f"unknown scheme {self.scheme!r}; expected one of {', '.join(_SCHEMES)}")
         if self.scheme == "file":
             if self.authority:
                 raise InvalidInputError(
@@ -57,13 +57,13 @@ class RootUri:
         elif self.scheme == "abfss":
             if _AZURE_AUTHORITY.fullmatch(self.authority) is None:
                 raise InvalidInputError(
-                    f"{self.authority!r} is no Azure address; write abfss://container@account.dfs.core.windows.net/…"
+                    f"{self.authority!r} is not an Azure address; write abfss://container@account.dfs.core.windows.net/…"
                 )
         elif _AUTHORITY.fullmatch(self.authority) is None:
-            # What stands before an @ may be a password.
+            # The text before an @ may be a password.
             name = self.authority.rpartition("@")[2]
             raise InvalidInputError(
-                f"{name!r} is no plain name of a bucket; write {self.scheme}://name/… of letters, digits and '._-'"
+                f"{name!r} is not a valid bucket name; write {self.scheme}://name/… of letters, digits and '._-'"
             )
         _check_segments(self.path if self.scheme == "file" else f"/{self.path}")
 
@@ -80,15 +80,15 @@ class RootUri:
 
     @property
     def account(self) -> str | None:
-        """Azure's account, where the URI names one."""
+        """The Azure account, if the URI contains it."""
         match = _AZURE_AUTHORITY.fullmatch(self.authority) if self.scheme == "abfss" else None
         return None if match is None else match[2]
 
 
 def expand_location(location: str, folder: str) -> str:
-    """Return a location as people mean it: a URI as it is, a folder of this machine as seen from `folder`.
+    """Return the expanded location: a URI as it is, a local folder relative to `folder`.
 
-    A bucket has no `.`, `..` and `~`, but whoever writes them for a folder means what a shell does.
+    For folders `.`, `..` and `~` are expanded as in a shell; URIs are not changed.
 
     >>> expand_location("../lake", "/data/now"), expand_location("s3://bucket/lake", "/data")
     ('/data/lake', 's3://bucket/lake')
@@ -97,18 +97,18 @@ def expand_location(location: str, folder: str) -> str:
         return location
     expanded = os.path.expanduser(location)
     if expanded.startswith("~"):
-        raise InvalidInputError(f"{location} begins with a user who is not known here: write the folder in full")
+        raise InvalidInputError(f"{location} begins with an unknown user; write the folder in full")
     return os.path.normpath(os.path.join(folder, expanded))
 
 
 def parse_root_uri(location: str | os.PathLike[str]) -> RootUri:
-    """Return the root that `location` names: a URI, or a bare folder of this machine.
+    """Return the root at `location`: a URI, or a local folder.
 
     >>> parse_root_uri("s3://bucket/lake").text
     's3://bucket/lake/'
     """
     if not isinstance(location, str | os.PathLike):
-        raise InvalidInputError(f"{location!r} is no location; name a folder or a URI such as s3://bucket/lake")
+        raise InvalidInputError(f"{location!r} is not a location; name a folder or a URI such as s3://bucket/lake")
     text = os.fspath(location)
     if not text:
         raise InvalidInputError("the location is empty; name a folder or a URI such as s3://bucket/lake")
@@ -124,7 +124,7 @@ def parse_root_uri(location: str | os.PathLike[str]) -> RootUri:
     scheme, authority, path, rest = match[1].lower(), match[2], match[3] or "/", match[4]
     if rest:
         raise InvalidInputError(
-            f"{text!r} has a query or a fragment; a root is a place only (write %3F for a '?' in a name)"
+            f"{text!r} has a query or a fragment, which a root cannot have (write %3F for a '?' in a name)"
         )
     decoded = _decode_path(text, path)
     return RootUri(scheme, authority, _with_final_slash(decoded if scheme == "file" else decoded.removeprefix("/")))
@@ -135,9 +135,9 @@ def _absolute(folder: str) -> str:
         return folder
     if folder.startswith("~"):
         raise InvalidInputError(
-            f"{folder!r} would be a folder of that very name; write out the path that `~` stands for"
+            f"{folder!r} would be a folder with that literal name; write out the path that `~` stands for"
         )
-    # Checked before it is joined: joining would hide the segments that are refused.
+    # Checked before joining, which would remove the invalid segments.
     _check_segments(_with_final_slash(folder))
     return f"{os.getcwd().rstrip('/')}/{folder}"
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CHANGE_TYPE: Final = "_change_type"
-"""The column that says what became of a row."""
+"""The column with the kind of change of a row."""
 INSERT: Final = "insert"
 DELETE: Final = "delete"
 UPDATE_BEFORE: Final = "update_before"
@@ -41,10 +41,10 @@ UPDATE_AFTER: Final = "update_after"
 
 
 def plan_changed_files(before: TableState, after: TableState) -> tuple[TableState, ScanPlan, ScanPlan]:
-    """Return the earlier state with the columns of the later one, and what must be read of each to tell them apart."""
+    """Return the earlier state with the columns of the later one, and the files to read of each to compare them."""
     if before.table_id != after.table_id:
         raise InvalidInputError(f"{after.name} was another table then: there is no way from its rows to these")
-    # Old rows are shown with the columns of today, which ids lead to.
+    # Old rows are read with the current columns, by column id.
     was = replace(before, version=after.version)
     old, new = plan_scan(was), plan_scan(after)
     common = {_identity(scan) for scan in old.scans} & {_identity(scan) for scan in new.scans}
@@ -63,9 +63,9 @@ def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPl
 def is_append_compatible(written_for: TableState, now: TableState) -> bool:
     """Return whether files written for one state of a table can be added to another.
 
-    Columns are found by their ids, so one that was added, renamed or widened since
-    does no harm. Other keys or partitions put rows into other logs, and a column
-    that must not be null now may be so in the files.
+    Columns are matched by id, so added, renamed or widened columns are compatible. Other
+    keys or partitions put rows into other logs, and a column that is not nullable now may
+    have nulls in the files.
     """
     if written_for.table_id != now.table_id or written_for.log_scheme != now.log_scheme:
         return False
@@ -83,38 +83,38 @@ _ADDING = frozenset({DeltaType.APPEND, DeltaType.ADD})
 
 @dataclass(frozen=True, slots=True)
 class StreamUnit:
-    """What a batch takes or leaves as a whole: a file of new rows, or all changes of a version."""
+    """The atomic unit of a batch: a file of new rows, or all changes of a version."""
 
     row_count: int
     size_bytes: int
     scan: FileScan | None = None
-    """The file; None for changes, which are found by comparing the version with the one before."""
+    """The file; None for changes, which are computed by comparing the version with the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """A version with what it gives, in an order that every reading of the history finds again."""
+    """A version with its units, in a deterministic order."""
 
     version: int
     units: tuple[StreamUnit, ...]
     is_first: bool = False
-    """Whether this is the whole table as the version has it, with which a stream begins."""
+    """Whether this is the initial snapshot of the whole table."""
 
     @property
     def is_change(self) -> bool:
-        """Whether rows that were there before were changed or deleted."""
+        """Whether existing rows were changed or deleted."""
         return any(unit.scan is None for unit in self.units)
 
 
 def plan_initial_step(state: TableState, version: int) -> StreamStep:
-    """Return the whole table, file by file, with what hides rows of each."""
+    """Return the whole table file by file, with the deletes of each."""
     return StreamStep(version, tuple(_unit(scan) for scan in plan_scan(state).scans), is_first=True)
 
 
 def plan_step_between(before: TableState, after: TableState, version: int) -> StreamStep:
-    """Return what a version added, told from its logs and those of the version before.
+    """Return the rows that a version added, computed from its logs and those of the previous version.
 
-    A compaction puts other files in the place of the same rows, so it gives nothing.
+    A compaction replaces files by others with the same rows, so it adds nothing.
     """
     was = {log.values: log for log in before.logs}
     units: list[StreamUnit] = []
@@ -140,10 +140,10 @@ def plan_step_between(before: TableState, after: TableState, version: int) -> St
 
 
 def find_changed_versions(low: int, high: int, logs_of: Callable[[int], tuple[Log, ...]]) -> Iterator[int]:
-    """Yield the versions after `low` up to `high` that have other logs than the one before, in order.
+    """Yield the versions after `low` up to `high` whose logs differ from the previous version, in order.
 
-    Where both ends have the same logs, nothing between them is looked at: a table
-    that rests costs two look-ups, however many versions other tables made meanwhile.
+    If both ends have the same logs, no version between them is read: an idle table costs
+    two lookups, however many versions other tables committed.
     """
     if low >= high or logs_of(low) == logs_of(high):
         return
@@ -156,7 +156,7 @@ def find_changed_versions(low: int, high: int, logs_of: Callable[[int], tuple[Lo
 
 
 def compute_fingerprint(state: TableState) -> str:
-    """Return a short text that two versions share only where they have the same deltas."""
+    """Return a short string that is equal for two versions only if they have the same deltas."""
     digest = sha256()
     for log in state.logs:
         digest.update(repr(log.values).encode())
@@ -167,16 +167,16 @@ def compute_fingerprint(state: TableState) -> str:
 
 
 def _is_explained(before: Log, after: Log, new: list[Delta]) -> bool:
-    """Return whether every delta that is gone was compacted away; a rollback takes deltas away too."""
+    """Return whether every missing delta was compacted; a rollback removes deltas too."""
     through = max((delta.replaces_through or 0 for delta in new if _is_compaction(before, delta)), default=0)
     left = {delta.position: delta for delta in after.deltas}
     return all((delta.position or 0) <= through for delta in before.deltas if left.get(delta.position) != delta)
 
 
 def _is_compaction(before: Log, delta: Delta) -> bool:
-    """Return whether a delta stands for rows that were all there before.
+    """Return whether a delta only contains rows that existed before.
 
-    One that reaches further was written together with rows that nobody has seen.
+    A delta that covers later positions was written together with unseen rows.
     """
     through = delta.replaces_through
     return delta.type is DeltaType.REPLACE and through is not None and through <= before.last_position
@@ -195,10 +195,10 @@ def _unit(scan: FileScan) -> StreamUnit:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Everything up to `version` was given, and so many files of what comes next.
+    """The position of a stream: all of `version`, and a number of files of the next step.
 
-    At the beginning of a stream what comes next is the table as `version` has it;
-    later it is what the version after it added.
+    At the start of a stream the next step is the table as of `version`; later it is what the
+    next version added.
     """
 
     table_id: str
@@ -206,10 +206,10 @@ class StreamOffset:
     files: int = 0
     is_first: bool = False
     state: str = ""
-    """The fingerprint of the table at `version`: it tells whether anything was missed once that version expired."""
+    """The fingerprint of the table at `version`: it detects missed changes after that version expired."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Spark keeps it in a checkpoint."""
+        """Return the JSON form for a Spark checkpoint."""
         return {
             "table": self.table_id,
             "version": self.version,
@@ -221,14 +221,14 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """How much one batch may hold; at least one unit is always taken, or a stream would stand still."""
+    """The maximum size of a batch; at least one unit is always taken, so that a stream makes progress."""
 
     files: int | None = None
     rows: int | None = None
     size_bytes: int | None = None
 
     def holds(self, total: StreamUnit, files: int) -> bool:
-        """Return whether a batch of so many files, with the rows and bytes of `total`, is small enough."""
+        """Return whether a batch with this number of files and the rows and bytes of `total` is within the limit."""
         return (
             (self.files is None or files <= self.files)
             and (self.rows is None or total.row_count <= self.rows)
@@ -237,7 +237,7 @@ class BatchLimit:
 
 
 def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
-    """Return the offset that a checkpoint holds."""
+    """Return the offset in a checkpoint."""
     try:
         found = StreamOffset(
             str(given["table"]), int(given["version"]), int(given["files"]), bool(given["first"]), str(given["state"])
@@ -250,9 +250,9 @@ def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
 
 
 def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: BatchLimit) -> StreamOffset:
-    """Return up to where the next batch reads; `steps` begin with what comes next after `start`.
+    """Return the end offset of the next batch; `steps` begin with the step after `start`.
 
-    It is `start` itself where there is nothing new.
+    It is `start` itself if there is nothing new.
     """
     total, files = StreamUnit(0, 0), 0
     end = start
@@ -266,7 +266,7 @@ def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: Batc
         if files:
             end = StreamOffset(start.table_id, step.version)
         elif step.is_first:
-            # There was nothing in the table yet, so what comes next is what the versions after it add.
+            # The table was empty, so the next step is what later versions add.
             end = replace(start, version=step.version, files=0, is_first=False)
     return end if files else start
 
@@ -274,7 +274,7 @@ def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: Batc
 def select_batch_units(
     start: StreamOffset, end: StreamOffset, steps: Iterable[StreamStep]
 ) -> list[tuple[StreamStep, tuple[StreamUnit, ...]]]:
-    """Return what a batch holds, version by version."""
+    """Return the units of a batch by version."""
     found: list[tuple[StreamStep, tuple[StreamUnit, ...]]] = []
     skipped = start.files
     for step in steps:
@@ -289,6 +289,6 @@ def select_batch_units(
 
 
 def _inside(start: StreamOffset, step: StreamStep, place: int) -> StreamOffset:
-    """Return the place in front of the unit at `place` of a step."""
+    """Return the offset before the unit at `place` of a step."""
     before = step.version if step.is_first else step.version - 1
     return StreamOffset(start.table_id, before, place, is_first=step.is_first)

@@ -1,10 +1,9 @@
 """Compaction planning: file selection, bounds and automatic compaction.
 
-Files that are large enough and of which nothing is hidden stay as they are,
-unless two of them hold the same range of keys: then whoever looks for a key has
-to open both. With a bound on the work only the oldest files are taken. What they
-hold is put at the end of what was there, so nothing that is newer loses or gains
-a row by it.
+Files that are large enough and have no deleted rows stay as they are, unless the key
+ranges of two of them overlap, because a lookup would open both. With bounds only the
+oldest files are selected. Their rows are written at the end of the compacted range, so
+newer deltas still apply to the same rows.
 """
 
 import re
@@ -50,27 +49,27 @@ __all__ = [
 ]
 
 CLUSTER_BY: Final = "write.cluster-by"
-"""The table property that names columns, with commas between: rows that are alike in all of them lie together."""
+"""The table property with comma-separated clustering columns."""
 _BETWEEN_COMMAS: Final = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 AUTO_COMPACTION: Final = "compaction.auto"
-"""The table property that, being "true", has each write look whether compaction is due, and do a bounded part of it."""
+"""The table property that enables automatic, bounded compaction after writes ("true")."""
 LOCAL_BYTES_MAX: Final = 2 * 1024**3
-"""Tables whose rows take more memory than that are compacted on Spark unless somebody says otherwise."""
+"""Tables whose rows need more memory are compacted on Spark by default."""
 AUTO_COMPACTION_DELTAS: Final = "compaction.deltas-min"
-"""The table property that says from how many deltas in a log on compaction is due by itself; 20 unless set."""
+"""The table property with the number of deltas in a log that triggers automatic compaction; default 20."""
 AUTO_COMPACTION_BYTES: Final = "compaction.bytes-max"
-"""The table property that bounds the bytes which a compaction by itself writes again; 256 MiB unless set."""
+"""The table property with the maximum bytes that automatic compaction rewrites; default 256 MiB."""
 _DEFAULTS: Final = {AUTO_COMPACTION_DELTAS: 20, AUTO_COMPACTION_BYTES: FILE_SIZE_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionBounds:
-    """How much one compaction may write again; None bounds nothing. What is left waits for the next one."""
+    """The maximum work of one compaction; None is unbounded. The rest is left for the next one."""
 
     bytes_max: int | None = None
     files_max: int | None = None
     is_full: bool = False
-    """Whether files that could stay are written again too, so that all rows are clustered together."""
+    """Whether all files are rewritten, so that all rows are clustered together."""
 
     def __post_init__(self) -> None:
         for name, value in (("bytes", self.bytes_max), ("files", self.files_max)):
@@ -78,17 +77,17 @@ class CompactionBounds:
                 raise InvalidInputError(f"a compaction of at most {value} {name} was asked for: give at least 1")
 
     def within(self, size_bytes: int) -> int:
-        """Return how much of so many bytes one compaction takes at most."""
+        """Return how many of these bytes one compaction may rewrite."""
         return size_bytes if self.bytes_max is None else min(size_bytes, self.bytes_max)
 
     def allows(self, files: int, size_bytes: int) -> bool:
-        """Return whether so much may be written again."""
+        """Return whether this much may be rewritten."""
         return (self.files_max is None or files <= self.files_max) and (
             self.bytes_max is None or size_bytes <= self.bytes_max
         )
 
     def after(self, files: int, size_bytes: int) -> "CompactionBounds | None":
-        """Return what is still allowed when so much is done, or None if nothing is."""
+        """Return the remaining bounds after this much work, or None if they are exhausted."""
         bytes_max = None if self.bytes_max is None else self.bytes_max - size_bytes
         files_max = None if self.files_max is None else self.files_max - files
         if any(left is not None and left < 1 for left in (bytes_max, files_max)):
@@ -101,37 +100,37 @@ UNBOUNDED: Final = CompactionBounds()
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The files of one log to write again, and what becomes of the others."""
+    """The files of one log to rewrite, and the retained files."""
 
     state: TableState
-    """The table with this log alone."""
+    """The table with only this log."""
     merged: ScanPlan
-    """What is read: the rows of the files that are written again."""
+    """The scan plan of the rewritten files."""
     retained: tuple[DataFile, ...]
-    """The files that a replace of the whole log names again; none where only some files are replaced."""
+    """The retained files of a replace of the whole log; empty if only some files are replaced."""
     gone: tuple[str, ...]
-    """The locations that a replace of some files takes away; none where the whole log is replaced."""
+    """The locations removed by a replace of some files; empty if the whole log is replaced."""
     left: tuple[FileScan, ...] = ()
-    """The files that would be written again too if the bounds allowed it."""
+    """The files that are left for the next compaction because of the bounds."""
 
     @property
     def log_values(self) -> tuple[Value | None, ...]:
-        """Which log of the table it is."""
+        """The partition values of the log."""
         (log,) = self.state.logs
         return log.values
 
     @property
     def row_count(self) -> int:
-        """How many rows are read, those that are hidden too."""
+        """The number of rows read, including deleted ones."""
         return sum(scan.file.row_count for scan in self.merged.scans)
 
     @property
     def size_bytes(self) -> int:
-        """How much the rows that are read take in memory."""
+        """The size in memory of the rows read."""
         return sum(_size(scan) for scan in self.merged.scans)
 
     def delta(self, files: Sequence[DataFile]) -> Delta:
-        """Return the delta that puts new files in the place of what was read."""
+        """Return the delta that replaces the rewritten files by new ones."""
         (log,) = self.state.logs
         if self.gone:
             return replace(build_rewrite_delta(self.gone, files), replaces_through=log.last_position)
@@ -139,7 +138,7 @@ class Compaction:
 
 
 def needs_compaction(log: Log) -> bool:
-    """Return whether compacting would leave less to merge, or fewer files to open."""
+    """Return whether a compaction would reduce the merge work or the number of files to open."""
     if len(log.deltas) != 1:
         return bool(log.deltas)
     if log.deltas[0].type is DeltaType.REPLACE:
@@ -151,7 +150,7 @@ def needs_compaction(log: Log) -> bool:
 def plan_compaction(
     state: TableState, log: Log, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
 ) -> Compaction | None:
-    """Return what to write again of a log, or None if that would change nothing."""
+    """Return the compaction of a log, or None if it would change nothing."""
     if not needs_compaction(log) and not bounds.is_full:
         return None
     alone = replace(state, logs=(log,))
@@ -168,7 +167,7 @@ def plan_compaction(
 
 @dataclass(frozen=True, slots=True)
 class TableCompaction:
-    """What one compaction of a table does, log by log, and how much its bounds leave for the next one."""
+    """The compactions of a table by log, and what the bounds leave for the next one."""
 
     of_logs: tuple[Compaction, ...]
     files_left: int = 0
@@ -176,22 +175,21 @@ class TableCompaction:
 
     @property
     def files(self) -> int:
-        """How many files are read."""
+        """The number of files read."""
         return sum(len(one.merged.scans) for one in self.of_logs)
 
     @property
     def size_bytes(self) -> int:
-        """How much the rows that are read take in memory."""
+        """The size in memory of the rows read."""
         return sum(one.size_bytes for one in self.of_logs)
 
 
 def plan_table_compaction(
     state: TableState, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
 ) -> TableCompaction:
-    """Return what to write again of a table; the bounds are for all its logs together.
+    """Return the compaction of a table; the bounds apply to all its logs together.
 
-    Only where nothing is chosen yet may the bounds be passed, so that every
-    compaction gets somewhere.
+    The first selection may exceed the bounds, so that every compaction makes progress.
     """
     chosen: list[Compaction] = []
     left: list[FileScan] = []
@@ -213,10 +211,10 @@ def plan_table_compaction(
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What a compaction read and wrote, and what its bounds left for the next one; bytes are those in memory."""
+    """What a compaction read, wrote and left for the next one; bytes are sizes in memory."""
 
     logs: int = 0
-    """In how many logs something changed; 0 is a table that needed nothing."""
+    """The number of changed logs; 0 if nothing was compacted."""
     files_read: int = 0
     bytes_read: int = 0
     files_written: int = 0
@@ -226,26 +224,26 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCompaction(PlannedWrite):
-    """The deltas of a compaction, with what there is to tell of it."""
+    """The deltas of a compaction and its report."""
 
     report: CompactionReport = CompactionReport()
 
 
 def can_skip_rewrite(scan: FileScan, file_size_bytes: int) -> bool:
-    """Return whether a file is large enough, and has no rows that are hidden, so that it need not be written again."""
+    """Return whether a file is large enough and has no deleted rows."""
     return scan.is_whole and 2 * _size(scan) > file_size_bytes
 
 
 def to_retained_file(scan: FileScan) -> DataFile:
-    """Return how a file that stays is named again: it holds rows, and hides nothing any more."""
+    """Return the entry of a retained file, as plain data without deletes."""
     return replace(scan.file, key_ids=())
 
 
 def resolve_clustering_columns(state: TableState) -> tuple[int, ...]:
-    """Return the ids of the columns whose values keep rows together: as the table says, else in sort order, else keys.
+    """Return the ids of the clustering columns: from the table property, else the sort order, else the keys.
 
-    Several columns that the table names count alike (a Z-order); of the others the
-    first counts most.
+    Several columns of the property have equal weight (Z-order); otherwise the first has the
+    most.
     """
     named = resolve_clustering_property(state)
     if named:
@@ -255,7 +253,7 @@ def resolve_clustering_columns(state: TableState) -> tuple[int, ...]:
 
 
 def parse_clustering_columns(text: str) -> list[str]:
-    """Return what stands between the commas of the property, as it is written.
+    """Return the comma-separated parts of the property, as written.
 
     >>> parse_clustering_columns("a, `b,c`.d")
     ['a', '`b,c`.d']
@@ -264,7 +262,7 @@ def parse_clustering_columns(text: str) -> list[str]:
 
 
 def resolve_clustering_property(state: TableState) -> tuple[int, ...]:
-    """Return the columns that the table's property names, or none."""
+    """Return the columns of the table property; empty if it is not set."""
     text = state.properties.get(CLUSTER_BY, "")
     try:
         columns = [state.schema.column(*split_path(name)) for name in parse_clustering_columns(text)]
@@ -281,30 +279,30 @@ def resolve_clustering_property(state: TableState) -> tuple[int, ...]:
 
 
 def is_auto_compaction_enabled(properties: Mapping[str, str]) -> bool:
-    """Return whether writes to the table are to look whether compaction is due."""
+    """Return whether writes to the table trigger automatic compaction."""
     return properties.get(AUTO_COMPACTION, "false").casefold() == "true"
 
 
 def is_compaction_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
-    """Return whether a table that compacts by itself has gathered enough deltas in a log."""
+    """Return whether automatic compaction is enabled and a log has enough deltas."""
     return is_auto_compaction_enabled(properties) and any(
         len(log.deltas) >= parse_auto_compaction_number(properties, AUTO_COMPACTION_DELTAS) for log in logs
     )
 
 
 def sum_log_bytes(logs: Sequence[Log]) -> int:
-    """Return about how much memory all rows of the logs take together."""
+    """Return the approximate size in memory of all rows of the logs."""
     files = [live.file for log in logs for live in list_live_files(log.deltas)]
     return sum(file.source_size_bytes or file.size_bytes for file in files)
 
 
 def auto_compaction_bounds_of(properties: Mapping[str, str]) -> CompactionBounds:
-    """Return how much a write may compact on the way."""
+    """Return the bounds of automatic compaction."""
     return CompactionBounds(bytes_max=parse_auto_compaction_number(properties, AUTO_COMPACTION_BYTES))
 
 
 def parse_auto_compaction_number(properties: Mapping[str, str], name: str) -> int:
-    """Return the number that a property says, or the one that counts where it is not set."""
+    """Return the number in a property, or the default if it is not set."""
     text = properties.get(name, str(_DEFAULTS[name]))
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInputError(f"the table property {name} is {text!r}: give a whole number from 1")
@@ -318,7 +316,7 @@ def _size(scan: FileScan) -> int:
 def _select_candidates(
     alone: TableState, scans: Sequence[FileScan], file_size_bytes: int, bounds: CompactionBounds
 ) -> list[FileScan]:
-    """Return the files of a log that are worth writing again, the oldest first."""
+    """Return the files of a log to rewrite, oldest first."""
     if bounds.is_full:
         waiting = list(scans)
     else:
@@ -330,10 +328,10 @@ def _select_candidates(
 
 
 def _limit_to_bounds(waiting: Sequence[FileScan], bounds: CompactionBounds) -> list[FileScan]:
-    """Return as many of the oldest files as the bounds allow, and at least so many that something gets better.
+    """Return as many of the oldest files as the bounds allow, and at least enough to make progress.
 
-    The oldest come first because a file hides only what is older than itself: so
-    whatever a chosen file hides rows of is chosen too, and the file can go.
+    The oldest are taken first, because deletes of a file apply only to older files: all
+    files that a selected file applies to are selected too, so it can be removed.
     """
     chosen: list[FileScan] = []
     size_bytes = 0
@@ -350,7 +348,7 @@ def _limit_to_bounds(waiting: Sequence[FileScan], bounds: CompactionBounds) -> l
 
 
 def _list_removed(log: Log, taken: set[str], retained: Sequence[FileScan]) -> tuple[str, ...]:
-    """Return what need not be read any more: the chosen files, and files of keys or numbers that hide nothing else."""
+    """Return the files that are no longer read: the selected ones, and delete files that apply to nothing else."""
     needed = {key_file.file.location for scan in retained for key_file in scan.equality_deletes}
     needed |= {file.location for scan in retained for file in scan.position_deletes}
     assert not taken & needed, "a file that is chosen hides rows of one that is not, though that one is older"
@@ -359,9 +357,9 @@ def _list_removed(log: Log, taken: set[str], retained: Sequence[FileScan]) -> tu
 
 
 def _find_overlapping(state: TableState, scans: Sequence[FileScan]) -> set[str]:
-    """Return the files whose range in the first clustering column meets that of another.
+    """Return the files whose range in the first clustering column overlaps another.
 
-    A Z-order has no such ranges, so its files are left as they are.
+    A Z-order has no such ranges, so its files are ignored.
     """
     columns = resolve_clustering_columns(state)
     if not columns or len(resolve_clustering_property(state)) > 1:

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 CHECK_PREFIX: Final = "mangrove.check."
-"""The properties of a table version that hold conditions begin so; the rest is the name of each."""
+"""The prefix of the table version properties with check constraints; the rest is the name."""
 
 SUBQUERY_REFUSED: Final = (
     "is asked of each row as it is written, and a subquery would ask others: write a condition on the row's own columns"
@@ -60,7 +60,7 @@ _RUNS_JAVA: Final = frozenset({"java_method", "reflect", "try_reflect"})
 
 
 def check_constraints_of(version: TableVersion) -> dict[str, str]:
-    """Return the conditions by name."""
+    """Return the check constraints by name."""
     conditions = {
         name.removeprefix(CHECK_PREFIX): text
         for name, text in version.properties.items()
@@ -80,7 +80,7 @@ def check_stored_expression(text: str, what: str) -> None:
 
 
 def find_subquery(condition: str) -> int | None:
-    """Return where the first query between brackets begins.
+    """Return the position of the first subquery, or None.
 
     >>> find_subquery("a in (select b from t)"), find_subquery("(values > 3) and 'in (select 1)' <> a")
     (6, None)
@@ -93,7 +93,7 @@ def find_subquery(condition: str) -> int | None:
                 case "SELECT":
                     return word.start
                 case "WITH" | "FROM" | "TABLE" if is_name:
-                    # Alone they may be names of columns.
+                    # On their own they may be column names.
                     return word.start
                 case "VALUES" if following.value == "(":
                     return word.start
@@ -101,7 +101,7 @@ def find_subquery(condition: str) -> int | None:
 
 
 def check_column_not_constrained(version: TableVersion, path: Sequence[str]) -> None:
-    """Refuse to take away or rename a column that a condition names: no row could be written any more."""
+    """Raise an error on dropping or renaming a column that a check constraint uses."""
     for name, condition in check_constraints_of(version).items():
         if _names(condition, path):
             raise InvalidInputError(
@@ -110,7 +110,7 @@ def check_column_not_constrained(version: TableVersion, path: Sequence[str]) -> 
 
 
 def _names(condition: str, path: Sequence[str]) -> bool:
-    """Return whether a condition names a column, or something in it.
+    """Return whether a condition uses a column, or a field of it.
 
     >>> _names("a.b > 1", ["a"]), _names("`A`.b > 1", ["a", "b"]), _names("b.a > 1 or 'a' = a(1)", ["a"])
     (True, True, False)
@@ -131,7 +131,7 @@ def _names(condition: str, path: Sequence[str]) -> bool:
 
 
 def add_check_constraint(version: TableVersion, name: str, condition: str) -> TableVersion:
-    """Return the table version with one more condition."""
+    """Return the table version with one more check constraint."""
     check_name(name, "check")
     if name in check_constraints_of(version):
         raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
@@ -153,7 +153,7 @@ def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
 
 
 def build_check_violation_error(table: str, name: str, condition: str, examples: object) -> InvalidInputError:
-    """Return the error about rows that do not fulfil a condition."""
+    """Return the error for rows that violate a check constraint."""
     return InvalidInputError(
         f"rows for {table} break the check {name!r}, which is {condition}, for example {examples}: "
         "correct them or drop the check"
@@ -163,7 +163,7 @@ def build_check_violation_error(table: str, name: str, condition: str, examples:
 _WITHOUT_BRACKETS: Final = frozenset(
     {"current_catalog", "current_date", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
 )
-"""Functions that SQL writes like columns."""
+"""Functions without parentheses, which look like columns."""
 _BITS: Final[dict[type, int]] = {Int16: 16, Int32: 32, Int64: 64}
 _KINDS: Final[dict[type, str]] = {
     **dict.fromkeys((Int16, Int32, Int64, Decimal, Float32, Float64), "a number"),
@@ -186,19 +186,19 @@ _OF_SEVERAL_ROWS: Final = frozenset(
 )
 _EXACT: Final = decimal.Context(prec=400)
 _FLOAT4_END: Final = (2 - decimal.Decimal(2) ** -24) * decimal.Decimal(2) ** 127
-"""From here on a number becomes infinite as a float of 32 bits."""
+"""Larger numbers become infinite as a 32-bit float."""
 
 
 def check_defaults(schema: Schema) -> None:
-    """Refuse a schema of which some default can never become a value of its column."""
+    """Raise an error for a schema with a default that cannot be a value of its column."""
     for column in schema.columns:
         check_default(column)
 
 
 def check_default(column: Column) -> None:
-    """Refuse a default that names columns, or whose value is of another kind or too large.
+    """Raise an error for a default that uses columns, or whose value has the wrong type or is too large.
 
-    What only Spark understands is left to Spark.
+    Expressions that only Spark can evaluate are left to Spark.
     """
     if column.default is None:
         return
@@ -230,7 +230,7 @@ def check_default(column: Column) -> None:
 
 
 def _refuse_other_rows(name: str, default: str) -> None:
-    """Refuse a default that would be computed of several rows: queries, sums and windows."""
+    """Raise an error for a default that depends on several rows: queries, aggregates and windows."""
     tokens = tokenize_condition(default)
     calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]
     of_rows = next((call for call in calls if call in _OF_SEVERAL_ROWS), None)
@@ -242,7 +242,7 @@ def _refuse_other_rows(name: str, default: str) -> None:
 
 
 def _kind_of(expression: Expression) -> str | None:
-    """Return what kind of value an expression gives, or None where only who evaluates it can tell."""
+    """Return the kind of value of an expression, or None if it is known only at evaluation."""
     match expression:
         case Literal(value):
             return _KINDS_OF_LITERALS.get(type(value))

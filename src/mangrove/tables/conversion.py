@@ -43,8 +43,8 @@ _TIMES: Final = (Time, TimeTz)
 def can_write_type(column: DataType, given: DataType) -> bool:
     """Return whether values of type `given` can be written into a column of type `column`.
 
-    Whether each single value fits, a narrower integer or a shorter text, is seen
-    when it is written; here only what could never be meant is refused.
+    Whether each value fits, such as a narrower integer or a shorter text, is checked at the
+    write; here only incompatible types are rejected.
     """
     match column:
         case Int16() | Int32() | Int64():
@@ -60,7 +60,7 @@ def can_write_type(column: DataType, given: DataType) -> bool:
         case Time() | TimeTz():
             return isinstance(given, _TIMES)
         case TimestampTz():
-            # What has no zone is taken for UTC, as in every other place where a time is written.
+            # Times without a zone are UTC, as in every other write.
             return isinstance(given, Timestamp | TimestampTz)
         case List(element):
             return isinstance(given, List) and can_write_type(element.type, given.element.type)
@@ -86,10 +86,10 @@ def can_write_type(column: DataType, given: DataType) -> bool:
 
 
 def can_assign_type(column: DataType, given: DataType) -> bool:
-    """Return whether an expression of type `given` can be set into a column, by SQL's rules of assignment.
+    """Return whether an expression of type `given` can be assigned to a column, by the SQL rules.
 
-    Numbers become numbers, days moments and moments days, and plain things text. Text
-    becomes nothing else: that must be asked for with a cast.
+    Numbers convert to numbers, dates to timestamps and back, and primitive types to text.
+    Text converts to nothing else without a cast.
     """
     numbers, moments = (*_NUMBERS, *_FLOATS), (Date, Timestamp, TimestampTz)
     if isinstance(column, numbers) and isinstance(given, numbers):
@@ -102,7 +102,7 @@ def can_assign_type(column: DataType, given: DataType) -> bool:
 
 
 def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | None]) -> None:
-    """Refuse rows whose columns do not fit the table; a given type of None fits all, because there are only nulls."""
+    """Raise an error for rows whose columns do not match the table; a type of None matches all (only nulls)."""
     by_name = {column.name.casefold(): column for column in schema.columns}
     problems = []
     seen: set[str] = set()

@@ -1,13 +1,13 @@
 """Content-addressed names of published Iceberg metadata files.
 
-    data/<table id>/metadata/<digest>-<snapshot>.metadata.json   what an engine opens
-    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it leads to, and what was
-                                                                 found out about hidden rows
+    data/<table id>/metadata/<digest>-<snapshot>.metadata.json   the metadata file that engines open
+    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
+                                                                 the computed position deletes
 
-The same state has the same names, wherever and whenever it is shown. So whether it has
-been shown is one request, and two that show it at once write the same. Addresses
-inside are absolute, so the root is part of the digest: a copy of a lakehouse never shows
-the files of the place that it came from.
+The same state always has the same names. One request therefore tells whether it is
+published, and concurrent publishers write the same files. The files contain absolute
+paths, so the root is part of the digest: a copy of a lakehouse never uses the files of
+its source.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 PUBLISHED_FORMAT: Final = 1
-"""Raised with each release that shows the same state by other files."""
+"""Increased with each release that publishes the same state as other files."""
 CLIENT_SNAPSHOT: Final = "iceberg.snapshot"
 """The table property `<digest> <snapshot id> <earlier ids>`: which id an Iceberg client gave the state that it made.
 
@@ -58,26 +58,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PublishedName:
-    """Where a state is shown."""
+    """The name of a published state."""
 
     table_id: str
     digest: str
     snapshot_id: int | None
-    """None for a table to which nothing was ever written."""
+    """None for a table without data."""
 
     @property
     def metadata_path(self) -> str:
-        """Where the metadata file lies, which is written last."""
+        """The path of the metadata file, which is written last."""
         return self._path(METADATA_SUFFIX)
 
     @property
     def parts_path(self) -> str:
-        """Where the names of all files lie that the metadata file leads to."""
+        """The path of the list of all files that the metadata file references."""
         return self._path(PARTS_SUFFIX)
 
     @property
     def list_path(self) -> str:
-        """Where the manifest list lies."""
+        """The path of the manifest list."""
         return self._path("-snap.avro")
 
     def _path(self, ending: str) -> str:
@@ -85,12 +85,12 @@ class PublishedName:
 
 
 def published_folder_of(table_id: str) -> str:
-    """Return the folder that holds what shows a table, ending in `/`."""
+    """Return the folder of a table's published metadata, ending in `/`."""
     return f"data/{table_id}/metadata/"
 
 
 def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
-    """Return what the files are called that show a state; it looks at each file once."""
+    """Return the name of a published state; it visits each file once."""
     version = state.version
     properties = sorted((name, value) for name, value in state.properties.items() if name != CLIENT_SNAPSHOT)
     words = [
@@ -109,7 +109,7 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
 
 
 def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:
-    """Return the ids of the last commits of Iceberg clients that a table knows, newest first.
+    """Return the ids of the last commits of Iceberg clients, newest first.
 
     >>> parse_client_snapshots({CLIENT_SNAPSHOT: "5f2e 12 7"}), parse_client_snapshots({})
     (['12', '7'], [])
@@ -118,7 +118,7 @@ def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:
 
 
 def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_id: int) -> str:
-    """Return the property of a table after one more commit of a client.
+    """Return the table property after one more commit of a client.
 
     >>> append_client_snapshot({CLIENT_SNAPSHOT: "5f2e 12 7"}, "03ad", 15)
     '03ad 15 12 7'
@@ -128,7 +128,7 @@ def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_
 
 
 def compute_digest(words: Iterable[str]) -> str:
-    """Return a digest of texts in their order."""
+    """Return a digest of strings in order."""
     found = hashlib.sha256()
     for word in words:
         encoded = word.encode()
@@ -138,13 +138,13 @@ def compute_digest(words: Iterable[str]) -> str:
 
 
 def format_file_identity(file: DataFile, position: int) -> str:
-    """Return what tells a file from all others; names are never used twice, so its statistics add nothing."""
+    """Return the identity of a file; names are never reused, so statistics are not needed."""
     told = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
     return repr((*told, file.partition_values, file.applies_to, file.key_ids, file.content_type))
 
 
 def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
-    """Return what a file of parts holds: paths, an empty line, and by digests of what hides rows where they are told.
+    """Return the content of a parts file: paths, an empty line, and position delete paths by digest.
 
     >>> text = encode_parts(["a", "b"], {"1f": "b", "2e": ""})
     >>> decode_part_paths(text), decode_position_delete_paths(text)
@@ -154,12 +154,12 @@ def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
 
 
 def decode_part_paths(text: str) -> list[str]:
-    """Return the files that a state is shown by, without the metadata."""
+    """Return the files of a published state, without the metadata file."""
     return text.partition("\n\n")[0].splitlines()
 
 
 def decode_position_delete_paths(text: str) -> dict[str, str]:
-    """Return which file tells what is hidden, by the digests of all that decides it; none where nothing is."""
+    """Return the position delete files by the digests of their inputs."""
     told = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
     return {digest: path for digest, _, path in told}
 
@@ -174,10 +174,10 @@ def snapshot_id_of(digest: str) -> int:
 
 
 def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
-    """Divide items into runs of about `size`, where the words of single items say that one ends.
+    """Split items into runs of about `size`, with content-defined boundaries.
 
-    So a run stays as it is when items come or go elsewhere, and what was written of it
-    serves again. A run has four times that size at most.
+    A run stays the same if items are added or removed elsewhere, so its file is reused. A
+    run has at most four times that size.
     """
     run: list[T] = []
     for item, word in zip(items, words, strict=True):

@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _DIGITS_MAX: Final = 38
-"""So many digits does a decimal have at most, in any engine."""
+"""The maximum precision of a decimal in any engine."""
 
 Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
 
 
 def resolve_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
-    """Return what is put into which column, by the columns' own names; refuse columns that are not there."""
+    """Return the assigned values by the columns' exact names; raise an error for unknown columns."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise InvalidInputError(f"what is set is given as {values!r}: give a dict such as {{'amount': 'amount * 2'}}")
     if not values:
@@ -76,7 +76,7 @@ def _check_kind(name: str, value: object) -> None:
 
 
 def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
-    """Return what is wrong with a decimal that no column of decimals can hold, and what to do, or None.
+    """Return the problem of a decimal that no decimal column can store, with a remedy, or None.
 
     >>> describe_invalid_decimal(decimal.Decimal("NaN"))
     'NaN, and decimals have neither NaN nor infinity: give None or a number'
@@ -89,17 +89,17 @@ def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
 
 
 def to_expression(value: Assignable) -> Expression:
-    """Return the value for the engine in this process."""
+    """Return the value as an expression of the local engine."""
     return parse_expression(value) if isinstance(value, str) else Literal(value)
 
 
 def to_spark_sql(value: Assignable) -> str:
-    """Return the value as Spark reads it."""
+    """Return the value as Spark SQL."""
     return parenthesize(value) if isinstance(value, str) else _literal_sql(value)
 
 
 def parenthesize(expression: str) -> str:
-    """Return an expression between brackets: no word behind it is an alias, and no comment hides what follows."""
+    """Return an expression in parentheses, so that a following word or comment cannot change it."""
     check_not_empty(expression)
     return f"({expression}\n)"
 
@@ -128,7 +128,7 @@ def _literal_sql(value: LiteralValue) -> str:
 
 
 class MergeKind(enum.Enum):
-    """Which rows a clause is about, and what becomes of them."""
+    """The rows that a clause applies to, and its action."""
 
     MATCHED_UPDATE = "when matched update"
     MATCHED_DELETE = "when matched delete"
@@ -139,7 +139,7 @@ class MergeKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """One `when`; without values an update or insert takes all columns that source and table have in common."""
+    """One `when` clause; without values an update or insert uses all columns common to source and table."""
 
     kind: MergeKind
     where: str | None = None
@@ -148,7 +148,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What a merge compares and does; expressions call the table and the source by these names."""
+    """The condition and clauses of a merge; expressions use these names for table and source."""
 
     on: str
     clauses: tuple[MergeClause, ...] = ()
@@ -167,7 +167,7 @@ class MergePlan:
         return tuple(clause for clause in self.clauses if clause.kind in kinds)
 
     def check(self) -> None:
-        """Refuse a merge that does nothing, and clauses that can never be reached."""
+        """Raise an error for a merge without clauses, or with unreachable ones."""
         if not self.clauses:
             raise InvalidInputError(
                 "the merge has no clause: say what to do, for example .when_matched_update().when_not_matched_insert()"
@@ -188,7 +188,7 @@ class MergePlan:
 def resolve_clause_values(
     clause: MergeClause, schema: Schema, source_columns: Sequence[str], plan: MergePlan
 ) -> dict[str, Assignable]:
-    """Return what a clause puts into which columns, by the columns' own names."""
+    """Return the values of a clause by the columns' exact names."""
     if clause.values is not None:
         return resolve_assignments(clause.values, schema)
     if clause.kind is MergeKind.UNMATCHED_UPDATE:
@@ -203,13 +203,13 @@ def resolve_clause_values(
 
 
 def find_equality_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:
-    """Return the columns of the table that must be equal to columns of the source, each with that one."""
+    """Return the table columns that must equal source columns, each with its source column."""
     pairs = (match_equality(condition, plan) for condition in split_conjuncts(on))
     return [pair for pair in pairs if pair is not None]
 
 
 def match_equality(condition: Expression, plan: MergePlan) -> tuple[str, str] | None:
-    """Return the column of the table and that of the source if the condition is that they are equal."""
+    """Return the table column and the source column if the condition is their equality."""
     target, source = plan.target_name.casefold(), plan.source_name.casefold()
     match condition:
         case BinaryOp("=", ColumnPath((first, one)), ColumnPath((second, other))):

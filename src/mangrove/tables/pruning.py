@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ColumnPruningStats:
-    """What is certain about the values of one column in one file; None bounds nothing."""
+    """The bounds of one column in one file; None is unbounded."""
 
     minimum: Value | None = None
     maximum: Value | None = None
@@ -57,7 +57,7 @@ UNKNOWN_STATS = ColumnPruningStats()
 
 @dataclass(frozen=True, slots=True)
 class PartitionFieldValue:
-    """The one value that a partition field has for all rows of a file."""
+    """The value of a partition field for all rows of a file."""
 
     field: PartitionField
     source: DataType
@@ -65,7 +65,7 @@ class PartitionFieldValue:
 
 
 def can_match_stats(predicate: Predicate, stats_of: Callable[[int], ColumnPruningStats]) -> bool:
-    """Return whether a row for which `predicate` is true is possible."""
+    """Return whether a row that satisfies `predicate` is possible."""
     match predicate:
         case ConstantPredicate(holds):
             return holds
@@ -84,7 +84,7 @@ def can_match_stats(predicate: Predicate, stats_of: Callable[[int], ColumnPrunin
 
 
 def can_match_partition_values(predicate: Predicate, partition: Iterable[PartitionFieldValue]) -> bool:
-    """Return whether a row for which `predicate` is true is possible in a partition with these values."""
+    """Return whether a row that satisfies `predicate` is possible in a partition with these values."""
     by_column: dict[int, list[PartitionFieldValue]] = {}
     for partition_value in partition:
         by_column.setdefault(partition_value.field.source_id, []).append(partition_value)
@@ -110,7 +110,7 @@ def _partition_value_allows(
     leaf: ColumnComparison | IsNull | IsIn | StartsWith, partition_value: PartitionFieldValue
 ) -> bool:
     if isinstance(partition_value.source, Float32 | Float64):
-        # NaN has no place among partition values, so it lies in the partition of null.
+        # NaN is not a partition value; it is in the partition of null.
         return True
     if isinstance(leaf, IsNull):
         return (partition_value.value is None) != leaf.negated
@@ -168,7 +168,7 @@ def _bounds_allow(operator: Operator, value: Value, facts: ColumnPruningStats) -
     low: Any = facts.minimum
     high: Any = facts.maximum
     beside: Any = value
-    # NaN lies above every bound, so it can only be ruled out by what asks for less.
+    # NaN sorts above every bound, so only upper bounds exclude it.
     match operator:
         case Operator.EQUAL:
             return (low is None or low <= beside) and (high is None or beside <= high)
@@ -191,17 +191,17 @@ def _is_only(value: Value, facts: ColumnPruningStats) -> bool:
 
 
 _NAMED_MAX: Final = 100
-"""More partitions than that are listed: it costs less than to look up each."""
+"""Above this number, listing all partitions is cheaper than looking up each."""
 _ONE_FORM: Final = (Int16, Int32, Int64, Varchar, Date)
-"""The types of which equal values have one form, also when the type of their column becomes wider."""
+"""The types whose equal values have one form, even after widening."""
 
 
 def can_partition_match(
     scheme: PartitionScheme, values: Sequence[Value | None], schema: Schema, predicate: Predicate
 ) -> bool:
-    """Return whether a row for which `predicate` is true is possible in the partition with these values.
+    """Return whether a row that satisfies `predicate` is possible in the partition with these values.
 
-    Values of another scheme, which are more or fewer, say nothing.
+    Values of another scheme, with another number of fields, prune nothing.
     """
     if len(values) != len(scheme.fields):
         return True
@@ -216,10 +216,10 @@ def can_partition_match(
 def enumerate_partition_values(
     scheme: PartitionScheme, schema: Schema, predicate: Predicate
 ) -> list[tuple[Value | None, ...]] | None:
-    """Return the values of all partitions that can hold such rows, or None where they cannot be named.
+    """Return the values of all partitions that can contain matching rows, or None if they cannot be enumerated.
 
-    They can where each partition field follows from a column of which the predicate
-    allows single values only. Then these partitions are looked up, and none is listed.
+    This requires that each partition field derives from a column for which the predicate
+    allows only single values. These partitions are then looked up instead of listed.
     """
     choices: list[list[Value | None]] = []
     for field in scheme.fields:
@@ -236,7 +236,7 @@ def enumerate_partition_values(
 
 
 def _values_allowed(predicate: Predicate, column_id: int) -> tuple[Value, ...] | None:
-    """Return values of which the column has one in every row that is meant, or None where it may have any."""
+    """Return the only values of the column in matching rows, or None if it may have any."""
     match predicate:
         case ColumnComparison(column, Operator.EQUAL, value) if column == column_id:
             return (value,)

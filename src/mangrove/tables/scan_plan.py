@@ -1,14 +1,14 @@
 """Scan planning: live files, their deletes and the reasons for skipped files.
 
     APPEND, ADD     rows at the delta's position
-    UPSERT          rows at the delta's position, which hide earlier rows with the same keys
-    DELETE          keys that hide earlier rows; its data files are rows that stay
-    POSITION_DELETE row numbers of single files; its data files are rows that come
-    REPLACE         of all or through a position: nothing that stood there remains
-                    of locations: only those files go
+    UPSERT          rows at the delta's position, which replace earlier rows with the same keys
+    DELETE          keys that delete earlier rows; its data files are rows that stay
+    POSITION_DELETE row positions of single files; its data files are new rows
+    REPLACE         of all deltas up to a position: removes all of them
+                    of locations: removes only those files
 
-A replace through a position stands *at that position*, wherever in the log it was
-written. So what others added while a compaction ran still applies to its rows.
+A replace up to a position applies *at that position*, wherever in the log it was
+written. Deltas added concurrently with a compaction therefore still apply to its rows.
 """
 
 from bisect import bisect_right
@@ -31,21 +31,21 @@ __all__ = ["EqualityDelete", "FileScan", "LiveFile", "ScanPlan", "SkippedFile", 
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that counts, and where it stands."""
+    """A live file and its position."""
 
     file: DataFile
     position: int
     deletes_earlier_rows: bool
-    """Whether rows at earlier positions with the keys of this file are gone."""
+    """Whether this file deletes rows at earlier positions with the same keys."""
 
     @property
     def is_data(self) -> bool:
-        """Whether the file holds rows, not only keys."""
+        """Whether the file contains rows, not only keys."""
         return self.file.kind is FileKind.DATA
 
 
 def list_live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
-    """Return the files that count after all of `deltas`, which are in order, by the position at which they stand."""
+    """Return the live files after all of `deltas`, which are in order, by position."""
     alive: dict[int, LiveFile] = {}
     places: dict[str, list[int]] = {}
     number = 0
@@ -54,7 +54,7 @@ def list_live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
         position = delta.position
         if delta.type is DeltaType.REPLACE:
             if delta.replaced_locations:
-                # Only the files that go are looked at: there may be as many such deltas as files.
+                # Visit only the removed files: there may be as many such deltas as files.
                 for location in delta.replaced_locations:
                     for place in places.pop(location, ()):
                         alive.pop(place, None)
@@ -81,7 +81,7 @@ _OTHER_PARTITION: Final = "its partition holds no such row"
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """A file whose keys hide rows that stand before it."""
+    """A file whose keys delete rows at earlier positions."""
 
     file: DataFile
     position: int
@@ -90,24 +90,24 @@ class EqualityDelete:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """A file of rows to open, and the files that can hide some of its rows."""
+    """A data file to open, and the delete files that can apply to it."""
 
     file: DataFile
     position: int
     log_values: tuple[Value | None, ...]
     equality_deletes: tuple[EqualityDelete, ...] = ()
     position_deletes: tuple[DataFile, ...] = ()
-    """The files that say which of its rows are gone, by their numbers from 0."""
+    """The position delete files that apply to it."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its rows are there, so that nothing has to be compared."""
+        """Whether no deletes apply, so that nothing is compared."""
         return not self.equality_deletes and not self.position_deletes
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file of rows that is not opened, and why."""
+    """A data file that is not opened, and the reason."""
 
     file: DataFile
     reason: str
@@ -115,27 +115,27 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """Everything that a read does, in the order in which rows come."""
+    """The plan of a scan, in row order."""
 
     scans: tuple[FileScan, ...]
     skipped: tuple[SkippedFile, ...] = ()
     partitions: int | None = None
-    """How many partitions were looked into, where others were not; of those others no file is told."""
+    """The number of partitions read if others were pruned; files of pruned partitions are not listed."""
 
     @property
     def key_files(self) -> tuple[EqualityDelete, ...]:
-        """The files of keys that the read opens, each once."""
+        """The equality delete files that the scan opens, each once."""
         found = {(one.file.location, one.position): one for scan in self.scans for one in scan.equality_deletes}
         return tuple(found.values())
 
     def files(self) -> list[DataFile]:
-        """Return every file that the read opens, each once; `skipped` has the others, with the reasons."""
+        """Return every file that the scan opens, each once; `skipped` has the others, with reasons."""
         opened = [scan.file for scan in self.scans] + [key_file.file for key_file in self.key_files]
         opened += [file for scan in self.scans for file in scan.position_deletes]
         return list({file.location: file for file in opened}.values())
 
     def explain(self) -> str:
-        """Return in words for people what is read, what is compared, and why the rest is not opened."""
+        """Return a readable description of what is read, compared and skipped."""
         rows, total_rows = _rows(self.scans), _rows(self.scans) + _rows(self.skipped)
         size = sum(scan.file.size_bytes for scan in self.scans)
         total = len(self.scans) + len(self.skipped)
@@ -163,7 +163,7 @@ def _rows(entries: Iterable[FileScan | SkippedFile]) -> int:
 
 
 def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan:
-    """Return how to read the rows of a table, or those that `predicate` means."""
+    """Return the scan plan of a table, or of the rows that satisfy `predicate`."""
     scans: list[FileScan] = []
     skipped: list[SkippedFile] = []
     columns = _Columns(state)
@@ -202,7 +202,7 @@ def _key_files(
         key_ids = live.file.key_ids or state.version.keys
         if not live.deletes_earlier_rows or live.file.row_count == 0:
             continue
-        # Where only keys are asked about, keys that are not meant hide nothing that is.
+        # If the predicate is on keys only, non-matching keys delete no matching row.
         asks_keys_alone = predicate is not None and collect_column_ids(predicate) <= set(key_ids)
         if predicate is None or not asks_keys_alone or can_match_stats(predicate, columns.stats_in(live.file)):
             found.append(EqualityDelete(live.file, live.position, key_ids))
@@ -223,7 +223,7 @@ def _reason_to_skip(state: TableState, columns: "_Columns", file: DataFile, pred
 
 
 class _Columns:
-    """The columns of a table's schemas by their ids, looked through once: each file is asked about some of them."""
+    """The columns of a table's schemas by id, cached for repeated lookups."""
 
     def __init__(self, state: TableState) -> None:
         self._schema = state.schema
@@ -234,12 +234,12 @@ class _Columns:
         }
 
     def stats_in(self, file: DataFile) -> Callable[[int], ColumnPruningStats]:
-        """Return what tells what is certain about a column in a file."""
+        """Return a function that returns the statistics of a column in a file."""
         written_by = None if file.schema_id is None else self._written_by.get(file.schema_id)
 
         def stats_of(column_id: int) -> ColumnPruningStats:
             if written_by is not None and column_id not in written_by:
-                # The column came after the file, so it is null in all of its rows.
+                # The column is newer than the file, so it is null in all of its rows.
                 return ColumnPruningStats(may_be_value=False)
             statistics = file.statistics_of(column_id)
             if statistics is None:
@@ -258,7 +258,7 @@ class _Columns:
 
 
 class _PositionDeletes:
-    """The files of one log that say by numbers which rows are gone, by the files that they are about."""
+    """The position delete files of one log, by data file."""
 
     def __init__(self, alive: Iterable[LiveFile]) -> None:
         files = [live.file for live in alive if live.file.kind is FileKind.POSITION_DELETES and live.file.row_count]
@@ -269,14 +269,14 @@ class _PositionDeletes:
                 self._there.setdefault(file.applies_to, []).append((place, file))
 
     def of(self, location: str) -> tuple[DataFile, ...]:
-        """Return those that can be about a file, in their order."""
+        """Return the position delete files that can apply to a file, in order."""
         there = self._there.get(location, [])
         both = sorted([*self._everywhere, *there], key=itemgetter(0)) if self._everywhere else there
         return tuple([file for _, file in both])
 
 
 class _EqualityDeletes:
-    """The files of keys of one log, by their positions, with their bounds at hand: each is compared with many files."""
+    """The equality delete files of one log by position, with their bounds cached."""
 
     def __init__(self, key_files: Sequence[EqualityDelete]) -> None:
         self._key_files = key_files
@@ -285,7 +285,7 @@ class _EqualityDeletes:
         self._bounds = [_bounds(key_file.file, key_file.key_ids) for key_file in key_files]
 
     def of(self, live: LiveFile) -> tuple[EqualityDelete, ...]:
-        """Return those that stand behind a file of rows and can hold the keys of some of its rows."""
+        """Return the equality delete files at later positions that can contain keys of a data file."""
         ours = {key_ids: _bounds(live.file, key_ids) for key_ids in self._key_ids}
         first = bisect_right(self._positions, live.position)
         behind = zip(self._key_files[first:], self._bounds[first:], strict=True)
@@ -293,7 +293,7 @@ class _EqualityDeletes:
 
 
 _Bounds = tuple[tuple[Any, Any, type | None], ...]
-"""The least and the greatest value of each key column with their type, which is None where they cannot be compared."""
+"""The bounds of each key column with their type, which is None if they cannot be compared."""
 
 
 def _bounds(file: DataFile, key_ids: Iterable[int]) -> _Bounds:
@@ -307,7 +307,7 @@ def _bounds(file: DataFile, key_ids: Iterable[int]) -> _Bounds:
 
 
 def _may_meet(ours: _Bounds, theirs: _Bounds) -> bool:
-    """Return whether two files can hold the same keys, by the bounds of each key column."""
+    """Return whether two files can contain the same keys, by the bounds of each key column."""
     for (our_low, our_high, our_type), (their_low, their_high, their_type) in zip(ours, theirs, strict=True):
         if our_type is their_type and our_type is not None:
             if our_high < their_low or their_high < our_low:

@@ -40,7 +40,7 @@ _Columns = tuple[Column, ...]
 
 
 def add_column(version: TableVersion, path: Sequence[str], type_words: str) -> TableVersion:
-    """Return the table version with one more column, at the end of the table or of a struct in it."""
+    """Return the table version with one more column, at the end of the table or of a struct."""
     schema = _schema_of(version)
     column = replace(parse_column(f"added {type_words}", schema.last_column_id), name=path[-1])
     if not column.nullable:
@@ -54,14 +54,14 @@ def add_column(version: TableVersion, path: Sequence[str], type_words: str) -> T
 
 
 def rename_column(version: TableVersion, path: Sequence[str], name: str) -> TableVersion:
-    """Return the table version with another name for a column."""
+    """Return the table version with a renamed column."""
     if list(path[-1:]) != [name]:
         check_column_not_constrained(version, path)
     return _with_change(version, path, lambda column: replace(column, name=name))
 
 
 def drop_column(version: TableVersion, path: Sequence[str]) -> TableVersion:
-    """Return the table version without a column; its id is never given again."""
+    """Return the table version without a column; its id is never reused."""
     schema = _schema_of(version)
     column = schema.column(*path)
     inside = {column.id, *(inner.id for _, inner in Schema((column,)).all_columns())}
@@ -85,7 +85,7 @@ def drop_column(version: TableVersion, path: Sequence[str]) -> TableVersion:
 
 
 def widen_column(version: TableVersion, path: Sequence[str], type_words: str) -> TableVersion:
-    """Return the table version with a type for a column that holds all that the old one holds."""
+    """Return the table version with a wider column type."""
     wanted = parse_type(type_words)
 
     def widen(column: Column) -> Column:
@@ -102,9 +102,9 @@ def widen_column(version: TableVersion, path: Sequence[str], type_words: str) ->
 def set_column_default(
     version: TableVersion, path: Sequence[str], default: str | None, *, is_new: bool = False
 ) -> TableVersion:
-    """Return the table version with another default for a column of the table, or with none.
+    """Return the table version with another column default, or none.
 
-    That of a table that is new has no earlier schema to keep.
+    A new table has no earlier schema to keep.
     """
     if len(path) != 1:
         raise InvalidInputError(f"{'.'.join(path)!r} lies inside a struct: only columns of the table have defaults")
@@ -121,19 +121,19 @@ def set_column_default(
 
 
 def set_column_nullability(version: TableVersion, path: Sequence[str], *, nullable: bool) -> TableVersion:
-    """Return the table version with a column that may or may not be null."""
+    """Return the table version with another nullability of a column."""
     if nullable and _schema_of(version).column(*path).id in version.keys:
         raise InvalidInputError(f"column {'.'.join(path)!r} is a key: keys are never null")
     return _with_change(version, path, lambda column: replace(column, nullable=nullable))
 
 
 def set_column_comment(version: TableVersion, path: Sequence[str], comment: str | None) -> TableVersion:
-    """Return the table version with what people say about a column."""
+    """Return the table version with another column comment."""
     return _with_change(version, path, lambda column: replace(column, comment=comment))
 
 
 def move_column(version: TableVersion, path: Sequence[str], after: str | None) -> TableVersion:
-    """Return the table version with a column behind another one beside it, or first."""
+    """Return the table version with a column moved behind a sibling, or to the front."""
     schema = _schema_of(version)
     moved = schema.column(*path)
     before = None if after is None else schema.column(*path[:-1], after)
@@ -152,7 +152,7 @@ def move_column(version: TableVersion, path: Sequence[str], after: str | None) -
 
 
 def evolve_schema(version: TableVersion, given: Mapping[str, DataType | None]) -> TableVersion:
-    """Return the table version with columns for all that is given, as wide as is needed; nothing is narrowed."""
+    """Return the table version with all given columns added or widened; nothing is narrowed."""
     for name, data_type in given.items():
         columns = {column.name.casefold(): column for column in _schema_of(version).columns}
         column = columns.get(name.casefold())
@@ -166,7 +166,7 @@ def evolve_schema(version: TableVersion, given: Mapping[str, DataType | None]) -
 
 
 def can_widen_type(wanted: DataType, old: DataType) -> bool:
-    """Return whether a column can become of the plain type `wanted` without touching its values."""
+    """Return whether a column can be widened to the primitive type `wanted` without rewriting values."""
     match old, wanted:
         case (Int16(), Int16() | Int32() | Int64()) | (Int32(), Int32() | Int64()) | (Int64(), Int64()):
             return True
@@ -191,7 +191,7 @@ def _with_change(version: TableVersion, path: Sequence[str], change: Callable[[C
 
 
 def _apply_change(columns: _Columns, path: Sequence[str], change: Callable[[_Columns], _Columns]) -> _Columns:
-    """Return the columns with those inside the struct at `path` changed; an empty path means these themselves."""
+    """Return the columns with those of the struct at `path` changed; an empty path means the top level."""
     if not path:
         return change(columns)
     outer = Schema(columns).column(path[0])

@@ -1,6 +1,6 @@
 """Validation of table properties and their update on schema changes.
 
-Other names belong to people, and whatever they put there is left alone.
+Unknown properties are user-defined and are not validated.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,20 +25,20 @@ __all__ = ["check_table_properties", "has_column_property", "has_known_property"
 
 
 def has_known_property(names: Collection[str]) -> bool:
-    """Return whether any of the names means something."""
+    """Return whether any of the names is a built-in property."""
     return not _CHECKS.keys().isdisjoint(names)
 
 
 def has_column_property(names: Collection[str]) -> bool:
-    """Return whether any of the names means something that says which columns."""
+    """Return whether any of the names is a built-in property that references columns."""
     return CLUSTER_BY in names
 
 
 def check_table_properties(state: TableState, names: Collection[str]) -> None:
-    """Refuse properties of these names that no write or compaction of the table could follow.
+    """Raise an error for invalid values of the named built-in properties.
 
-    Only what is being set is looked at: a table with a property that was wrong before
-    can still be given another.
+    Only the properties being set are checked, so that a table with an invalid property can
+    still be changed.
     """
     for name, check in _CHECKS.items():
         if name in names:
@@ -48,7 +48,7 @@ def check_table_properties(state: TableState, names: Collection[str]) -> None:
 def update_column_properties(
     table: str, properties: Mapping[str, str], before: Schema, after: Schema
 ) -> dict[str, str]:
-    """Return what to put so that the properties name the same columns as before; refuse if one of these is gone."""
+    """Return the properties updated for renamed columns; raise an error if a referenced column is dropped."""
     text = properties.get(CLUSTER_BY, "")
     names = parse_clustering_columns(text)
     followed = [_name_after(name, before, after) for name in names]
@@ -63,11 +63,11 @@ def update_column_properties(
 
 
 def _name_after(name: str, before: Schema, after: Schema) -> str | None:
-    """Return what a column is called now, as it was written if that still holds; None is one that is gone."""
+    """Return the current name of a column, as written if it is unchanged; None if it was dropped."""
     try:
         column_id = before.column(*split_path(name)).id
     except (InvalidInputError, NotFoundError):
-        return name  # it was wrong before, and is no worse now
+        return name  # it was already invalid
     if not after.has_id(column_id):
         return None
     path = after.path_of(column_id)

@@ -56,7 +56,7 @@ class Log:
 
     @property
     def last_position(self) -> int:
-        """The position of the newest delta, or 0 where there is none."""
+        """The position of the newest delta, or 0."""
         return (self.deltas[-1].position or 0) if self.deltas else 0
 
 
@@ -65,16 +65,16 @@ class TableState:
     """A table as one transaction sees it."""
 
     name: str
-    """What people call it, for messages."""
+    """The name for messages."""
     table_id: str
     version: TableVersion
     log_scheme: PartitionScheme = UNPARTITIONED
-    """By what the deltas are divided into logs: the table's partition scheme, or nothing."""
+    """The scheme by which deltas are split into logs: the partition scheme, or none."""
     logs: tuple[Log, ...] = ()
     properties: Mapping[str, str] = NO_PROPERTIES
-    """Those of the table, which say among others how it is written."""
+    """The table properties."""
     is_part: bool = False
-    """Whether logs were left out because they hold none of the rows that a read asks for."""
+    """Whether logs were pruned because they have no matching rows."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
@@ -89,7 +89,7 @@ class TableState:
 
     @property
     def schema(self) -> Schema:
-        """The columns that are valid now."""
+        """The current schema."""
         assert self.version.schema is not None
         return self.version.schema
 
@@ -100,16 +100,16 @@ class TableState:
 
     @property
     def file_scheme(self) -> PartitionScheme | None:
-        """What partition values that stand at a file belong to, or None where that is not certain.
+        """The scheme of partition values of files, or None if it is ambiguous.
 
-        A file does not say which scheme it was written by. As long as a table has had
-        only one with fields, there is no doubt.
+        A file does not record its scheme. It is unambiguous as long as the table has had only
+        one scheme with fields.
         """
         partitioned = [scheme for scheme in self.version.partition_schemes if scheme.fields]
         return partitioned[0] if len(partitioned) == 1 else None
 
     def checked_keys(self, purpose: str) -> tuple[Column, ...]:
-        """Return the key columns; refuse a table without them, or with some whose values cannot be told apart."""
+        """Return the key columns; raise an error if there are none or their types are not exact."""
         if not self.version.keys:
             raise InvalidInputError(
                 f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
@@ -124,7 +124,7 @@ class TableState:
 
 
 def check_key_types(table: str, keys: Sequence[Column]) -> None:
-    """Refuse keys whose values cannot be told apart for certain."""
+    """Raise an error for key types whose values are not exact."""
     for column in keys:
         if is_nested(column.type) or isinstance(column.type, Float32 | Float64):
             raise InvalidInputError(
@@ -134,10 +134,10 @@ def check_key_types(table: str, keys: Sequence[Column]) -> None:
 
 
 def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme) -> bool:
-    """Return whether rows with equal keys always lie in the same partition.
+    """Return whether rows with equal keys are always in the same partition.
 
-    Where they do not, all deltas of a table go into one log: a row that moves from
-    one partition to another must be hidden in the first by what stands in the second.
+    Otherwise all deltas of a table go into one log, because a row that moves between
+    partitions must be deleted in the first by a delta of the second.
     """
     return all(field.source_id in keys for field in scheme.fields)
 
@@ -145,11 +145,10 @@ def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme
 def load_table_state(
     reading: CatalogReader, locator: TableLocator, *, with_logs: bool = True, predicate: Predicate | None = None
 ) -> TableState:
-    """Return the table as engines take it.
+    """Return the table state for engines.
 
-    A write that does not depend on what is there reads no logs, so that it meets
-    nobody else's write at any isolation. A read of the rows that a predicate means
-    needs the logs of those partitions only that can hold them.
+    A blind write reads no logs, so it conflicts with no other write at any isolation level.
+    A read with a predicate loads only the logs of partitions that can match.
     """
     return load_opened_table_state(reading, open_table(reading, locator), with_logs=with_logs, predicate=predicate)
 
@@ -157,7 +156,7 @@ def load_table_state(
 def load_opened_table_state(
     reading: CatalogReader, opened: OpenTable, *, with_logs: bool = True, predicate: Predicate | None = None
 ) -> TableState:
-    """Return an opened table as engines take it."""
+    """Return the state of an opened table for engines."""
     table, scheme = opened.table, opened.partition_scheme
     requested = predicate if scheme.fields else None
     partitions = _load_partitions(reading, opened, requested) if with_logs else {}
@@ -170,7 +169,7 @@ def load_opened_table_state(
 def _load_partitions(
     reading: CatalogReader, opened: OpenTable, predicate: Predicate | None
 ) -> dict[PartitionLocator, Partition]:
-    """Return the partitions, or those that can hold rows that a predicate means: looked up where it names them."""
+    """Return the partitions, or those that can match a predicate; they are looked up if it enumerates them."""
     schema, scheme = opened.version.schema, opened.partition_scheme
     if predicate is None or schema is None:
         return dict(scan_partitions(reading, opened))
@@ -187,7 +186,7 @@ def _load_logs(
     deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
         deltas[locator.partition_id].append(delta)
-    # By what DeltaCAT divided rows may be nothing that we know; then its values say nothing either.
+    # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
     is_divided = bool(opened.partition_scheme.fields)
     return tuple(
         Log(partition.values if is_divided else (), tuple(deltas[way.partition_id]))

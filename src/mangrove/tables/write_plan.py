@@ -1,8 +1,8 @@
 """Write planning: deltas, file sizes, delete modes, partial upserts and dynamic overwrites.
 
-The table property `write.delete-mode` chooses; without it, or with "auto", a table
-with keys hides by keys, which commutes with compaction, and one without copies the
-files that hold such rows.
+The table property `write.delete-mode` selects how rows are deleted. By default, or with
+"auto", a table with keys uses equality deletes, which commute with compaction, and a
+table without keys rewrites the affected files.
 """
 
 import enum
@@ -113,18 +113,18 @@ NO_ROWS: Final = RowCounts()
 _NARROW: Final[dict[type, int]] = {Boolean: 1, Int16: 2, Int32: 4, Float32: 4, Date: 4}
 _WIDE_BYTES: Final = 8
 _VARIABLE_BYTES: Final = 32
-"""What texts and bytes of unknown length are taken for."""
+"""The assumed size of text and bytes of unknown length."""
 _ENTRIES: Final = 4
-"""How many entries a list or map is taken to have."""
+"""The assumed number of entries of a list or map."""
 
 
 def estimate_row_bytes(schema: Schema) -> int:
-    """Return about how large a row is in memory; it is an estimate, since texts have any length."""
+    """Return the estimated size of a row in memory."""
     return sum(_size(column.type) for column in schema.columns)
 
 
 def estimate_rows_per_file(schema: Schema, file_size_bytes: int) -> int:
-    """Return how many rows make a file of that size, at least one."""
+    """Return the number of rows of a file of that size, at least one."""
     return max(1, file_size_bytes // max(1, estimate_row_bytes(schema)))
 
 
@@ -149,11 +149,11 @@ def _size(data_type: DataType) -> int:
 
 
 DELETE_MODE: Final = "write.delete-mode"
-"""How a table hides rows that are deleted or changed: `auto` (unless set), `keys`, `position` or `copy`."""
+"""The table property for the delete mode: `auto` (default), `keys`, `position` or `copy`."""
 
 
 class DeleteMode(enum.Enum):
-    """What is written so that a row is seen no more."""
+    """How deleted rows are recorded."""
 
     KEYS = "keys"
     POSITIONS = "position"
@@ -161,14 +161,14 @@ class DeleteMode(enum.Enum):
 
 
 def delete_mode_of(state: TableState) -> DeleteMode:
-    """Return how a table hides rows."""
+    """Return the delete mode of a table."""
     requested = state.properties.get(DELETE_MODE, "auto")
     if requested == "auto":
         return DeleteMode.KEYS if state.version.keys else DeleteMode.COPIES
     if requested == DeleteMode.KEYS.value and not state.version.keys:
         raise InvalidInputError(f"{state.name} has no keys, and {DELETE_MODE} is {requested!r}: set it to 'auto'")
     if requested == DeleteMode.COPIES.value and state.version.keys:
-        # A file of an upsert also hides older rows, which would come back if it were replaced.
+        # An upsert file also deletes older rows, which would reappear if it were replaced.
         raise InvalidInputError(
             f"{state.name} has keys, and {DELETE_MODE} is {requested!r}, which only tables without them can have: "
             "set it to 'auto' or 'position'"
@@ -183,13 +183,13 @@ def delete_mode_of(state: TableState) -> DeleteMode:
 
 
 _INVERTIBLE_TRANSFORMS: Final = (Identity, Years, Months, Days, Hours)
-"""The transforms whose values say which rows they are of."""
+"""The transforms whose values determine a predicate on rows."""
 _PARTITIONS_MAX: Final = 10_000
-"""So many partitions are replaced at once; each is named in a predicate."""
+"""The maximum number of partitions replaced at once; each is part of a predicate."""
 
 
 def check_dynamic_overwrite(state: TableState) -> None:
-    """Refuse a table whose partitions cannot be told from its rows."""
+    """Raise an error for a table whose partitions cannot be derived from its rows."""
     fields = state.version.partition_scheme.fields
     if not fields or any(not isinstance(field.transform, _INVERTIBLE_TRANSFORMS) for field in fields):
         raise InvalidInputError(
@@ -199,7 +199,7 @@ def check_dynamic_overwrite(state: TableState) -> None:
 
 
 def build_partition_predicate(state: TableState, partitions: Iterable[tuple[Value | None, ...]]) -> Predicate | None:
-    """Return what the rows of these partitions fulfil, or None where there are none."""
+    """Return a predicate for the rows of these partitions, or None if there are none."""
     check_dynamic_overwrite(state)
     fields = state.version.partition_scheme.fields
     columns = [state.schema.column_with_id(field.source_id) for field in fields]
@@ -225,13 +225,13 @@ def _equal(column: Column, transform: Transform, value: Value | None) -> Predica
 
 
 def find_missing_columns(schema: Schema, given: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a table that are not among those given."""
+    """Return the columns of a table that are not given."""
     folded = {name.casefold() for name in given}
     return tuple(column.name for column in schema.columns if column.name.casefold() not in folded)
 
 
 def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
-    """Return the merge that sets the given columns of rows with the same keys, and adds the other rows."""
+    """Return a merge that sets the given columns of rows with equal keys, and inserts the other rows."""
     known = {column.name.casefold(): column.name for column in state.schema.columns}
     for name in given:
         if name.casefold() not in known:
@@ -255,15 +255,15 @@ def _quote(name: str) -> str:
 
 
 FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
-"""How large the rows of one file may be in memory; the file is usually several times smaller."""
+"""The maximum size in memory of the rows of one file; the file is usually several times smaller."""
 STATISTICS_COLUMNS_MAX: Final = 64
-"""For how many columns bounds are kept. They are read at every scan, and few predicates name the hundredth column."""
+"""The maximum number of columns with bounds, which every scan reads."""
 _AUTHOR: Final = Author("mangrove")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDelta:
-    """A delta, and the log to whose end it belongs."""
+    """A delta and the log that it is appended to."""
 
     log_values: tuple[Value | None, ...]
     delta: Delta
@@ -271,22 +271,22 @@ class PlannedDelta:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """The deltas of one write, and the logs that must not have grown when it is committed, because it read them."""
+    """The deltas of one write, and the logs it read, which must not have grown at commit."""
 
     deltas: tuple[PlannedDelta, ...] = ()
     read_logs: tuple[tuple[Value | None, ...], ...] = ()
     counts: RowCounts = NO_ROWS
     is_of_all_logs: bool = False
-    """Whether it would have done otherwise had there been more logs, so that nobody may have begun one."""
+    """Whether the write depends on the set of logs, so that a new log conflicts."""
 
 
 def build_data_file_path(table_id: str, file_id: str) -> str:
-    """Return where a new file of a table lies; each attempt to write takes a fresh id, so nothing is ever replaced."""
+    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten."""
     return f"data/{table_id}/{file_id}.parquet"
 
 
 def has_column_ids(location: str) -> bool:
-    """Return whether a file lies where engines of ours write, which give every column its id.
+    """Return whether a file was written by Mangrove's engines, which give every column its id.
 
     >>> has_column_ids(build_data_file_path("t1", "f1")), has_column_ids("ns/orders/1/part-0.pq")
     (True, False)
@@ -295,16 +295,16 @@ def has_column_ids(location: str) -> bool:
 
 
 def split_row_ranges(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of each file, all about equally large."""
+    """Return the first row and the number of rows of each file, of about equal size."""
     file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
     ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
     return [(start, end - start) for start, end in itertools.pairwise(ends)]
 
 
 def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
-    """Return the paths and ids of the columns whose bounds are kept; those of `first` come before others.
+    """Return the paths and ids of the columns with bounds; those of `first` precede others.
 
-    Only plain columns have an order, and only those in structs occur once per row.
+    Only primitive columns are ordered, and only those in structs occur once per row.
     """
     inside_lists = {
         path for path, column in schema.all_columns() if is_nested(column.type) and not isinstance(column.type, Struct)
@@ -321,7 +321,7 @@ def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tupl
 def group_files_by_log(
     state: TableState, files: Iterable[tuple[tuple[Value | None, ...], DataFile]]
 ) -> dict[tuple[Value | None, ...], list[DataFile]]:
-    """Return new files by the log that they belong to, with their partition values where the log does not say them."""
+    """Return new files by log, with their partition values if the log does not imply them."""
     by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
     for values, file in files:
         if state.log_scheme.fields:
@@ -338,33 +338,33 @@ def build_append_delta(files: Sequence[DataFile]) -> Delta:
 
 
 def build_upsert_delta(files: Sequence[DataFile], keys: Sequence[int]) -> Delta:
-    """Return the delta that adds rows and hides earlier ones with the same keys."""
+    """Return the delta that adds rows and deletes earlier ones with the same keys."""
     return _delta(DeltaType.UPSERT, [replace(file, key_ids=tuple(keys)) for file in files])
 
 
 def build_delete_delta(key_files: Sequence[DataFile], keys: Sequence[int], retained: Sequence[DataFile] = ()) -> Delta:
-    """Return the delta that hides earlier rows with the given keys; `retained` are rows with such keys that remain."""
+    """Return the delta that deletes earlier rows with the given keys; `retained` are such rows that remain."""
     delete_files = [replace(file, kind=FileKind.KEY_DELETES, key_ids=tuple(keys)) for file in key_files]
     return _delta(DeltaType.DELETE, [*delete_files, *retained])
 
 
 def build_overwrite_delta(files: Sequence[DataFile]) -> Delta:
-    """Return the delta after which only the rows of `files` are left of its log."""
+    """Return the delta that replaces all rows of its log by those of `files`."""
     return _delta(DeltaType.REPLACE, files)
 
 
 def build_rewrite_delta(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
-    """Return the delta that takes single files away and adds others."""
+    """Return the delta that removes single files and adds others."""
     return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
 
 
 def build_compaction_delta(files: Sequence[DataFile], through: int) -> Delta:
-    """Return the delta whose files hold exactly what the log meant up to the position `through`."""
+    """Return the delta whose files have the rows of the log up to the position `through`."""
     return replace(_delta(DeltaType.REPLACE, files), replaces_through=through)
 
 
 def build_position_delete_delta(position_files: Sequence[DataFile], added: Sequence[DataFile] = ()) -> Delta:
-    """Return the delta that hides single rows of single files, and adds others."""
+    """Return the delta that deletes single rows of single files, and adds others."""
     return _delta(DeltaType.POSITION_DELETE, [*position_files, *added])
 
 
@@ -373,7 +373,7 @@ def plan_write(
     read: TableState | None = None,
     counts: RowCounts = NO_ROWS,
 ) -> PlannedWrite:
-    """Return the write that adds a delta to each of these logs; `read` is the table whose rows decided that."""
+    """Return the write that adds a delta to each of these logs; `read` is the table state it depends on."""
     listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
     read_logs = () if read is None else tuple(log.values for log in read.logs)
     return PlannedWrite(listed, read_logs, counts, is_of_all_logs=read is not None)
@@ -382,10 +382,10 @@ def plan_write(
 def plan_full_overwrite(
     state: TableState, by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]], counts: RowCounts = NO_ROWS
 ) -> PlannedWrite:
-    """Return the write that puts files, by their logs, in the place of all rows."""
+    """Return the write that replaces all rows by files, given by log."""
     everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
     write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts=counts)
-    # The log of a table that has one alone is replaced by name, also where somebody else has just begun it.
+    # The single log of a table is replaced by name, even if it was created concurrently.
     return replace(write, is_of_all_logs=bool(state.log_scheme.fields))
 
 

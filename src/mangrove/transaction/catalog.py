@@ -1,8 +1,8 @@
 """Create, alter, rename and drop operations on namespaces, tables and views.
 
-A view that is made or renamed may not read itself, also not by way of others. What
-is there under the names on that way is guarded, so that no two transactions make a
-half of a circle each.
+A created or renamed view must not read itself, directly or through other views. All
+names on the path are guarded, so that two concurrent transactions cannot create a
+cycle together.
 """
 
 import difflib
@@ -60,101 +60,101 @@ __all__ = [
 ]
 
 CatalogReader = Snapshot | Workspace
-"""Where objects are read: a version, or a transaction on one."""
+"""The source of reads: a version, or a transaction on one."""
 
 _SUGGESTED_FROM_MAX: Final = 1_000
 
 
 def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> Namespace:
-    """Return the namespace, or say what it may have been meant to be."""
+    """Return the namespace; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
     if isinstance(value, Namespace):
         return value
-    raise NotFoundError(f"there is no namespace {locator}{_suggest_names(reading, locator)}")
+    raise NotFoundError(f"namespace {locator} does not exist{_suggest_names(reading, locator)}")
 
 
 def load_table(reading: CatalogReader, locator: TableLocator) -> Table:
-    """Return the table, or say what it may have been meant to be."""
+    """Return the table; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
     if isinstance(value, Table):
         return value
     load_namespace(reading, locator.parent)
     if reading.get(ViewLocator(locator.namespace, locator.name)) is not None:
         raise NotFoundError(f"{locator} is a view, not a table")
-    raise NotFoundError(f"there is no table {locator}{_suggest_names(reading, locator)}")
+    raise NotFoundError(f"table {locator} does not exist{_suggest_names(reading, locator)}")
 
 
 def load_view(reading: CatalogReader, locator: ViewLocator) -> View:
-    """Return the view, or say what it may have been meant to be."""
+    """Return the view; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
     if isinstance(value, View):
         return value
     load_namespace(reading, locator.parent)
     if reading.get(TableLocator(locator.namespace, locator.name)) is not None:
         raise NotFoundError(f"{locator} is a table, not a view")
-    raise NotFoundError(f"there is no view {locator}{_suggest_names(reading, locator)}")
+    raise NotFoundError(f"view {locator} does not exist{_suggest_names(reading, locator)}")
 
 
 def check_name_free(workspace: Workspace, locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
-    """Refuse a name that is too long, unsafe or taken; tables and views of a namespace share one set of names.
+    """Raise an error for a name that is too long, unsafe or taken; tables and views of a namespace share names.
 
-    Nobody else may take it meanwhile, as a table or as a view.
+    The name is guarded against concurrent commits.
     """
     workspace.settings.check_object_name(locator.kind, locator.name)
     check_new_name(locator.name, locator.kind.word)
     if isinstance(locator, NamespaceLocator):
         if workspace.get(locator) is not None:
-            raise AlreadyExistsError(f"there is a namespace {locator} already: choose another name")
+            raise AlreadyExistsError(f"namespace {locator} already exists; choose another name")
         return
     load_namespace(workspace, locator.parent)
     for taken in (TableLocator(locator.namespace, locator.name), ViewLocator(locator.namespace, locator.name)):
         if workspace.get(taken) is not None:
-            raise AlreadyExistsError(f"there is a {taken.kind.word} {taken} already: choose another name")
+            raise AlreadyExistsError(f"{taken.kind.word} {taken} already exists; choose another name")
         if taken.kind is not locator.kind:
             workspace.guard(taken)
 
 
-def load_table_names(wanted: set[TableIdentity], *snapshots: Snapshot) -> dict[TableIdentity, str]:
-    """Return the names of tables by their ids, from the first version that has them.
+def load_table_names(requested: set[TableIdentity], *snapshots: Snapshot) -> dict[TableIdentity, str]:
+    """Return the names of tables by id, from the first version that has them.
 
-    Nothing leads from an id to a name, so this lists tables until all are found.
+    There is no index from ids to names, so this lists tables until all are found.
     """
     names: dict[TableIdentity, str] = {}
     for snapshot in snapshots:
         for space, _ in snapshot.children(Kind.NAMESPACE, None):
-            if len(names) == len(wanted):
+            if len(names) == len(requested):
                 return names
             assert isinstance(space, NamespaceLocator)
             for locator, table in snapshot.children(Kind.TABLE, space):
                 identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, Table) else None
-                if identity in wanted:
+                if identity in requested:
                     names.setdefault(identity, str(locator))
     return names
 
 
 def update_properties(properties: Mapping[str, str], put: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
-    """Return the properties with some put and some removed."""
+    """Return the properties with some set and some removed."""
     gone = set(removed)
     missing = gone - properties.keys()
     if missing:
         raise NotFoundError(
-            f"there is no property {min(missing)!r} to remove: there are {', '.join(sorted(properties)) or 'none'}"
+            f"property {min(missing)!r} does not exist; existing properties: {', '.join(sorted(properties)) or 'none'}"
         )
     return {key: value for key, value in properties.items() if key not in gone} | dict(Properties(put))
 
 
 def _suggest_names(reading: CatalogReader, locator: Locator) -> str:
-    """Return a sentence about the names next to one that is missing; a search that isolation need not know of."""
+    """Return a suggestion of similar names; the search is not part of the read set."""
     snapshot = reading.snapshot if isinstance(reading, Workspace) else reading
     parent = locator.parent if isinstance(locator, TableLocator | ViewLocator) else None
     there = [str(found.parts[-1]) for found, _ in islice(snapshot.children(locator.kind, parent), _SUGGESTED_FROM_MAX)]
     close = difflib.get_close_matches(str(locator.parts[-1]), there, n=3)
     if close:
         above = [str(part) for part in locator.parts[:-1]]
-        return f": did you mean {' or '.join(join_name(*above, name) for name in close)}?"
+        return f"; did you mean {' or '.join(join_name(*above, name) for name in close)}?"
     if locator.kind is Kind.NAMESPACE:
-        return ": create it first, or list the namespaces" if there else ": there are none yet"
-    return f": list the {locator.kind.word}s of {parent}" if there else f": {parent} has no {locator.kind.word}s"
+        return "; create it first, or list the namespaces" if there else "; there are no namespaces"
+    return f"; list the {locator.kind.word}s of {parent}" if there else f"; {parent} has no {locator.kind.word}s"
 
 
 CatalogEntry = TypeVar("CatalogEntry", Namespace, Table, View)
@@ -169,7 +169,7 @@ def alter_entry(
     removed: Iterable[str],
     description: str | None,
 ) -> None:
-    """Put or remove properties, or describe it anew; what is so already is not written."""
+    """Set or remove properties or change the description; writes nothing if nothing changes."""
     altered = replace(
         value,
         properties=update_properties(value.properties, put, removed),
@@ -182,7 +182,7 @@ def alter_entry(
 def rename_entry(
     workspace: Workspace, old: TableLocator | ViewLocator, new: TableLocator | ViewLocator, value: NamedEntry
 ) -> None:
-    """Give it another name, in the same namespace or in another."""
+    """Rename it, within its namespace or to another."""
     if new == old:
         return
     check_name_free(workspace, new)
@@ -192,7 +192,7 @@ def rename_entry(
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be made: a managed one comes with its first table version and the stream of its rows."""
+    """A table to create; a managed one has its first table version and stream."""
 
     table: Table
     table_version: TableVersion | None = None
@@ -200,18 +200,18 @@ class NewTable:
 
 
 def identity_of(table: Table) -> TableIdentity:
-    """Return what all below the table is found by."""
+    """Return the identity by which all objects below the table are located."""
     return TableIdentity(table.namespace_id, table.id)
 
 
 def check_new_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
-    """Refuse a table whose name is taken, or whose names or number of columns are not allowed in a new table."""
+    """Raise an error if the name is taken, or if column names or their number are not allowed in a new table."""
     check_name_free(workspace, locator)
     check_new_columns(new.table.schema if new.table_version is None else new.table_version.schema)
 
 
 def create_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
-    """Make a table."""
+    """Create a table."""
     check_new_table(workspace, locator, new)
     workspace.put(locator, new.table)
     if new.table_version is not None:
@@ -229,20 +229,19 @@ def alter_table(
     removed: Iterable[str] = (),
     description: str | None = None,
 ) -> None:
-    """Put or remove properties, or describe the table anew."""
+    """Set or remove properties, or change the description of the table."""
     alter_entry(workspace, locator, load_table(workspace, locator), put, removed, description)
 
 
 def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
-    """Give a table another name, in the same namespace or in another; nothing below it is touched."""
+    """Rename a table, within its namespace or to another; objects below it are not changed."""
     rename_entry(workspace, old, new, load_table(workspace, old))
 
 
 def drop_table(workspace: Workspace, locator: TableLocator) -> None:
-    """Drop a table. Of one whose data others keep, only the entry goes.
+    """Drop a table. For an external table only the catalog entry is deleted.
 
-    Whatever others add below it meanwhile stops the drop: nobody loses rows that
-    nobody has seen.
+    The drop conflicts with concurrent writes below the table, so no unseen rows are lost.
     """
     table = load_table(workspace, locator)
     workspace.delete(locator)
@@ -261,7 +260,7 @@ _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kin
 
 
 def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
-    """Yield all that lies below a table: table versions, streams, partitions, deltas."""
+    """Yield all objects below a table: table versions, streams, partitions, deltas."""
     found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
     yield from found
     for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
@@ -277,7 +276,7 @@ def _ids(version: TableVersionLocator) -> tuple[str, str, int]:
 
 
 def create_namespace(workspace: Workspace, locator: NamespaceLocator, value: Namespace) -> None:
-    """Make a namespace."""
+    """Create a namespace."""
     check_name_free(workspace, locator)
     workspace.put(locator, value)
 
@@ -290,12 +289,12 @@ def alter_namespace(
     removed: Iterable[str] = (),
     description: str | None = None,
 ) -> None:
-    """Put or remove properties, or describe the namespace anew."""
+    """Set or remove properties, or change the description of the namespace."""
     alter_entry(workspace, locator, load_namespace(workspace, locator), put, removed, description)
 
 
 def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: NamespaceLocator) -> None:
-    """Give a namespace another name; nothing in it is touched."""
+    """Rename a namespace; objects in it are not changed."""
     value = load_namespace(workspace, old)
     if new == old:
         return
@@ -304,14 +303,14 @@ def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: Namespace
 
 
 def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: bool = False) -> None:
-    """Drop a namespace: an empty one, or with `cascade` all that is in it too."""
+    """Drop an empty namespace, or with `cascade` also all objects in it."""
     load_namespace(workspace, locator)
     inside = [found for kind in (Kind.TABLE, Kind.VIEW) for found, _ in workspace.children(kind, locator)]
     if inside and not cascade:
         first = f"{inside[0].kind.word} {inside[0]}"
         raise InvalidInputError(
-            f"namespace {locator} is not empty: it holds {first}"
-            f"{f' and {len(inside) - 1} more' if len(inside) > 1 else ''}. Drop them first, or drop it with cascade"
+            f"namespace {locator} is not empty: it contains {first}"
+            f"{f' and {len(inside) - 1} more' if len(inside) > 1 else ''}. Drop them first, or use cascade"
         )
     for kind in (Kind.TABLE, Kind.VIEW):
         workspace.guard(Scan(kind, locator))
@@ -324,11 +323,11 @@ def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: 
 
 
 VIEW_NAMESPACE: Final = "sql.namespace"
-"""The property of a view that says where names without a namespace are looked up; without it, in the view's own."""
+"""The view property with the namespace of unqualified names; the default is the view's own namespace."""
 
 
 def create_view(workspace: Workspace, locator: ViewLocator, value: View, *, or_replace: bool = False) -> None:
-    """Make a view; with `or_replace` it may take the place of another view, whose id it keeps."""
+    """Create a view; with `or_replace` it may replace another view and keeps its id."""
     _check_reads(workspace, locator, value)
     before = workspace.get(locator) if or_replace else None
     if isinstance(before, View):
@@ -348,12 +347,12 @@ def alter_view(
     removed: Iterable[str] = (),
     description: str | None = None,
 ) -> None:
-    """Put or remove properties, or describe the view anew."""
+    """Set or remove properties, or change the description of the view."""
     alter_entry(workspace, locator, load_view(workspace, locator), put, removed, description)
 
 
 def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> None:
-    """Give a view another name, in the same namespace or in another."""
+    """Rename a view, within its namespace or to another."""
     value = load_view(workspace, old)
     if new != old:
         _check_reads(workspace, new, value, was=old)
@@ -361,33 +360,31 @@ def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> Non
 
 
 def drop_view(workspace: Workspace, locator: ViewLocator) -> None:
-    """Drop a view; what it reads stays."""
+    """Drop a view; the tables that it reads stay."""
     load_view(workspace, locator)
     workspace.delete(locator)
 
 
 def _check_reads(workspace: Workspace, locator: ViewLocator, value: View, was: ViewLocator | None = None) -> None:
-    """Refuse a view that would read itself; the one that it `was` is no longer there."""
-    ways: list[tuple[ViewLocator, ...]] = [(locator, read) for read in _views_read(locator, value)]
+    """Raise an error for a view that would read itself; `was` is its former name."""
+    paths: list[tuple[ViewLocator, ...]] = [(locator, read) for read in _views_read(locator, value)]
     seen = {was}
-    while ways:
-        *way, last = ways.pop()
+    while paths:
+        *path, last = paths.pop()
         if last == locator:
-            told = " reads ".join(map(str, (*way, last)))
-            raise InvalidInputError(
-                f"the view {locator} would read itself: {told}. Let one of them read something else"
-            )
+            cycle = " reads ".join(map(str, (*path, last)))
+            raise InvalidInputError(f"the view {locator} would read itself: {cycle}. Change one of these views")
         if last in seen:
             continue
         seen.add(last)
         workspace.guard(last)
         there = workspace.get(last)
         if isinstance(there, View):
-            ways += [(*way, last, read) for read in _views_read(last, there)]
+            paths += [(*path, last, read) for read in _views_read(last, there)]
 
 
 def _views_read(locator: ViewLocator, value: View) -> list[ViewLocator]:
-    """Return what a view reads, as if all of it were views; a bare name is in the view's own namespace."""
+    """Return the names that a view reads, as view locators; unqualified names are in the view's namespace."""
     parts = [split_name(read) for read in value.reads]
     named = [(locator.namespace, *names) if len(names) == 1 else tuple(names) for names in parts]
     return [ViewLocator(*names) for names in named if len(names) == 2]

@@ -40,25 +40,25 @@ class _SupportsDiff(Protocol):
 
 @runtime_checkable
 class SupportsRollback(Protocol):
-    """A metastore that puts an earlier version in the place of the newest by itself."""
+    """A metastore with its own rollback."""
 
     def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
-        """Commit what `to` holds as the next version."""
+        """Commit the content of `to` as the next version."""
         ...
 
 
 def diff_snapshots(metastore: Metastore, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-    """Yield the objects that differ; where the layout cannot tell, by reading both versions."""
+    """Yield the objects that differ; reads both versions in full if the layout cannot compare them."""
     if isinstance(metastore, _SupportsDiff):
         return metastore.differences(before, after)
     return _diff_by_scan(before, after)
 
 
 def find_changing_commit(metastore: Metastore, locator: Locator, before: Snapshot, after: Snapshot) -> Commit:
-    """Return a version after `before` in which the object became what it is in `after`, where it is another.
+    """Return a commit after `before` in which the object got its state in `after`, if the two differ.
 
-    This bisects. What happened in versions that have expired is told of the first
-    one that is kept.
+    This bisects. Changes of expired versions are attributed to the first live version
+    after them.
     """
     value = after.get(locator)
     low, high, found = before.version, after.version, after.commit
@@ -77,7 +77,7 @@ def find_changing_commit(metastore: Metastore, locator: Locator, before: Snapsho
 
 
 def scan_all_objects(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:
-    """Yield every object of a version that something leads to."""
+    """Yield every reachable object of a version."""
     yield from snapshot.children(Kind.SHARED_TRANSACTION, None)
     spaces = list(snapshot.children(Kind.NAMESPACE, None))
     yield from spaces
@@ -102,8 +102,8 @@ def scan_all_objects(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:
 def build_restore_changes(differences: Iterable[Difference], transaction_id: str, message: str) -> Changes:
     """Return the changes that turn each `after` into its `before`.
 
-    Deltas that come back take the positions that they had, so nothing may be added
-    to their partitions meanwhile.
+    Restored deltas take their former positions, so concurrent writes to their
+    partitions conflict.
     """
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
@@ -125,7 +125,7 @@ def build_restore_changes(differences: Iterable[Difference], transaction_id: str
 
 
 def _renamed_with_namespace(differences: Sequence[Difference]) -> set[Locator]:
-    """Return the tables and views that differ only by the name of their namespace, with which they come back."""
+    """Return the tables and views that differ only by the name of their namespace; renaming it restores them."""
     was = {one.before.id: one.locator for one in differences if isinstance(one.before, Namespace)}
     renamed = {
         was[one.after.id]: one.locator
@@ -163,11 +163,11 @@ def _diff_by_scan(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
 
 
 def select_undone(differences: Iterable[Difference]) -> list[Difference]:
-    """Return what an undo takes back of what a version changed.
+    """Return the differences that an undo of a version reverts.
 
-    A partition that the version made stays unless its stream goes too: others may
-    have added to it since, and an empty one is nothing. Which batch of a stream came
-    last stays too: rows that were taken back must not come again with the stream.
+    A partition created by the version stays unless its stream is deleted too: later
+    commits may have added to it, and an empty one is harmless. The record of the last
+    streaming batch stays too, so that undone rows are not written again by the stream.
     """
     found = [one for one in differences if not _is_batch_record(one)]
     made = {one.locator for one in found if one.before is None}
@@ -179,9 +179,9 @@ def select_undone(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], version: int) -> None:
-    """Refuse where a later version changed what this one did, or stands on it.
+    """Raise an error if a later version changed an object of this one or depends on it.
 
-    A shared transaction that was saved in between is nobody's business but its own.
+    Shared transactions are ignored.
     """
     changed = {difference.locator for difference in undone}
     made = {difference.locator for difference in undone if difference.before is None}
@@ -190,12 +190,12 @@ def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], ve
         locator = difference.locator
         if locator.kind is Kind.SHARED_TRANSACTION:
             continue
-        # Whoever rewrites what stands in a partition writes the partition, and may have swallowed the deltas.
+        # A rewrite of a partition writes the partition, and may have merged the deltas.
         is_rewritten = locator in partitions and difference.before is not None
         if locator in changed or is_rewritten or any(above in made for above in _ancestors(locator)):
             raise ConflictError(
-                f"version {version} cannot be undone by itself: a later one touched {locator.kind.word} {locator}. "
-                "Undo the later ones first, or roll the whole lakehouse back"
+                f"version {version} cannot be undone: a later version changed {locator.kind.word} {locator}. "
+                "Undo the later versions first, or roll back the whole lakehouse"
             )
 
 

@@ -49,10 +49,9 @@ __all__ = [
 
 
 def resolve_table(reading: CatalogReader, known: Table, last: TableLocator) -> TableLocator:
-    """Return under which name a version has a table that was `last` seen under another, perhaps the same.
+    """Return the name in this version of a table that was `last` seen under another or the same name.
 
-    The name is asked first, which is one look-up; a search through all tables is for
-    those that were renamed.
+    The last name is looked up first; all tables are searched only after a rename.
     """
     there = reading.get(last)
     if isinstance(there, Table) and there.id == known.id:
@@ -61,13 +60,13 @@ def resolve_table(reading: CatalogReader, known: Table, last: TableLocator) -> T
     name = load_table_names({identity_of(known)}, snapshot).get(identity_of(known))
     if name is None:
         raise NotFoundError(
-            f"{last} (id {known.id}) is not in version {snapshot.version}: it was dropped, or was not there yet"
+            f"{last} (id {known.id}) does not exist in version {snapshot.version}; it was dropped or not created yet"
         )
     return TableLocator(*split_name(name))
 
 
 def find_table_by_id(snapshot: Snapshot, table_id: str) -> TableLocator | None:
-    """Return under which name a version has the table with an id; nothing leads there, so tables are looked through."""
+    """Return the name of the table with an id in this version; searches all tables."""
     for space, _ in snapshot.children(Kind.NAMESPACE, None):
         assert isinstance(space, NamespaceLocator)
         for locator, table in snapshot.children(Kind.TABLE, space):
@@ -77,16 +76,16 @@ def find_table_by_id(snapshot: Snapshot, table_id: str) -> TableLocator | None:
 
 
 REWRITTEN_BY = "mangrove.rewritten-by"
-"""The property of a partition that names the transaction which last rewrote what stood in it."""
+"""The partition property with the transaction that last rewrote the partition."""
 _DELTACAT_AUTHOR = "DELTACAT"
-"""The format of a table that DeltaCAT made."""
+"""The format of a table created by DeltaCAT."""
 REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
-"""The deltas that rewrite what stands in their partition, so that no two of them go together."""
+"""The delta types that rewrite their partition, so that two concurrent ones conflict."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """A managed table with what its rows are now, and the ways to it."""
+    """A managed table with its active table version and stream, and their locators."""
 
     locator: TableLocator
     table: Table
@@ -97,40 +96,42 @@ class OpenTable:
 
     @property
     def partition_scheme(self) -> PartitionScheme:
-        """By what the rows of the stream are grouped."""
+        """The partition scheme of the stream."""
         return self.version.partition_scheme_with_id(self.stream.partition_scheme_id)
 
     def partition_locator(self, partition_id: str) -> PartitionLocator:
-        """Return the way to a partition of the stream."""
+        """Return the locator of a partition of the stream."""
         stream = self.stream_locator
         return PartitionLocator(stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id)
 
 
 def open_table(reading: CatalogReader, locator: TableLocator) -> OpenTable:
-    """Return the table with its active table version and the stream of its rows."""
+    """Return the table with its active table version and stream."""
     table = load_table(reading, locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
-            f"{locator} is {table.table_type.value}: its rows are kept elsewhere and are only read from here"
+            f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"
         )
     number = table.latest_active_table_version or table.latest_table_version
     if number is None:
-        raise InvalidInputError(f"{locator} has no table version yet: nothing says what its rows are")
+        raise InvalidInputError(f"{locator} has no table version, so it has no schema")
     version_locator = TableVersionLocator(table.namespace_id, table.id, number)
     version = reading.get(version_locator)
     if not isinstance(version, TableVersion) or version.latest_stream_id is None:
-        raise FormatError(f"{locator} lacks its table version {number} or the stream of it: run `mangrove check`")
+        raise FormatError(f"{locator} has no table version {number} or no stream of it; run `mangrove check`")
     stream_locator = StreamLocator(table.namespace_id, table.id, number, version.latest_stream_id)
     stream = reading.get(stream_locator)
     if not isinstance(stream, Stream):
-        raise FormatError(f"{locator} lacks its stream {version.latest_stream_id}: run `mangrove check`")
+        raise FormatError(f"{locator} has no stream {version.latest_stream_id}; run `mangrove check`")
     if stream.state is StreamState.STAGED:
-        raise InvalidInputError(f"{locator} has rows that DeltaCAT staged and never committed: commit them there first")
+        raise InvalidInputError(
+            f"{locator} has rows that are staged in DeltaCAT and not committed; commit them there first"
+        )
     return OpenTable(locator, table, version_locator, version, stream_locator, stream)
 
 
 def scan_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
-    """Yield the partitions of the table's stream, without those that DeltaCAT staged or has replaced."""
+    """Yield the partitions of the table's stream, without those that DeltaCAT staged or replaced."""
     for locator, value in reading.children(Kind.PARTITION, opened.stream_locator):
         assert isinstance(locator, PartitionLocator)
         assert isinstance(value, Partition)
@@ -139,43 +140,43 @@ def scan_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple
 
 
 def load_partitions(
-    reading: CatalogReader, ways: Sequence[PartitionLocator]
+    reading: CatalogReader, locators: Sequence[PartitionLocator]
 ) -> Iterator[tuple[PartitionLocator, Partition]]:
-    """Yield those of the partitions that are there, in order, as `scan_partitions` would."""
-    ordered = sorted(set(ways))
-    for way, value in zip(ordered, reading.get_many(ordered), strict=True):
+    """Yield those of the partitions that exist, in order, as `scan_partitions` would."""
+    ordered = sorted(set(locators))
+    for partition_locator, value in zip(ordered, reading.get_many(ordered), strict=True):
         if isinstance(value, Partition) and value.state is StreamState.COMMITTED:
-            yield way, value
+            yield partition_locator, value
 
 
 def build_partition_locator(
     reading: CatalogReader, opened: OpenTable
 ) -> Callable[[Sequence[Value | None]], PartitionLocator]:
-    """Return what tells the way to the partition with some values, whether it is there or not.
+    """Return a function that maps partition values to the locator of the partition, existing or not.
 
-    DeltaCAT gives partitions ids by chance, and reads no table with two of the same
-    values; so in its tables all partitions are looked at, once.
+    DeltaCAT gives partitions random ids, and cannot read two partitions with the same
+    values. In its tables all partitions are therefore scanned once.
     """
     scheme_id = opened.stream.partition_scheme_id
     there: dict[tuple[Value | None, ...], PartitionLocator] = {}
     if opened.table.table_format == _DELTACAT_AUTHOR:
-        for way, partition in scan_partitions(reading, opened):
+        for partition_locator, partition in scan_partitions(reading, opened):
             if partition.scheme_id == scheme_id:
-                there.setdefault(partition.values, way)
+                there.setdefault(partition.values, partition_locator)
 
     def locator_for(values: Sequence[Value | None]) -> PartitionLocator:
-        wanted = tuple(values)
-        return there.get(wanted) or opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted))
+        key = tuple(values)
+        return there.get(key) or opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, key))
 
     return locator_for
 
 
 def locate_partitions(opened: OpenTable, values: Sequence[tuple[Value | None, ...]]) -> list[PartitionLocator] | None:
-    """Return the ways to the partitions with these values, or None where their ids do not follow from the values."""
+    """Return the locators of the partitions with these values, or None if ids are not derived from values."""
     if opened.table.table_format == _DELTACAT_AUTHOR:
         return None
     scheme_id = opened.stream.partition_scheme_id
-    return [opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, wanted)) for wanted in values]
+    return [opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, key)) for key in values]
 
 
 def scan_deltas(
@@ -191,7 +192,7 @@ def scan_deltas(
 def scan_deltas_of_partitions(
     reading: CatalogReader, partitions: Sequence[PartitionLocator]
 ) -> Iterator[tuple[DeltaLocator, Delta]]:
-    """Yield the deltas of many partitions, partition by partition in their order, read in one pass."""
+    """Yield the deltas of many partitions, in partition order, read in one pass."""
     for locator, value in reading.children_of(Kind.DELTA, partitions):
         assert isinstance(locator, DeltaLocator)
         assert isinstance(value, Delta)
@@ -201,10 +202,9 @@ def scan_deltas_of_partitions(
 def add_delta(
     workspace: Workspace, locator: TableLocator, values: Sequence[Value | None], delta: Delta, transaction_id: str
 ) -> DeltaLocator:
-    """Stage a delta in the partition with these values, and the partition too if it is new.
+    """Stage a delta in the partition with these values; creates the partition if necessary.
 
-    Its position is the next one as far as this transaction knows; it may move back
-    when others commit first.
+    Its position is provisional: a rebase may move it behind concurrent deltas.
     """
     (added,) = add_deltas(workspace, open_table(workspace, locator), [(values, delta)], transaction_id)
     return added
@@ -216,30 +216,32 @@ def add_deltas(
     additions: Sequence[tuple[Sequence[Value | None], Delta]],
     transaction_id: str,
 ) -> list[DeltaLocator]:
-    """Stage deltas in a table that this transaction has opened and not changed since, each by its partition values."""
+    """Stage deltas by partition values in a table that this transaction opened and has not changed since."""
     locator_for = build_partition_locator(workspace, opened)
     checked = [_validate_values(opened, values) for values, _ in additions]
-    ways = [locator_for(values) for values in checked]
-    workspace.look_up(ways)
+    locators = [locator_for(values) for values in checked]
+    workspace.look_up(locators)
     workspace.guard(opened.stream_locator)
     added = []
-    for way, values, (_, delta) in zip(ways, checked, additions, strict=True):
-        partition = Partition(way.partition_id, values, opened.stream.partition_scheme_id)
-        added.append(_add_delta(workspace, way, partition, delta, transaction_id))
+    for partition_locator, values, (_, delta) in zip(locators, checked, additions, strict=True):
+        partition = Partition(partition_locator.partition_id, values, opened.stream.partition_scheme_id)
+        added.append(_add_delta(workspace, partition_locator, partition, delta, transaction_id))
     return added
 
 
 def _add_delta(
-    workspace: Workspace, way: PartitionLocator, partition: Partition, delta: Delta, transaction_id: str
+    workspace: Workspace, partition_locator: PartitionLocator, partition: Partition, delta: Delta, transaction_id: str
 ) -> DeltaLocator:
-    there = workspace.partition(way)
+    there = workspace.partition(partition_locator)
     if delta.type in REWRITING_TYPES:
         stands = there or partition
-        workspace.put(way, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id}))
+        workspace.put(
+            partition_locator, replace(stands, properties={**stands.properties, REWRITTEN_BY: transaction_id})
+        )
     elif there is None:
-        workspace.put(way, partition)
-    position = workspace.next_position(way, is_new=there is None)
-    added = DeltaLocator(*_parts_of(way), position)
+        workspace.put(partition_locator, partition)
+    position = workspace.next_position(partition_locator, is_new=there is None)
+    added = DeltaLocator(*_parts_of(partition_locator), position)
     workspace.put(added, replace(delta, position=None))
     return added
 
@@ -247,16 +249,16 @@ def _add_delta(
 def put_table_version(
     workspace: Workspace, locator: TableLocator, version: TableVersion, *, stops_writers: bool
 ) -> None:
-    """Put the table's active table version as it shall be from now on.
+    """Replace the table's active table version.
 
-    With `stops_writers` the stream is written too, so that deltas which others planned
-    by what was there before are refused: needed where keys, partitioning or
-    nullability change, and not where a column is added.
+    With `stops_writers` the stream is written too, which conflicts with concurrent
+    deltas. This is required if keys, partitioning or nullability change, but not if a
+    column is added.
     """
     opened = open_table(workspace, locator)
     if version.version != opened.version.version or version.latest_stream_id != opened.version.latest_stream_id:
         raise InvalidInputError(
-            f"{locator} has the table version {opened.version.version}: it is altered in place, with the same stream"
+            f"{locator} has the table version {opened.version.version}; its number and stream cannot change"
         )
     check_new_columns(version.schema, opened.version.schema)
     workspace.put(opened.version_locator, version)
@@ -265,7 +267,7 @@ def put_table_version(
 
 
 def partition_id_of(stream_id: str, scheme_id: str, values: Sequence[Value | None]) -> str:
-    """Return the id of the partition with these values, which all writers of the stream agree on."""
+    """Return the id of the partition with these values; all writers of the stream derive the same id."""
     text = json.dumps([stream_id, scheme_id, [value_to_json(value) for value in values]], ensure_ascii=True)
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
@@ -274,8 +276,8 @@ def _validate_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple
     scheme = opened.partition_scheme
     if len(values) != len(scheme.fields):
         raise InvalidInputError(
-            f"{opened.locator} is partitioned by {len(scheme.fields)} value(s) and got {len(values)}: "
-            f"give one for each of ({', '.join(field.name for field in scheme.fields)})"
+            f"{opened.locator} has {len(scheme.fields)} partition field(s), but got {len(values)} value(s); "
+            f"pass one value for each of ({', '.join(field.name for field in scheme.fields)})"
         )
     canonical = normalize_values(tuple(values))
     if opened.version.schema is None:
@@ -288,14 +290,14 @@ def _validate_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple
 
 
 def _normalize_to_type(value: Value | None, data_type: DataType, name: str) -> Value | None:
-    """Return the value in the one form that its type has, so that equal values give equal ids."""
+    """Return the canonical form of the value, so that equal values give equal ids."""
     if value is None:
         return None
     if not is_value_of_type(value, data_type):
-        raise InvalidInputError(f"{value!r} is no value of the partition field {name}, which is of type {data_type}")
+        raise InvalidInputError(f"{value!r} is not a valid value of the partition field {name} of type {data_type}")
     if isinstance(value, decimal.Decimal) and isinstance(data_type, Decimal):
         return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=decimal.Context(prec=60))
-    # Adding zero turns the negative zero, which is equal to the other one, into it.
+    # Adding zero turns negative zero into positive zero.
     return value + 0.0 if isinstance(value, float) else value
 
 

@@ -1,12 +1,12 @@
 """Group commit of concurrent transactions of one process as one version.
 
-Whoever comes while nobody commits does so at once. Those who come meanwhile wait,
-and then one of them commits for all that can go together. Nobody waits for others
-to come, so a lone writer is as fast as ever.
+A request commits immediately if no commit is running. Requests that arrive meanwhile
+wait, and then one of their threads commits all that are compatible. No request waits
+for others to arrive, so a single writer is not slowed down.
 
-Changes go together when they stand on the same version and none contests one
-before it, exactly as if that one had committed first. What a merged commit is
-refused for may concern one member only, so then each commits by itself.
+Changes are compatible if they have the same base version and none conflicts with an
+earlier one of the group. If a merged commit conflicts, only one member may be the
+cause, so each member then commits on its own.
 """
 
 import threading
@@ -33,14 +33,14 @@ __all__ = [
 
 
 def is_in_scan(scan: Scan, locator: Locator) -> bool:
-    """Return whether what a scan lists can include the object at `locator`."""
+    """Return whether a scan covers the object at `locator`."""
     if locator.kind is not scan.kind or locator.parent != scan.parent:
         return False
     return str(locator.parts[-1]).startswith(scan.prefix)
 
 
 def detect_conflicts(changes: Changes, isolation: Isolation, written: Iterable[Locator]) -> list[Locator]:
-    """Return those of the objects that others wrote which stop the changes from following."""
+    """Return the objects written by others that conflict with the changes."""
     single, scans = changes.targets_to_validate(isolation)
     # A transaction may have scanned as many partitions as another wrote.
     below: dict[tuple[Kind, Parent], list[Scan]] = {}
@@ -58,7 +58,7 @@ _MEMBERS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitRequest:
-    """What one thread wants to be committed."""
+    """The commit request of one thread."""
 
     base: Snapshot
     changes: Changes
@@ -66,10 +66,10 @@ class GroupCommitRequest:
 
 
 def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupCommitRequest], list[GroupCommitRequest]]:
-    """Return those that become one version with the first of them, and the others.
+    """Return the requests that can be committed together with the first one, and the others.
 
-    What writes namespaces or the lakehouse's own definition goes alone: names mean
-    something else before and after it.
+    Changes of namespaces or of the lakehouse definition are committed alone, because
+    names have another meaning before and after them.
     """
     first = requests[0]
     members, others = [first], []
@@ -91,7 +91,7 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
 
 
 def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) -> Changes:
-    """Return the changes of all members as one; later deltas of a partition stand behind earlier ones."""
+    """Return the merged changes of all members; later deltas of a partition follow earlier ones."""
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
     guards: set[Locator | Scan] = set()
@@ -121,7 +121,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
 
 
 def split_commit_result(members: Sequence[GroupCommitRequest], committed: CommitResult) -> list[CommitResult]:
-    """Return for each member its own changes as they were made real, with the positions that its deltas got."""
+    """Return for each member its own changes as committed, with the positions of its deltas."""
     got: dict[PartitionLocator, list[DeltaLocator]] = {}
     for locator in sorted(committed.changes.puts):
         if isinstance(locator, DeltaLocator):
@@ -153,7 +153,7 @@ def _must_commit_alone(changes: Changes) -> bool:
 
 
 def _drop_duplicate_puts(changes: Changes, members: Sequence[GroupCommitRequest]) -> Changes:
-    """Return the changes without what a member puts in just the same way, such as a new partition."""
+    """Return the changes without puts that another member makes identically, such as a new partition."""
     there = {locator: value for member in members for locator, value in member.changes.puts.items()}
     return replace(
         changes,
@@ -167,7 +167,7 @@ def _drop_duplicate_puts(changes: Changes, members: Sequence[GroupCommitRequest]
 
 @dataclass(eq=False)
 class _PendingRequest:
-    """A request with its outcome, once there is one."""
+    """A request and, once known, its outcome."""
 
     request: GroupCommitRequest
     outcome: CommitResult | MangroveError | None = None
@@ -175,7 +175,7 @@ class _PendingRequest:
 
 @dataclass(eq=False)
 class GroupCommitter:
-    """Commits through a metastore, for many threads at once."""
+    """Commits through a metastore for many threads."""
 
     metastore: Committer
     new_id: Callable[[], str]
@@ -184,7 +184,7 @@ class GroupCommitter:
     _is_busy: bool = False
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
-        """Make the changes real as the next version, perhaps together with those of other threads."""
+        """Commit the changes as the next version, possibly together with those of other threads."""
         if changes.is_empty:
             return self.metastore.commit(base, changes, isolation)
         mine = _PendingRequest(GroupCommitRequest(base, changes, isolation))
@@ -202,7 +202,7 @@ class GroupCommitter:
         raise mine.outcome
 
     def _commit_next_or_wait(self, mine: _PendingRequest) -> None:
-        """Commit for those who have waited longest, unless somebody else does until mine has its outcome."""
+        """Commit the oldest waiting requests, or wait until another thread has committed this one."""
         with self._changed:
             self._changed.wait_for(lambda: mine.outcome is not None or not self._is_busy)
             if mine.outcome is not None:
@@ -213,19 +213,19 @@ class GroupCommitter:
             self._commit_all(group)
         finally:
             with self._changed:
-                # Whoever was left without an outcome, because this thread was stopped, comes first again.
+                # Requests without an outcome, because this thread was interrupted, are first in line again.
                 self._waiting = [*(one for one in group if one.outcome is None), *self._waiting]
                 self._is_busy = False
                 self._changed.notify_all()
 
     def _withdraw(self, mine: _PendingRequest, error: BaseException) -> None:
-        """Let nobody begin to commit what its own thread, which was stopped, no longer waits for."""
+        """Remove the request of an interrupted thread, unless its commit has begun."""
         with self._changed:
             mine.outcome = mine.outcome or _unknown_outcome_error(error)
             self._waiting = [one for one in self._waiting if one is not mine]
 
     def _take(self) -> list[_PendingRequest]:
-        """Return those that are committed next, and leave the others to wait."""
+        """Return the requests to commit next; the others keep waiting."""
         members, _ = select_group([one.request for one in self._waiting])
         chosen = {id(request) for request in members}
         group = [one for one in self._waiting if id(one.request) in chosen]
@@ -240,7 +240,7 @@ class GroupCommitter:
                 self._commit_one(one)
 
     def _commit_merged(self, group: list[_PendingRequest]) -> bool:
-        """Return whether all have their outcome; else what stopped them may concern one only, and each asks alone."""
+        """Return whether all requests have their outcome; otherwise each must commit on its own."""
         members = [one.request for one in group]
         try:
             changes = merge_changes(members, self.new_id())
@@ -272,6 +272,6 @@ class GroupCommitter:
 
 def _unknown_outcome_error(error: BaseException) -> StorageError:
     return StorageError(
-        f"the thread that was committing was stopped by {error!r}; whether the transaction was made real is not known. "
-        "Look at the history before trying again"
+        f"the committing thread was interrupted by {error!r}; it is unknown whether the transaction is committed. "
+        "Check the history before you retry"
     )

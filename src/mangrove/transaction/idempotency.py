@@ -1,13 +1,12 @@
 """Idempotency records of streaming batches.
 
-A stream that crashed gives its last batch once more. Whether that batch was
-committed is asked of the lakehouse itself: each query has one record, found by its
-name, that says which batch came last. It is an object of its own, so two queries
-that write the same table never meet, and nothing that happens to a table (a
-compaction, an expiry, a rename) touches it.
+After a crash a stream repeats its last batch. The lakehouse records the last
+committed batch of each query in an object of its own, found by the query name.
+Queries that write the same table therefore never conflict on it, and table
+operations such as compaction, expiry or rename do not affect it.
 
-The object is a shared transaction that was published: of the objects that a
-lakehouse has, the one that belongs to no table and carries what its owner likes.
+The object is a published shared transaction: the only kind of object that belongs to
+no table and has a free payload.
 """
 
 import json
@@ -31,7 +30,7 @@ _NAMESPACE: Final = uuid.UUID("6d0b3a5e-6b0c-4b52-9a1f-6f6d616e6772")
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """The last batch of a query that is in the lakehouse."""
+    """The last committed batch of a query."""
 
     query: str
     batch_id: int
@@ -40,19 +39,21 @@ class QueryBatch:
     def __post_init__(self) -> None:
         check_text(self.query, "the name of a query")
         if not self.query.strip():
-            raise InvalidInputError("the query has no name: give one that stays the same when it is started again")
+            raise InvalidInputError("the query has no name; use a name that stays the same across restarts")
         if type(self.batch_id) is not int or not 0 <= self.batch_id <= LARGEST_INTEGER:
-            raise InvalidInputError(f"batch {self.batch_id!r} of {self.query!r} has no number from 0: pass Spark's own")
+            raise InvalidInputError(
+                f"invalid batch id {self.batch_id!r} of {self.query!r}; expected Spark's batch id, an integer from 0"
+            )
 
 
 def find_last_batch(reading: CatalogReader, query: str) -> QueryBatch | None:
-    """Return the last batch of a query that was committed, or None if none was; one look-up."""
+    """Return the last committed batch of a query, or None; one lookup."""
     value = reading.get(_locator(query))
     return _decode_batch(value) if isinstance(value, SharedTransaction) else None
 
 
 def stage_batch(workspace: Workspace, batch: QueryBatch) -> None:
-    """Write that the batch is part of this transaction; whoever else commits a batch of the query contests it."""
+    """Record the batch in this transaction; a concurrent batch of the same query conflicts."""
     locator = _locator(batch.query)
     payload = json.dumps({"query": batch.query, "batch": batch.batch_id}, sort_keys=True).encode()
     at_millis = batch.noted_at_millis
@@ -76,7 +77,7 @@ def forget_query(workspace: Workspace, query: str) -> bool:
 
 
 def _locator(query: str) -> SharedTransactionLocator:
-    # Names of queries are of any length and hold anything, names of objects do not.
+    # Query names are unrestricted, object names are not.
     return SharedTransactionLocator(f"{_PREFIX}{uuid.uuid5(_NAMESPACE, query)}")
 
 
@@ -85,4 +86,4 @@ def _decode_batch(value: SharedTransaction) -> QueryBatch:
         fields = json.loads(value.payload)
         return QueryBatch(fields["query"], fields["batch"], value.began_at_millis)
     except (ValueError, KeyError, TypeError, InvalidInputError) as error:
-        raise FormatError(f"the record {value.name} of a query's last batch cannot be read: {error}") from error
+        raise FormatError(f"the record {value.name} of the last batch of a query cannot be read: {error}") from error

@@ -1,8 +1,7 @@
 """Shared transactions with their JSON codec, merge and publication.
 
-Whoever saves later follows those who saved before, by the rules of a commit that
-follows its rivals: new deltas stand behind theirs, and whatever else one of them
-wrote, or relied on while another wrote it, is refused.
+A later save is rebased on earlier ones by the rules of a commit: new deltas follow
+existing ones, and any other concurrent change of the same objects is a conflict.
 """
 
 import json
@@ -74,7 +73,7 @@ _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
-    """All that was staged by those who joined, and what they read for it."""
+    """The staged changes of all participants, with their read sets."""
 
     transaction_id: str
     isolation: Isolation = Isolation.SNAPSHOT
@@ -95,7 +94,7 @@ class SharedWork:
         object.__setattr__(self, "origins", Properties(self.origins))
 
     def workspace(self, base: Snapshot) -> Workspace:
-        """Return the work as a participant sees it on its base; what it reads and guards from now on is noted anew."""
+        """Return a workspace with the work on its base; reads and guards are recorded from now on."""
         workspace = Workspace(base)
         for locator, value in self.puts.items():
             workspace.staged.put(locator, value)
@@ -104,12 +103,12 @@ class SharedWork:
         return workspace
 
     def changes(self, workspace: Workspace) -> Changes:
-        """Return all of it as what is to be committed, with what its participants read and guarded."""
+        """Return the work as changes to commit, with the participants' reads and guards."""
         changes = workspace.changes(self.transaction_id, self.message, self.author, self.properties)
         return replace(changes, reads=self.reads, scans=self.scans, guards=self.guards | changes.guards)
 
     def after(self, workspace: Workspace) -> "SharedWork":
-        """Return the work as a participant's workspace has it now, with only what that one read and guarded."""
+        """Return the work with the staged changes, reads and guards of a participant's workspace."""
         return replace(
             self,
             puts=dict(workspace.staged.puts),
@@ -122,7 +121,7 @@ class SharedWork:
 
 
 def encode_work(work: SharedWork) -> bytes:
-    """Return the work as bytes, the same for the same work."""
+    """Return the work as bytes; the encoding is deterministic."""
     data = {
         "form": _FORM_VERSION,
         "transaction": work.transaction_id,
@@ -142,11 +141,11 @@ def encode_work(work: SharedWork) -> bytes:
 
 
 def decode_work(payload: bytes, where: str) -> SharedWork:
-    """Return the work that a shared transaction's payload holds."""
+    """Return the work in the payload of a shared transaction."""
     try:
         data = json.loads(payload)
         if data["form"] != _FORM_VERSION:
-            raise FormatError(f"{where} was written by another release of mangrove-lake: use that one to end it")
+            raise FormatError(f"{where} was written by another release of mangrove-lake; use that release to finish it")
         return SharedWork(
             data["transaction"],
             Isolation(data["isolation"]),
@@ -161,7 +160,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             data["origins"],
         )
     except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
-        raise FormatError(f"{where} does not say what was staged in it ({error!r}): discard it") from error
+        raise FormatError(f"{where} has an invalid payload ({error!r}); discard it") from error
 
 
 def _encode_locators(locators: Iterable[Locator]) -> list[list[str | int]]:
@@ -206,21 +205,21 @@ def _decode_scan(data: Any) -> Scan:
 
 
 _Written: TypeAlias = Mapping[Locator, Object | None]
-"""What a participant put since the work was last known, and None for what it withdrew or deleted."""
+"""The changes of a participant since the last known work; None for withdrawn or deleted objects."""
 
 
 def merge_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> SharedWork:
-    """Return what is saved with my work on top of it; both began from `known`.
+    """Return the saved work merged with `mine`; both are based on `known`.
 
-    What `mine` says about reads and guards is what was added to those of `known`.
+    The reads and guards of `mine` are those added since `known`.
     """
     ours, theirs = _diff_work(known, mine), _diff_work(known, saved)
     clash = sorted(_find_conflicts(mine, ours, theirs))
     if clash or (known.origins != saved.origins and known.origins != mine.origins):
         what = f"{clash[0].kind.word} {clash[0]}" if clash else "the names of namespaces"
         raise ConflictError(
-            f"{what}: another participant of the shared transaction changed it since it was joined. "
-            "Nothing was saved; join again and repeat what was done"
+            f"{what}: another participant changed it since the shared transaction was joined. "
+            "Nothing was saved; join again and repeat the changes"
         )
     puts = dict(saved.puts)
     for locator, value in _assign_positions(saved.puts, ours):
@@ -248,7 +247,7 @@ def _diff_work(before: SharedWork, after: SharedWork) -> _Written:
 
 
 def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[Locator]:
-    """Return what stops our work from following theirs."""
+    """Return the conflicts between both participants' work."""
     unlike = {one: value for one, value in ours.items() if one not in theirs or theirs[one] != value}
     changes = Changes(
         mine.transaction_id,
@@ -258,7 +257,7 @@ def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[L
         scans=mine.scans,
         guards=mine.guards,
     )
-    # A partition bears the same mark of the one transaction, whichever participant rewrites it.
+    # All participants mark rewritten partitions with the same transaction.
     rewritten_twice = _rewritten_partitions(ours) & _rewritten_partitions(theirs)
     return {*detect_conflicts(changes, mine.isolation, theirs), *rewritten_twice, *_find_orphans(ours, theirs)}
 
@@ -272,7 +271,7 @@ def _rewritten_partitions(written: _Written) -> set[PartitionLocator]:
 
 
 def _find_orphans(ours: _Written, theirs: _Written) -> set[Locator]:
-    """Return what one puts into a namespace that the other drops; guards know only those that the base has."""
+    """Return the objects that one participant puts into a namespace that the other drops."""
     return {
         locator
         for putting, dropping in ((ours, theirs), (theirs, ours))
@@ -285,7 +284,7 @@ def _find_orphans(ours: _Written, theirs: _Written) -> set[Locator]:
 
 
 def _assign_positions(saved: Mapping[Locator, Object], ours: _Written) -> Iterator[tuple[Locator, Object | None]]:
-    """Yield what was written here in order, new deltas at positions behind those that are saved in their partition."""
+    """Yield the new writes in order, with deltas moved behind the saved ones of their partition."""
     last: dict[PartitionLocator, int] = {}
     for locator in saved:
         if isinstance(locator, DeltaLocator):
@@ -303,22 +302,22 @@ _ATTEMPTS_MAX = 20
 
 
 def load_shared_transaction(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransaction:
-    """Return the shared transaction of that name, if it can still be worked on."""
+    """Return the open shared transaction with that name."""
     value = snapshot.get(SharedTransactionLocator(name))
     if not isinstance(value, SharedTransaction):
         raise NotFoundError(
-            f"there is no shared transaction {name!r}: it was published, discarded or never begun; see the history"
+            f"shared transaction {name!r} does not exist; it was published, discarded or never begun; see the history"
         )
     if now_millis >= value.expires_at_millis:
         raise InvalidInputError(
-            f"shared transaction {name!r} expired {(now_millis - value.expires_at_millis) / 1000:.0f} s ago: "
-            "begin it again, with a longer time to live"
+            f"shared transaction {name!r} expired {(now_millis - value.expires_at_millis) / 1000:.0f} s ago; "
+            "begin it again with a longer time to live"
         )
     return value
 
 
 def load_shared_work(shared: SharedTransaction) -> SharedWork:
-    """Return what was staged in it when it was last saved."""
+    """Return its last saved work."""
     return decode_work(shared.payload, f"shared transaction {shared.name!r}")
 
 
@@ -330,29 +329,29 @@ class SharedTransactions:
     metastore: Metastore
 
     def listed(self) -> Iterator[SharedTransaction]:
-        """Yield those that can still be joined."""
+        """Yield the open shared transactions."""
         now_millis = self.effects.now_millis()
         for _, value in self.metastore.latest().children(Kind.SHARED_TRANSACTION, None):
             if isinstance(value, SharedTransaction) and now_millis < value.expires_at_millis:
                 yield value
 
     def begin(self, name: str, work: SharedWork, lives_millis: int) -> SharedTransaction:
-        """Make a shared transaction on the newest version; one of that name that has expired makes room."""
+        """Begin a shared transaction on the newest version; an expired one of the same name is replaced."""
         newest, now_millis = self.metastore.latest(), self.effects.now_millis()
         there = newest.get(SharedTransactionLocator(name))
         if isinstance(there, SharedTransaction) and now_millis < there.expires_at_millis:
-            raise AlreadyExistsError(f"there is a shared transaction {name!r} already: join it, or choose another name")
+            raise AlreadyExistsError(f"shared transaction {name!r} already exists; join it, or choose another name")
         newest.settings.check_object_name(Kind.SHARED_TRANSACTION, name)
         made = SharedTransaction(name, newest.version, now_millis, now_millis + lives_millis, payload=encode_work(work))
         self._put(newest, made, f"begin shared transaction {name}")
         return made
 
     def join(self, name: str) -> SharedTransaction:
-        """Return it as it was last saved."""
+        """Return its last saved state."""
         return load_shared_transaction(self.metastore.latest(), name, self.effects.now_millis())
 
     def save(self, known: SharedTransaction, mine: SharedWork) -> SharedTransaction:
-        """Save what a participant staged since it knew the transaction, together with what others saved meanwhile."""
+        """Save the participant's changes since `known`, merged with those that others saved meanwhile."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             there = self._same(newest, known)
@@ -366,7 +365,7 @@ class SharedTransactions:
         raise AssertionError("the last attempt raises")
 
     def extend(self, known: SharedTransaction, lives_millis: int) -> SharedTransaction:
-        """Let it live for so long from now on."""
+        """Extend its time to live, counted from now."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             there = self._same(newest, known)
@@ -376,7 +375,7 @@ class SharedTransactions:
         raise AssertionError("the last attempt raises")
 
     def discard(self, name: str) -> None:
-        """Forget it; what was written for it is garbage that vacuum finds."""
+        """Discard it; its data files become garbage for vacuum."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             locator = SharedTransactionLocator(name)
@@ -390,7 +389,7 @@ class SharedTransactions:
         raise AssertionError("the last attempt raises")
 
     def publish(self, known: SharedTransaction) -> Snapshot:
-        """Make all of it real on the newest version, and end it, in one commit."""
+        """Commit all of its changes on the newest version and end it, in one commit."""
         for attempt in range(_ATTEMPTS_MAX):
             now_millis, newest = self.effects.now_millis(), self.metastore.latest()
             there = self._same(newest, known)
@@ -420,7 +419,7 @@ class SharedTransactions:
         workspace: Workspace,
         locator: SharedTransactionLocator,
     ) -> Snapshot | None:
-        """Return the version, or None if it was a participant that saved in between: that is worth another look."""
+        """Return the version, or None if a participant saved concurrently and a retry is needed."""
         try:
             return self.metastore.commit(newest, changes, isolation).snapshot
         except ConflictError as error:
@@ -437,7 +436,7 @@ class SharedTransactions:
         newest: Snapshot,
         workspace: Workspace,
     ) -> Changes:
-        """Return the changes as they follow what was committed since their base, or refuse what stands in the way."""
+        """Return the changes rebased on the newest version; raise `ConflictError` on a conflict."""
         found = {one.locator: one.after for one in since if one.locator.kind is not Kind.SHARED_TRANSACTION}
         new = {
             locator: value
@@ -452,8 +451,8 @@ class SharedTransactions:
             error = build_conflict_error(
                 concurrent_commit,
                 [f"{clash[0].kind.word} {clash[0]}"],
-                f"Nothing was published: the shared transaction stands on version {base.version}. Discard it, and do "
-                f"again what it did on version {concurrent_commit.version} or later",
+                f"Nothing was published: the shared transaction is based on version {base.version}. Discard it and "
+                f"repeat its changes on version {concurrent_commit.version} or later",
             )
             raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
         return assign_positions(rest, newest)
@@ -465,7 +464,7 @@ class SharedTransactions:
             or load_shared_work(there).transaction_id != load_shared_work(known).transaction_id
         ):
             raise ConflictError(
-                f"shared transaction {known.name!r} is another one than was joined: that was published or discarded"
+                f"shared transaction {known.name!r} is not the one that was joined, which was published or discarded"
             )
         return there
 
@@ -477,7 +476,7 @@ class SharedTransactions:
         self._is_put(newest, value, message, _ATTEMPTS_MAX - 1)
 
     def _is_committed(self, newest: Snapshot, changes: Changes, attempt: int) -> bool:
-        """Commit; a conflict can only be about the one object, and is worth another look at it."""
+        """Commit and return whether it succeeded; a conflict on the shared transaction itself needs a retry."""
         limit_millis = commit_deadline_millis(newest.settings, self.effects.now_millis())
         try:
             self.metastore.commit(newest, replace(changes, commit_before_millis=limit_millis), Isolation.SNAPSHOT)
@@ -490,7 +489,7 @@ class SharedTransactions:
 
 
 def _names_for(locator: Locator, *snapshots: Snapshot) -> dict[TableIdentity, str]:
-    """Return the name of the table below which an object lies."""
+    """Return the name of the table that an object belongs to."""
     if locator.kind < Kind.TABLE_VERSION:
         return {}
     namespace_id, table_id = locator.parts[:2]

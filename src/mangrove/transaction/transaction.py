@@ -1,9 +1,9 @@
 """The transaction lifecycle, its states and its time limit.
 
-Deleting an expired version frees its name. A writer that stalled long enough
-could find the version after its own free and commit there. So a transaction is
-refused once it is older than the limit, and no version is deleted before it has
-been out of date for longer than the limit and one commit together can last.
+Deleting an expired version frees its name. A writer that stalled long enough could
+then find the version after its own free and commit there. A transaction is therefore
+refused once it exceeds its time limit, and a version is deleted only after it has
+been superseded for longer than the time limit plus one commit.
 """
 
 import enum
@@ -32,43 +32,43 @@ __all__ = [
 ]
 
 _COMMIT_MILLIS_MAX: Final = 10 * 60 * 1000
-"""What the exclusive create takes at most, after the time was checked."""
+"""The maximum duration of the exclusive create after the time check."""
 
 
 def youngest_expirable_millis(settings: LakehouseSettings) -> int:
-    """Return how long each version must have been out of date before it may be deleted, whatever else is set.
+    """Return how long a version must have been superseded before it may be deleted.
 
-    Twice the limit, because the clocks of those who write and those who delete differ.
+    Twice the limit, because the clocks of writers and of maintenance differ.
     """
     return 2 * time_limit_millis(settings) + _COMMIT_MILLIS_MAX
 
 
 def commit_deadline_millis(settings: LakehouseSettings, now_millis: int) -> int:
-    """Return until when somebody who reads a version now may commit what stands on it."""
+    """Return the deadline for a commit that is based on a version read now."""
     return now_millis + time_limit_millis(settings)
 
 
 def check_time_limit(transaction_id: str, began_at_millis: int, now_millis: int, limit_millis: int) -> None:
-    """Refuse a transaction that is older than its limit."""
+    """Raise `ConflictError` for a transaction that exceeds its time limit."""
     age_millis = now_millis - began_at_millis
     if age_millis > limit_millis:
         raise ConflictError(
-            f"transaction {transaction_id} began {age_millis / 1000:.0f} s ago and {limit_millis / 1000:.0f} s are "
-            f"allowed. Nothing was committed; begin again, or for long work use a shared transaction or raise "
+            f"transaction {transaction_id} is {age_millis / 1000:.0f} s old; the limit is {limit_millis / 1000:.0f} s. "
+            f"Nothing was committed; restart it, or use a shared transaction for long work, or increase "
             f"{TIME_LIMIT_PROPERTY}"
         )
 
 
 class Committer(Protocol):
-    """Whoever makes changes real: a metastore, or something before one."""
+    """Commits changes: a metastore, or a group commit in front of one."""
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
-        """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
+        """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         ...
 
 
 class TransactionState(enum.Enum):
-    """How far a transaction is."""
+    """The state of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -77,7 +77,7 @@ class TransactionState(enum.Enum):
 
 
 class Transaction:
-    """A workspace with an end. Nothing of it is visible, or even on storage, before `commit`."""
+    """A workspace that can be committed. Nothing is visible or written to storage before `commit`."""
 
     def __init__(
         self,
@@ -108,25 +108,25 @@ class Transaction:
         self._limit_millis = allowed_millis if limit_millis is None else limit_millis
         if not 0 < self._limit_millis <= allowed_millis:
             raise InvalidInputError(
-                f"a time limit of {self._limit_millis} ms was asked for: this lakehouse allows 1 to {allowed_millis}, "
-                "since versions expire on the promise that no transaction takes longer"
+                f"invalid time limit of {self._limit_millis} ms; this lakehouse allows 1 to {allowed_millis} ms, "
+                "because version expiry relies on this limit"
             )
         self._workspace = workspace or Workspace(snapshot)
 
     @property
     def workspace(self) -> Workspace:
-        """What it sees and has staged, as long as it is open."""
+        """The reads and staged writes of the open transaction."""
         if self.state is not TransactionState.OPEN:
-            raise InvalidInputError(f"transaction {self.id} is {self.state.value}: begin another one")
+            raise InvalidInputError(f"transaction {self.id} is {self.state.value}; begin another one")
         return self._workspace
 
     @property
     def base_version(self) -> int:
-        """The version on which it stands."""
+        """The version on which the transaction is based."""
         return self._workspace.snapshot.version
 
     def commit(self) -> CommitResult:
-        """Make all of it real, and return its changes as they were made real: deltas may have moved."""
+        """Commit, and return the changes as committed: deltas may have moved."""
         workspace = self.workspace
         self.state = TransactionState.FAILED
         try:
@@ -140,14 +140,16 @@ class Transaction:
         return committed
 
     def rollback(self) -> None:
-        """Forget all of it."""
+        """Discard all changes."""
         if self.state is TransactionState.COMMITTED:
-            raise InvalidInputError(f"transaction {self.id} is committed: undo its version, or roll back to an earlier")
+            raise InvalidInputError(
+                f"transaction {self.id} is committed; undo its version, or roll back to an earlier one"
+            )
         self.state = TransactionState.ROLLED_BACK
 
 
 def name_conflicting_tables(error: ConflictError, met: Mapping[TableIdentity, object]) -> ConflictError:
-    """Return the conflict with the names of tables in the place of their ids; deltas are the rows of their table."""
+    """Return the conflict with table names in place of ids; deltas are described as rows of their table."""
     text = str(error)
     for identity, locator in met.items():
         text = text.replace(str(identity), str(locator)).replace(identity.table_id, str(locator))

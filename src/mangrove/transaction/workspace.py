@@ -1,8 +1,8 @@
 """The staged writes of a transaction over its base version, with its read set.
 
-Reads, scans and guards are noted under the names that the version has, because
-that is where a rival's commit would meet them: a namespace that this transaction
-renamed is still the old one to everybody else.
+Reads, scans and guards are recorded under the names of the base version, because
+concurrent commits use these: a namespace that this transaction renamed still has
+its old name for everyone else.
 """
 
 import enum
@@ -30,10 +30,10 @@ __all__ = ["Savepoint", "Workspace", "WriteOverlay", "merge_ordered"]
 
 
 class WriteOverlay:
-    """What was put, by the locators that this transaction uses, and what was deleted, by those of the version.
+    """The puts, by the transaction's locators, and the deletes, by the locators of the base version.
 
-    They differ where the transaction renamed a namespace. A put hides what the
-    version has in its place.
+    They differ if the transaction renamed a namespace. A put masks the object of the
+    base version at the same locator.
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class WriteOverlay:
         self._below: dict[tuple[Kind, Parent], set[Locator]] = {}
 
     def put(self, locator: Locator, value: Object) -> None:
-        """Lay the object over whatever is there."""
+        """Put the object over whatever exists at its locator."""
         self.puts[locator] = value
         self._below.setdefault((locator.kind, locator.parent), set()).add(locator)
 
     def withdraw(self, locator: Locator) -> None:
-        """Forget what was put there, so that the version shows through again."""
+        """Remove a put, so that the object of the base version is visible again."""
         if self.puts.pop(locator, None) is not None:
             self._below[locator.kind, locator.parent].discard(locator)
 
     def copied(self) -> "WriteOverlay":
-        """Return what was put and deleted so far; what comes later changes only one of the two."""
+        """Return a copy of the puts and deletes."""
         copy = WriteOverlay()
         copy.puts, copy.deletes = dict(self.puts), set(self.deletes)
         copy._below = {place: set(locators) for place, locators in self._below.items()}
@@ -61,7 +61,7 @@ class WriteOverlay:
     def below(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> list[tuple[Locator, Object]]:
-        """Return what was put of a kind below a parent, in order."""
+        """Return the puts of a kind below a parent, in order."""
         found = self._below.get((kind, parent), set())
         matching = sorted(
             locator
@@ -74,9 +74,9 @@ class WriteOverlay:
 def merge_ordered(
     there: Iterable[tuple[Locator, Object]], put: Iterable[tuple[Locator, Object]]
 ) -> Iterator[tuple[Locator, Object]]:
-    """Yield both in order, `put` in the place of what is there under the same locator.
+    """Yield both in order; `put` replaces existing objects at the same locator.
 
-    Both are ordered, and lie below the same parent.
+    Both must be ordered and below the same parent.
     """
     waiting = iter(put)
     following = next(waiting, None)
@@ -95,7 +95,7 @@ def merge_ordered(
 
 
 class _Nowhere(enum.Enum):
-    """Stands for the parent of what the version cannot have."""
+    """The parent of objects that the base version cannot have."""
 
     NOWHERE = "nowhere"
 
@@ -105,7 +105,7 @@ _NOWHERE = _Nowhere.NOWHERE
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What a transaction had staged at one moment."""
+    """The staged state of a transaction at one point."""
 
     staged: WriteOverlay
     guards: frozenset[Locator | Scan]
@@ -115,7 +115,7 @@ class Savepoint:
 
 
 class _Known(NamedTuple):
-    """What the version has of a partition: nothing at all, or it and the position of its last delta."""
+    """The state of a partition in the base version: absent, or the partition and its last position."""
 
     partition: Partition | None
     last_position: int
@@ -132,9 +132,9 @@ class Workspace:
         self.guards: set[Locator | Scan] = set()
         self.settings: LakehouseSettings = snapshot.settings
         self.met: dict[TableIdentity, Locator] = {}
-        """The tables that were looked at, by their ids, so that errors can name them."""
+        """The accessed tables by id, so that errors can name them."""
         self.origins: dict[str, str] = {}
-        """The version's name of each namespace that was renamed here, by the namespace's id."""
+        """The base version's name of each namespace that was renamed here, by namespace id."""
         self._last_positions: dict[PartitionLocator, int] = {}
         self._known: dict[PartitionLocator, _Known] = {}
 
@@ -144,14 +144,14 @@ class Workspace:
         return not (self.staged.puts or self.staged.deletes) and self.settings == self.snapshot.settings
 
     def savepoint(self) -> Savepoint:
-        """Return what is staged now, so that it can be restored."""
+        """Return the staged state for a later `restore`."""
         guards = frozenset(self.guards)
         return Savepoint(self.staged.copied(), guards, self.settings, dict(self.origins), dict(self._last_positions))
 
     def restore(self, savepoint: Savepoint) -> None:
-        """Stage again what was staged then, and nothing else.
+        """Restore the staged state of a savepoint.
 
-        What was read since stays read: somebody has seen it and may have acted on it.
+        The read set is not reduced: the caller may have acted on what it read.
         """
         self.staged = savepoint.staged.copied()
         self.guards = set(savepoint.guards)
@@ -160,11 +160,11 @@ class Workspace:
         self._last_positions = dict(savepoint.last_positions)
 
     def get(self, locator: Locator) -> Object | None:
-        """Return the object as this transaction has it, or None."""
+        """Return the object as this transaction sees it, or None."""
         return self.get_many([locator])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked, None where there is none."""
+        """Return the objects in the requested order; None if there is none."""
         requested: dict[Locator, Locator] = {}
         for locator in locators:
             there = self._there(locator)
@@ -180,7 +180,7 @@ class Workspace:
         return [self.staged.puts.get(locator, found.get(locator)) for locator in locators]
 
     def look_up(self, partitions: Sequence[PartitionLocator]) -> None:
-        """Read many partitions and where they end with few requests, so that adding to them asks for nothing more."""
+        """Prefetch many partitions and their last positions with batched reads."""
         unknown = [one for one in dict.fromkeys(partitions) if one not in self._known]
         found = dict(zip(unknown, self.snapshot.get_many(unknown), strict=True))
         there = [one for one, value in found.items() if value is not None]
@@ -191,7 +191,7 @@ class Workspace:
             self._known[one] = _Known(value if isinstance(value, Partition) else None, position)
 
     def partition(self, locator: PartitionLocator) -> Partition | None:
-        """Return the partition, if it is there. That is not read in the sense of isolation: all agree on what it is."""
+        """Return the partition, if it exists. This is not recorded as a read: its content is deterministic."""
         self.look_up([locator])
         value = self.staged.puts.get(locator) or self._known[locator].partition
         return value if isinstance(value, Partition) and locator not in self.staged.deletes else None
@@ -199,7 +199,7 @@ class Workspace:
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below `parent` in order; all that match count as read once the first is taken."""
+        """Yield the objects of `kind` below `parent` in order; the whole scan is recorded as read."""
         put = self.staged.below(kind, parent, prefix=prefix, after=after)
         there = self._parent_there(parent)
         if there is _NOWHERE:
@@ -207,18 +207,20 @@ class Workspace:
             return
         self.scans.add(Scan(kind, there, prefix))
         found = self.snapshot.children(kind, there, prefix=prefix, after=None if after is None else _at(after, there))
-        shown = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
-        yield from merge_ordered(shown, put)
+        visible = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
+        yield from merge_ordered(visible, put)
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below any of the parents, which are of one table, in order."""
+        """Yield the objects of `kind` below any of the parents, all of one table, in order."""
         put = [found for parent in sorted(set(parents)) for found in self.staged.below(kind, parent)]
         self.scans.update(Scan(kind, parent) for parent in parents)
         found = self.snapshot.children_of(kind, parents)
-        yield from merge_ordered(((way, value) for way, value in found if way not in self.staged.deletes), put)
+        yield from merge_ordered(
+            ((locator, value) for locator, value in found if locator not in self.staged.deletes), put
+        )
 
     def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
-        """Take the position after the last delta. It is not read in the sense of isolation: deltas commute."""
+        """Allocate the position after the last delta. This is not recorded as a read: deltas commute."""
         if partition not in self._last_positions:
             self.look_up([partition])
             last = 0 if is_new else self._known[partition].last_position
@@ -229,12 +231,12 @@ class Workspace:
         return self._last_positions[partition]
 
     def put(self, locator: Locator, value: Object) -> None:
-        """Write an object; the namespace in which it lies by name must stay what it is."""
+        """Write an object; its namespace is guarded."""
         self._guard_namespace(locator)
         self.staged.put(locator, value)
 
     def delete(self, locator: Locator) -> None:
-        """Delete an object that is there, whether the version has it or this transaction made it or both."""
+        """Delete an existing object of the base version or of this transaction."""
         was_put = locator in self.staged.puts
         self.staged.withdraw(locator)
         there = self._there(locator)
@@ -243,9 +245,9 @@ class Workspace:
             self.staged.deletes.add(there)
 
     def guard(self, item: Locator | Scan) -> None:
-        """Ask that nobody else writes the object, or into the range, at any level of isolation.
+        """Conflict with concurrent writes of the object, or into the range, at every isolation level.
 
-        What this transaction made itself needs no guard: nobody else knows it.
+        Objects created by this transaction need no guard.
         """
         if isinstance(item, Scan):
             parent = self._parent_there(item.parent)
@@ -255,7 +257,7 @@ class Workspace:
             self.guards.add(there)
 
     def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: Namespace) -> None:
-        """Give a namespace another name, also to what this transaction has written in it."""
+        """Rename a namespace, including the objects that this transaction wrote in it."""
         before = self.snapshot.get(old)
         if isinstance(before, Namespace) and before.id == value.id:
             self.origins[value.id] = old.name
@@ -269,16 +271,16 @@ class Workspace:
     def changes(
         self, transaction_id: str, message: str = "", author: str = "", properties: Mapping[str, str] = NO_PROPERTIES
     ) -> Changes:
-        """Return what this transaction wants to be committed, and what must not have changed for that."""
+        """Return the changes to commit, with what must not have changed meanwhile."""
         puts = self.staged.puts
         replaced = {there for locator in puts if (there := self._there(locator)) is not None}
         deletes = self.staged.deletes - replaced
         for locator in deletes & puts.keys():
             raise InvalidInputError(
-                f"{locator} was dropped, and its name was taken by something in another namespace of that name in the "
-                "same transaction: do the one in a transaction before the other"
+                f"{locator} was dropped and its name reused in another namespace of that name in the "
+                "same transaction; use two transactions"
             )
-        # A rival knows what lies in a renamed namespace by its former name only.
+        # Concurrent commits know objects in a renamed namespace by its former name only.
         guards = self.guards | replaced if self.origins else self.guards
         return Changes(
             transaction_id,
@@ -294,7 +296,7 @@ class Workspace:
         )
 
     def differences(self) -> Iterator[Difference]:
-        """Yield what this transaction would change, if it were committed on its version alone."""
+        """Yield the differences that this transaction makes to its base version."""
         replaced: set[Locator] = set()
         for locator, value in self.staged.puts.items():
             there = self._there(locator)
@@ -309,7 +311,7 @@ class Workspace:
             yield Difference(locator, self.snapshot.get(locator), None)
 
     def _there(self, locator: Locator) -> Locator | None:
-        """Return the version's own locator of what is called `locator` here; None if the version cannot have it."""
+        """Return the base version's locator of `locator`; None if the base version cannot have it."""
         if not isinstance(locator, TableLocator | ViewLocator):
             return locator
         parent = self._parent_there(locator.parent)
@@ -335,7 +337,7 @@ class Workspace:
 
 
 def _at(locator: Locator, parent: Parent) -> Locator:
-    """Return the same name below another namespace."""
+    """Return the same name in another namespace."""
     if isinstance(parent, NamespaceLocator) and isinstance(locator, TableLocator | ViewLocator):
         return type(locator)(parent.name, locator.name)
     return locator

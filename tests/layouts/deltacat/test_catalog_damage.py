@@ -133,4 +133,4 @@ def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: CatalogMeta
     ]
     assert ended
     effects.store.delete_many(ended)
-    assert [problem for problem in _problems(effects) if "leads nowhere any more is missing" in problem.rule]
+    assert [problem for problem in _problems(effects) if "removes the mapping of a name is missing" in problem.rule]

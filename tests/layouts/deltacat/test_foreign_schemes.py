@@ -116,8 +116,8 @@ def test_what_only_the_body_says_is_named() -> None:
     found = list(list_unmapped_fields(decode_body(Kind.TABLE_VERSION, encode_map(fields), "n/t/beta.1", "here")))
     assert found == [
         "the field nativeObject",
-        "the type of properties that are no text",
-        "what DeltaCAT divides or orders rows by in partitionSchemes",
+        "the type of properties that are not strings",
+        "DeltaCAT's partition or sort keys in partitionSchemes",
     ]
     ours = _body(_scheme((["id"], None)))
     assert list(list_unmapped_fields(decode_body(Kind.TABLE_VERSION, encode_map(ours), "n/t/beta.1", "here"))) == []

@@ -137,7 +137,7 @@ def test_a_lakehouse_that_cannot_be_is_refused(data: bytes) -> None:
 
 
 def test_a_view_of_a_java_program_says_that_it_cannot_be_read() -> None:
-    with pytest.raises(FormatError, match="view made by Olympia"):
+    with pytest.raises(FormatError, match="view written by Olympia"):
         decode_java_object(OLYMPIA_JAVA.numbers, ViewLocator("ns", "v"), b"", "def/x")
 
 

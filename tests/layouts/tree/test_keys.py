@@ -267,7 +267,7 @@ def test_what_is_no_tree_key_is_a_format_error(key: str) -> None:
 
 def test_kinds_that_would_share_their_keys_cannot_be_encoded() -> None:
     same = dict.fromkeys(PARTS, "x")
-    with pytest.raises(ValueError, match="share"):
+    with pytest.raises(ValueError, match="same tree key"):
         KeyEncoding(before=same, after=same)
 
 

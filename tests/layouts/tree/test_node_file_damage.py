@@ -107,7 +107,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_before_it_is_unpacke
     data = bomb(compression)
     assert len(data) < 100_000
     assert len(decode_node(data, "p").node.buffer) == 1000
-    with pytest.raises(FormatError, match="unpack"):
+    with pytest.raises(FormatError, match="uncompressed size"):
         decode_node(data, "p", expanded_bytes_max=1_000_000)
 
 
@@ -116,7 +116,7 @@ def test_a_buffer_that_claims_to_unpack_to_more_than_memory_is_refused(claim: in
     data = bomb("zstd")
     at = data.index(struct.pack("<q", 1_000_000 + sum(map(len, SYSTEM))))
     forged = data[:at] + struct.pack("<q", claim) + data[at + 8 :]
-    with pytest.raises(FormatError, match="unpack"):
+    with pytest.raises(FormatError, match="uncompressed size"):
         decode_node(forged, "p")
 
 
@@ -148,7 +148,7 @@ def test_a_stream_in_place_of_a_file_is_refused() -> None:
 )
 def test_columns_of_other_types_are_refused(array: "pa.Array[pa.Scalar[pa.DataType]]") -> None:
     batch = pa.RecordBatch.from_arrays([array] * 4, names=["key", "value", "pnode", "txn"])
-    with pytest.raises(FormatError, match="text"):
+    with pytest.raises(FormatError, match="expected string"):
         decode_node(other_file(batch, lambda sink: pa.ipc.new_file(sink, batch.schema)), "p")
 
 

@@ -43,5 +43,5 @@ def test_where_no_root_lies_there_are_no_names_of_roots() -> None:
 
 
 def test_two_widths_of_root_names_are_not_mixed() -> None:
-    with pytest.raises(FormatError, match="different widths"):
+    with pytest.raises(FormatError, match="different numbers of digits"):
         detect_root_names([f"_{'0' * 32}.ipc", f"_{'0' * 64}.ipc"])

@@ -251,5 +251,5 @@ def test_definitions_are_read_wherever_they_are(effects: Effects) -> None:
 
 def test_a_commit_on_a_snapshot_of_another_lakehouse_is_refused(effects: Effects) -> None:
     metastore, other = made(effects), made(build_deterministic_effects(MemoryStore(), Clock()))
-    with pytest.raises(InvalidInputError, match="very metastore"):
+    with pytest.raises(InvalidInputError, match="another metastore"):
         metastore.commit(other.latest(), Changes("x", puts=dict([make_namespace("n")])), Isolation.SNAPSHOT)

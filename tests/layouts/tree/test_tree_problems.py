@@ -92,7 +92,7 @@ def test_an_expired_version_is_a_problem_for_who_still_holds_it(effects: Effects
     [
         ("previous_root", NEWER.roots.path(3), "previous_root is"),
         ("rollback_from_root", NEWER.roots.path(3), "rollback_from_root is"),
-        ("created_at_millis", "5", "not after version 32"),
+        ("created_at_millis", "5", "not after that of version 32"),
     ],
 )
 def test_a_root_that_does_not_follow_the_one_before_is_a_problem(

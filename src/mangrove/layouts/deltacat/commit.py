@@ -1,15 +1,15 @@
 """The commit protocol, which publishes a version by the exclusive create of its guard.
 
-    1. the log of the version before is written if its writer died before it could
-    2. revisions, mappings and index nodes are written, in parallel; nothing counts them
-    3. the guard of version v+1 is created if it is not there: now all of it is committed
-    4. the log is written, which shows the transaction to DeltaCAT; if that fails, step 1 of the next commit does it
-    5. the hint is written, later, and it does not matter if that fails
+    1. write the log of the previous version if its writer crashed before that
+    2. write revisions, mappings and index nodes in parallel; no version references them yet
+    3. create the guard of version v+1 with a conditional put; this is the commit point
+    4. write the log, which makes the transaction visible to DeltaCAT; after a failure the next commit does it in step 1
+    5. write the hint in the background; a failure is ignored
 
-A writer that lost the race reads the guards that won it. Where they touched
-nothing that matters to it, it counts on from the newest and tries the version
-after that one. What it wrote in vain it deletes, because DeltaCAT looks at one
-file of each revision number only, and that should not be an orphan.
+A writer that loses the race reads the guards of the concurrent commits. If none of
+them conflicts, it continues the numbering from the newest version and tries the
+version after it. It deletes the files of the lost attempt, because DeltaCAT reads
+only one file per revision number, which must not be an orphan.
 """
 
 import contextlib
@@ -67,14 +67,14 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A transaction that has an id and a start, but no end yet."""
+    """A transaction with an id and a start time, but no end time yet."""
 
     id: str
     at_millis: int
 
 
 class IndexNodeWriter:
-    """The files of the new index nodes of one commit, as they are named."""
+    """Collects the files of the new index nodes of one commit."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -82,7 +82,7 @@ class IndexNodeWriter:
         self.nodes: dict[str, Node] = {}
 
     def write(self, node: Node) -> str:
-        """Take the node's file, and return its path."""
+        """Encode the node, assign its path, and return the path."""
         path = node_path(self._new_id())
         self.files[path] = encode_node(node)
         self.nodes[path] = node
@@ -94,8 +94,10 @@ def commit_changes(
 ) -> CommitResult:
     """Publish the changes as the next version."""
     if not base.guard.is_foreign:
-        made_at, store = base.commit.created_at_millis, files.store
-        check_no_gap(base.version, made_at, lambda version: store.exists(guard_path(version)), effects.now_millis())
+        created_at_millis, store = base.commit.created_at_millis, files.store
+        check_no_gap(
+            base.version, created_at_millis, lambda version: store.exists(guard_path(version)), effects.now_millis()
+        )
     started = _start(effects, files, changes)
     with _delete_on_conflict(effects) as on_storage:
         for attempt in range(_ATTEMPTS_MAX):
@@ -103,14 +105,14 @@ def commit_changes(
             guard = _attempt(effects, base, changes, stage_changes(base, changes, started.id), started, on_storage)
             if guard is not None:
                 return CommitResult(CatalogSnapshot(files, guard), changes)
-            # First wait, then look: whoever looked before waiting would try a version that is long taken.
+            # Pause before reading: otherwise the next attempt targets a version that is already taken.
             _pause(effects, attempt)
             base, changes = rebase_on_newest(base, _read_concurrent_guards(files, base), changes, isolation)
         raise _too_many_attempts(changes.transaction_id)
 
 
 def commit_first(effects: Effects, files: CatalogFiles, changes: Changes) -> Guard | None:
-    """Publish version 0 of a new catalog, and return its guard, or None if somebody else just did so."""
+    """Publish version 0 of a new catalog and return its guard, or None if a concurrent writer did so first."""
     nothing = CatalogSnapshot(files, build_empty_guard(files.revision))
     started = _start(effects, files, changes)
     return _attempt(effects, nothing, changes, stage_changes(nothing, changes, started.id), started, {})
@@ -123,9 +125,9 @@ def commit_rollback(
     changes: Changes,
     stage_on: Callable[[CatalogSnapshot, str], StagedCatalogWrite],
 ) -> CatalogSnapshot:
-    """Publish what `stage_on` makes of the newest version, whichever that is by then, as a rollback from there.
+    """Publish the changes that `stage_on` stages on the newest version, as a rollback.
 
-    Only a rival that is a rollback, too, stops it: then two people want different things.
+    Only a concurrent rollback conflicts with it.
     """
     started = _start(effects, files, changes)
     with _delete_on_conflict(effects) as on_storage:
@@ -145,7 +147,7 @@ def commit_rollback(
 
 @contextlib.contextmanager
 def _delete_on_conflict(effects: Effects) -> Iterator[dict[str, bytes]]:
-    """Yield what a transaction has on storage; where a conflict ends it, which nothing survives, that is deleted."""
+    """Yield the files that a transaction has written; a `ConflictError` deletes them."""
     on_storage: dict[str, bytes] = {}
     try:
         yield on_storage
@@ -164,7 +166,7 @@ def _attempt(
     *,
     rolls_back: bool = False,
 ) -> Guard | None:
-    """Try to publish what is staged right after `base`; what this transaction wrote so far is in `on_storage`."""
+    """Try to publish the staged files as the version after `base`; `on_storage` has the files written so far."""
     files = base.files
     nodes = IndexNodeWriter(effects.new_id)
     guard = _next_guard(effects, base, staged, changes, nodes, started)
@@ -184,10 +186,10 @@ def _attempt(
 
 
 def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
-    """Create the guard if its version is free, and return whether this call did.
+    """Create the guard if its version is free, and return whether this call created it.
 
-    The answer may get lost when the file was made; then whoever's transaction the
-    file names has won.
+    If the response is lost, the file is read back: the transaction that it names has
+    committed.
     """
     data = encode_guard(guard)
     for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
@@ -199,14 +201,14 @@ def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
                 return decode_guard(there, path).transaction == guard.transaction
             if not tries_left:
                 raise StorageError(
-                    f"version {guard.version} could not be committed ({error}); when asked again it was not there. "
-                    "Nothing was changed unless the store still makes it; look at the history before trying again"
+                    f"version {guard.version} could not be committed ({error}), and its guard does not exist. "
+                    "The store may still create it; check the history before you retry"
                 ) from error
     raise AssertionError("the loop always returns or raises")
 
 
 def complete_log(files: CatalogFiles, guard: Guard) -> None:
-    """Write the log of a version whose writer could not, so that DeltaCAT sees what is committed."""
+    """Write the log of a version whose writer crashed before it did, so that DeltaCAT sees the version."""
     if guard.log is None or files.logged == guard.log_path:
         return
     if not files.store.exists(guard.log_path):
@@ -228,7 +230,7 @@ def _next_guard(
     nodes: IndexNodeWriter,
     started: _Started,
 ) -> Guard:
-    """Return the guard that follows `base`; the index nodes below it that are new are in `nodes`."""
+    """Return the guard that follows `base`; new index nodes are added to `nodes`."""
     revision = base.files.revision
     now_millis = max(effects.now_millis(), started.at_millis)
     created_at_millis = commit_time_after(base, changes, now_millis, effects.clock_tolerance_millis)
@@ -255,7 +257,7 @@ def _next_guard(
 
 
 def _cache_written(files: CatalogFiles, staged: StagedCatalogWrite, nodes: IndexNodeWriter) -> None:
-    """Hold what was written, because whoever wrote it is likely to read it."""
+    """Cache the written nodes and bodies, because the writer is likely to read them."""
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
     for path, body in staged.bodies.items():
@@ -267,7 +269,7 @@ def _write_log(files: CatalogFiles, guard: Guard) -> None:
     try:
         files.store.put(guard.log_path, encode_map(guard.log))
     except StorageError:
-        return  # the version is committed all the same, and whoever commits the next one writes this log first
+        return  # the version is committed; the next commit writes this log first
     files.logged = guard.log_path
 
 
@@ -275,7 +277,7 @@ def _write_hint(effects: Effects, version: int) -> None:
     try:
         effects.store.put(HINT_PATH, encode_hint(version))
     except StorageError:
-        return  # a hint is advice, and readers find the version without it
+        return  # readers find the newest version without the hint
 
 
 def _delete(effects: Effects, paths: Iterable[str]) -> None:
@@ -284,13 +286,13 @@ def _delete(effects: Effects, paths: Iterable[str]) -> None:
         if listed:
             effects.store.delete_many(listed)
     except StorageError:
-        return  # nothing counts these files, and vacuum knows them
+        return  # these files are unreferenced, and vacuum deletes them
 
 
 def rebase_on_newest(
     base: CatalogSnapshot, concurrent_commits: Sequence[Guard], changes: Changes, isolation: Isolation
 ) -> tuple[CatalogSnapshot, Changes]:
-    """Return the newest version and the changes as they follow it, or refuse when a rival stands in the way."""
+    """Return the newest version and the changes rebased on it; raise `ConflictError` on a conflicting commit."""
     if not concurrent_commits:
         return base, changes
     newest = CatalogSnapshot(base.files, concurrent_commits[-1])
@@ -300,9 +302,9 @@ def rebase_on_newest(
     for concurrent_commit in concurrent_commits:
         if concurrent_commit.is_expired:
             raise ConflictError(
-                f"version {concurrent_commit.version} was committed and has expired since this transaction "
+                f"version {concurrent_commit.version} has expired since this transaction "
                 f"began on version "
-                f"{base.version}. Nothing was committed; begin it again on the newest"
+                f"{base.version}. Nothing was committed; restart it on the newest version"
             )
         if concurrent_commit.commit.rolled_back_from is not None:
             raise build_rollback_conflict_error(concurrent_commit.commit)
@@ -313,7 +315,7 @@ def rebase_on_newest(
 
 
 def _read_concurrent_guards(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:
-    """Return the guards after `base`, reading more of them at once the more there are."""
+    """Return the guards after `base`; the batch size grows with their number."""
     concurrent_commits: list[Guard] = []
     batch = 1
     while len(concurrent_commits) < _CONCURRENT_COMMITS_MAX:
@@ -325,8 +327,8 @@ def _read_concurrent_guards(files: CatalogFiles, base: CatalogSnapshot) -> list[
         batch = min(2 * batch, 32)
     raise ConflictError(
         f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, "
-        "on which this transaction "
-        "stands: begin it again on the newest"
+        "the base of this transaction; "
+        "restart it on the newest version"
     )
 
 
@@ -338,5 +340,5 @@ def _pause(effects: Effects, attempt: int) -> None:
 def _too_many_attempts(transaction: str) -> ConflictError:
     return ConflictError(
         f"transaction {transaction} lost the race for the next version {_ATTEMPTS_MAX} times in a row. "
-        "Nothing was committed; try again when fewer writers are at work"
+        "Nothing was committed; retry when fewer writers are active"
     )

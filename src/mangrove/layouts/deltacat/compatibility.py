@@ -1,8 +1,8 @@
 """Validation that changes remain readable by DeltaCAT.
 
-DeltaCAT reads append and add deltas whose files hold rows and lie below the root.
-It would show an upsert's rows beside those that they replace, stop at a replace,
-and see neither a view nor a table that moved to another namespace.
+DeltaCAT reads append and add deltas with data files below the root. It would return
+both the old and the new rows of an upsert, fail on a replace delta, and see neither
+views nor tables that moved to another namespace.
 """
 
 from typing import Final
@@ -22,18 +22,18 @@ _READ: Final = frozenset({DeltaType.APPEND, DeltaType.ADD})
 
 
 def is_deltacat_readable(settings: LakehouseSettings) -> bool:
-    """Return whether the lakehouse promises to hold only what DeltaCAT can read."""
+    """Return whether the lakehouse must stay readable by DeltaCAT."""
     return settings.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
 
 
 def check_deltacat_readable(base: CatalogSnapshot, changes: Changes) -> None:
-    """Refuse changes of which DeltaCAT could not read a part."""
+    """Raise an error for changes that DeltaCAT cannot read."""
     for locator, value in changes.puts.items():
         problem = _problem(base, changes, locator, value)
         if problem:
             raise InvalidInputError(
-                f"{locator.kind.word} {locator} {problem}, which DeltaCAT could not read, and this lakehouse has the "
-                f"property {READABLE_BY_DELTACAT}: append instead, or remove the property. Nothing was changed"
+                f"{locator.kind.word} {locator} {problem}, which DeltaCAT cannot read, but this lakehouse has the "
+                f"property {READABLE_BY_DELTACAT}; append instead, or remove the property. Nothing was changed"
             )
 
 
@@ -52,12 +52,12 @@ def _problem(base: CatalogSnapshot, changes: Changes, locator: Locator, value: O
 
 def _delta_problem(delta: Delta) -> str:
     if delta.type not in _READ:
-        return f"is of the type {delta.type.value}"
+        return f"has the type {delta.type.value}"
     for file in delta.manifest.entries:
         if file.kind is not FileKind.DATA:
             return f"has {file.location}, whose rows are {file.kind.value.replace('_', ' ')}"
         if is_uri(file.location):
-            return f"has {file.location}, which lies elsewhere"
+            return f"has {file.location}, which is outside the root"
     return ""
 
 

@@ -15,23 +15,23 @@ __all__ = ["IndexValidationSet", "build_validation_set"]
 
 @dataclass(frozen=True, slots=True)
 class IndexValidationSet:
-    """What must be untouched for a transaction to follow others: single keys of the index, and ranges of them."""
+    """The index keys and key ranges that concurrent commits must not have written."""
 
     keys: frozenset[str]
     ranges: KeyRangeSet
 
     def detect_conflicts(self, written: Iterable[WrittenKey]) -> list[str]:
-        """Return what people call those of the objects that a rival wrote which stand in the way."""
+        """Return readable names of the conflicting objects that a concurrent commit wrote."""
         return [one.said for one in written if one.key in self.keys or self.ranges.contains(one.key)]
 
 
 def build_validation_set(
     changes: Changes, isolation: Isolation, base: CatalogSnapshot, commuting: Set[Locator] = frozenset()
 ) -> IndexValidationSet:
-    """Return what the isolation asks to be untouched: new deltas commute, so their own keys are not part of it."""
+    """Return the keys and ranges to validate at this isolation level; new deltas commute and are left out."""
     single, scans = changes.targets_to_validate(isolation, commuting)
-    # What lies in a namespace that did not exist can only be met by whoever made that namespace,
-    # and to write there takes writing the namespace too.
+    # Only a commit that created the namespace can conflict with objects in a namespace that did not exist,
+    # and writing there writes the namespace key too.
     keys = {key for locator in single if (key := base.key_of(locator)) is not None}
     if changes.settings is not None:
         keys.add(WRITTEN_SETTINGS_KEY.key)

@@ -1,13 +1,15 @@
 """Typed access to the fields of decoded objects, with unknown fields preserved.
 
-    1 …                                a number alone
-    2^62 + word · 2^20 + number        `beta.1`: the word's characters are the digits of a number to base 38
+Table versions are integers in Mangrove and strings in DeltaCAT:
 
-Nothing has to be remembered, so that a folder's name follows from a number. Words
-longer than eight characters have no room.
+    1 …                                a plain number
+    2^62 + word · 2^20 + number        `beta.1`: the word is a number in base 38
 
-What our model has and DeltaCAT's has not is JSON text under the key `mangrove`,
-which DeltaCAT carries along when it writes the body again.
+The mapping is stateless, so a folder name follows from the number. Words are
+limited to eight characters.
+
+Fields that DeltaCAT's model does not have are JSON text under the key `mangrove`,
+which DeltaCAT preserves when it rewrites the body.
 """
 
 import json
@@ -37,7 +39,7 @@ _NUMBER_BITS: Final = 20
 
 
 def parse_table_version(text: str) -> int:
-    """Return the number of the table version that DeltaCAT calls so.
+    """Return the number of the table version with this DeltaCAT name.
 
     >>> parse_table_version("7"), format_table_version(parse_table_version("beta.7"))
     (7, 'beta.7')
@@ -45,7 +47,7 @@ def parse_table_version(text: str) -> int:
     match = _WORD.fullmatch(text)
     if match is None:
         raise FormatError(
-            f"the table version {text!r} has no room in Mangrove: it is a number, or up to eight small letters and "
+            f"unsupported table version {text!r}; expected a number, or up to eight lower-case letters and "
             "digits, a dot and a number"
         )
     word, number = match[1], int(match[2])
@@ -60,7 +62,7 @@ def parse_table_version(text: str) -> int:
 
 
 def format_table_version(number: int) -> str:
-    """Return what DeltaCAT calls the table version with this number.
+    """Return the DeltaCAT name of the table version with this number.
 
     >>> format_table_version(1), format_table_version(parse_table_version("x_1.12"))
     ('1', 'x_1.12')
@@ -70,7 +72,7 @@ def format_table_version(number: int) -> str:
     while digits > 0:
         digits, place = divmod(digits, len(_CHARACTERS))
         word = _CHARACTERS[place] + word
-    # A number of ours may be as large by chance, and stands for itself.
+    # A plain number may be that large; then it is its own name.
     return f"{word}.{own}" if own and _WORD.fullmatch(f"{word}.1") and len(word) > 0 else str(number)
 
 
@@ -79,31 +81,31 @@ T = TypeVar("T")
 
 
 class BodyFields:
-    """A map from a file, asked for its fields one by one, each with the type that it must have."""
+    """Typed access to the fields of a decoded map."""
 
     def __init__(self, fields: MsgpackMap, path: str) -> None:
         self.raw = fields
         self._path = path
         self.extras = self._read_extras()
 
-    def maybe(self, name: str, wanted: type[T]) -> T | None:
-        """Return a field, or None where it is missing or null."""
+    def maybe(self, name: str, expected_type: type[T]) -> T | None:
+        """Return a field, or None if it is missing or null."""
         value = self.raw.get(name)
         if value is None:
             return None
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise self.refused(f"the field {name!r} is {value!r}, which is not {wanted.__name__}")
+        if not isinstance(value, expected_type) or (expected_type is int and isinstance(value, bool)):
+            raise self.refused(f"the field {name!r} is {value!r}; expected {expected_type.__name__}")
         return value
 
-    def must(self, name: str, wanted: type[T]) -> T:
-        """Return a field that cannot be missing."""
-        value = self.maybe(name, wanted)
+    def must(self, name: str, expected_type: type[T]) -> T:
+        """Return a required field."""
+        value = self.maybe(name, expected_type)
         if value is None:
-            raise self.refused(f"it lacks the field {name!r}")
+            raise self.refused(f"the field {name!r} is missing")
         return value
 
     def inner(self, *names: str) -> "BodyFields":
-        """Return the map that lies inside this one, field by field."""
+        """Return the nested map in a field."""
         found = self
         for name in names:
             found = BodyFields(found.must(name, dict), f"{found._path}: {name}")
@@ -113,14 +115,14 @@ class BodyFields:
         """Return the maps of a list, which may be missing."""
         items: list[Any] = self.maybe(name, list) or []
         if not all(isinstance(item, dict) for item in items):
-            raise self.refused(f"the field {name!r} is no list of maps")
+            raise self.refused(f"the field {name!r} is not a list of maps")
         return [BodyFields(item, f"{self._path}: {name}[{place}]") for place, item in enumerate(items)]
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of text, which may be missing."""
         items: list[Any] = self.maybe(name, list) or []
         if not all(isinstance(item, str) for item in items):
-            raise self.refused(f"the field {name!r} is no list of text")
+            raise self.refused(f"the field {name!r} is not a list of strings")
         return tuple(items)
 
     def number(self, name: str) -> int | None:
@@ -132,12 +134,12 @@ class BodyFields:
             raise self.refused(f"the field {name!r}: {error}") from error
 
     def properties(self, name: str = "properties") -> Properties:
-        """Return free properties; a value that is no text is shown as JSON."""
+        """Return free properties; a value that is not a string is formatted as JSON."""
         found: dict[Any, Any] = self.maybe(name, dict) or {}
         return Properties({str(key): _text(value) for key, value in found.items()})
 
     def refused(self, problem: str) -> FormatError:
-        """Return the error that says what is wrong with this map."""
+        """Return the error for an invalid map."""
         return FormatError(f"{self._path}: {problem}. Run `mangrove check` to see what else is affected")
 
     def _read_extras(self) -> dict[str, Json]:
@@ -147,14 +149,14 @@ class BodyFields:
         try:
             extras = json.loads(text)
         except (ValueError, TypeError) as error:
-            raise self.refused(f"the field {EXTRAS!r} is no JSON") from error
+            raise self.refused(f"the field {EXTRAS!r} is not JSON") from error
         if not isinstance(extras, dict):
-            raise self.refused(f"the field {EXTRAS!r} is no JSON object")
+            raise self.refused(f"the field {EXTRAS!r} is not a JSON object")
         return extras
 
 
 def merge_properties(properties: Mapping[str, str], before: object) -> dict[str, Any] | None:
-    """Return properties to write, with each that did not change as it was, whatever its type."""
+    """Return the properties to write; unchanged ones keep their original type."""
     known: Mapping[Any, Any] = before if isinstance(before, dict) else {}
     if not properties and before is None:
         return None
@@ -164,14 +166,14 @@ def merge_properties(properties: Mapping[str, str], before: object) -> dict[str,
 
 
 def add_extras(fields: dict[str, Any], extras: Mapping[str, Json]) -> dict[str, Any]:
-    """Return the fields with what DeltaCAT does not know, if there is any."""
+    """Return the fields with the extras that DeltaCAT does not know, if there are any."""
     text = encode_extras(extras)
     fields.pop(EXTRAS, None)
     return fields | ({EXTRAS: text} if text else {})
 
 
 def encode_extras(extras: Mapping[str, Json]) -> str:
-    """Return extras as JSON text without those that are null or empty; nothing at all is the empty text."""
+    """Return extras as JSON text without null or empty values; no extras are the empty string."""
     kept = {name: value for name, value in extras.items() if value not in (None, [], {})}
     try:
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if kept else ""

@@ -17,12 +17,12 @@ __all__ = ["CatalogFiles", "RevisionRef"]
 
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
-"""What text in Python objects takes more than in a MessagePack file, roughly."""
+"""The approximate size ratio of text in Python objects to text in a MessagePack file."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionRef:
-    """A revision of an object that is to be read."""
+    """A reference to a revision of an object."""
 
     kind: Kind
     folder: str
@@ -32,20 +32,20 @@ class RevisionRef:
 class CatalogFiles:
     """The revision files and index nodes of one catalog.
 
-    Their paths hold a transaction's id or an id of their own, so that what was
-    read once stays true; guards, the log and the hint are not read here.
+    Their paths contain a transaction id or an id of their own, so their content never
+    changes and can be cached. Guards, the log and the hint are not read here.
     """
 
     def __init__(self, store: Store, revision: CatalogRevision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
         self.store = store
         self.revision = revision
         self.logged = ""
-        """The newest log file that is known to be there, so that nobody asks for it again."""
+        """The newest log file that is known to exist, to save a request."""
         self._nodes: LruCache[Node] = LruCache(cache_bytes_max)
         self._bodies: LruCache[ObjectBody] = LruCache(cache_bytes_max // 2)
 
     def nodes(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes at these paths, reading those that are not held with one request for many."""
+        """Return the nodes at these paths; those not cached are read in one batch."""
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):
@@ -55,15 +55,15 @@ class CatalogFiles:
         return [held for pointer in pointers if (held := found[pointer]) is not None]
 
     def cache_node(self, pointer: str, node: Node, size_bytes: int) -> None:
-        """Hold a node that was just read or written."""
+        """Cache a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
 
     def cache_body(self, path: str, body: ObjectBody, size_bytes: int) -> None:
-        """Hold a body that was just read or written."""
+        """Cache a body that was just read or written."""
         self._bodies.put(path, body, size_bytes * _DECODED_PER_STORED_BYTE)
 
     def bodies(self, wanted: Sequence[RevisionRef]) -> list[ObjectBody]:
-        """Return the bodies of these revisions, reading those that are not held with one request for many."""
+        """Return the bodies of these revisions; those not cached are read in one batch."""
         paths = [self.path_of(one) for one in wanted]
         found = {path: self._bodies.get(path) for path in paths}
         by_path = dict(zip(paths, wanted, strict=True))
@@ -78,12 +78,12 @@ class CatalogFiles:
         return [held for path in paths if (held := found[path]) is not None]
 
     def path_of(self, wanted: RevisionRef) -> str:
-        """Return where a revision's file lies."""
+        """Return the path of a revision file."""
         file = wanted.stored.file(wanted.folder)
         return self.revision.numbered_path(file.folder, file.number, file.file_name)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Write new files, in parallel; nothing counts them yet."""
+        """Write new files in parallel; no version references them yet."""
         if len(files) == 1:
             ((path, data),) = files.items()
             self.store.put(path, data)
@@ -97,7 +97,7 @@ class CatalogFiles:
         for path, data in zip(paths, contents, strict=True):
             if data is None:
                 raise FormatError(
-                    f"{path} is missing in {self.store.uri}, though a version that is kept points to it: "
+                    f"{path} is missing in {self.store.uri}, but a live version references it; "
                     "run `mangrove check` to see what it affects"
                 )
         return [data for data in contents if data is not None]

@@ -1,8 +1,8 @@
 """Reconstruction of versions from catalogs that DeltaCAT wrote.
 
-The names of files say nearly everything: which object or name, which revision,
-which transaction; the log's own names say which transactions count and when they
-ended. Only the names of namespaces and tables are in the bodies alone.
+The file names contain almost everything: the object or name, the revision and the
+transaction. The names in the log tell which transactions are committed and when
+they ended. Only the names of namespaces and tables are in the bodies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ _NAMED: Final = (Kind.NAMESPACE, Kind.TABLE)
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTransaction:
-    """What a transaction changes in the index, and which of its files come too late to change anything."""
+    """The index changes of a transaction, and its files that are superseded and ignored."""
 
     messages: Sequence[Message]
     written: Sequence[WrittenKey]
@@ -77,10 +77,10 @@ class ReplayedTransaction:
 
 
 def replay_transaction(base: CatalogSnapshot, files: Iterable[NumberedFile], *, last_wins: bool) -> ReplayedTransaction:
-    """Return what a transaction that wrote these files changes after `base`.
+    """Return the index changes of a transaction that wrote these files after `base`.
 
-    Two programs may have given one number twice. Where both were the other
-    program's, the one that ended last counts; over one of ours none does.
+    Two programs may have used the same revision number. Among files of DeltaCAT the
+    transaction that ended last wins; a Mangrove file always wins.
     """
     newest: dict[str, NumberedFile] = {}
     for file in sorted(files, key=lambda one: one.number):
@@ -88,7 +88,7 @@ def replay_transaction(base: CatalogSnapshot, files: Iterable[NumberedFile], *, 
     values: dict[str, str | None] = {}
     overruled: list[NumberedFile] = []
     transaction = ""
-    # A namespace comes before its tables, whose mapping folders may hold its name.
+    # A namespace precedes its tables, whose mapping folders may contain its name.
     for file in sorted(newest.values(), key=lambda one: one.folder.count("/")):
         transaction = file.transaction
         there = _number(base, file)
@@ -101,12 +101,12 @@ def replay_transaction(base: CatalogSnapshot, files: Iterable[NumberedFile], *, 
 
 
 def prefetch_names(files: CatalogFiles, numbered: Iterable[NumberedFile]) -> None:
-    """Read the bodies that give names, all at once, so that replaying finds them; those of deletes are never read."""
+    """Read all bodies that contain names in one batch into the cache; bodies of deletes are not read."""
     files.bodies([wanted for file in numbered if (wanted := _name_revision_of(file)) is not None])
 
 
 def _name_revision_of(file: NumberedFile) -> RevisionRef | None:
-    """Return the body in which a name is, if the file is one that gives a name."""
+    """Return the body that contains a name, if the file is one."""
     folder = file.object_folder
     if folder is None or file.operation == DELETE or (kind := _kind(file)) not in _NAMED:
         return None
@@ -117,7 +117,7 @@ def _kind(file: NumberedFile) -> Kind:
     folder = file.object_folder
     kind = None if folder is None else _DEPTHS.get(folder.count("/") + 1)
     if kind is None:
-        raise FormatError(f"{file.folder}/{file.file_name} lies deeper than any object: run `mangrove check`")
+        raise FormatError(f"{file.folder}/{file.file_name} is nested deeper than any object; run `mangrove check`")
     return kind
 
 
@@ -129,7 +129,7 @@ def _current(base: CatalogSnapshot, file: NumberedFile, folder: str) -> Revision
 
 
 def _number(base: CatalogSnapshot, file: NumberedFile) -> int:
-    """Return the number of the newest file that counts in the same folder."""
+    """Return the number of the newest committed file in the same folder."""
     folder = file.object_folder
     if folder is None:
         return parse_mapping_entry(base.value_of(mapping_key(file.folder))).number
@@ -155,7 +155,7 @@ def _values(
         name = next((key for key, value in named.items() if value is not None), "")
         yield object_key(folder), None if is_gone else replace(stored, names=names, name=name).text
     else:
-        # Another program adds to what was dropped meanwhile, and says that it did so; nothing leads there.
+        # Another program may add to a dropped object; the result is unreachable.
         is_gone = is_gone or _was_deleted(base, folder.rpartition("/")[0], values)
         yield key_of_locator(locator_from_parts(kind, folder.split("/"))), None if is_gone else stored.text
     yield deleted_key(folder), str(file.number) if is_gone else None
@@ -164,15 +164,15 @@ def _values(
 
 
 def _was_deleted(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> bool:
-    """Return whether the object in a folder is gone after what the transaction did so far."""
+    """Return whether the object in a folder is deleted after the transaction's changes so far."""
     key = deleted_key(folder)
     return (values[key] if key in values else base.value_of(key)) is not None
 
 
 def _delete_descendants(base: CatalogSnapshot, folder: str) -> Iterator[tuple[str, str | None]]:
-    """Yield what goes with an object: another program deletes a stream and leaves what lies below it.
+    """Yield the deletes of all descendants: another program deletes a stream, but not the objects below it.
 
-    Nothing leads there any more. The numbers stay known, so that nobody gives one twice.
+    The revision numbers stay known, so that none is used twice.
     """
     parts = folder.split("/")
     for kind in (kind for kind in _DEPTHS.values() if kind not in _NAMED):
@@ -214,7 +214,7 @@ def _mapping_folder(base: CatalogSnapshot, kind: Kind, parent: str, name: str, v
 
 
 def _namespace_name(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> str:
-    """Return what the namespace is called after this transaction, which may be the one that creates it."""
+    """Return the name of the namespace after this transaction, which may create it."""
     for key, value in values.items():
         if (
             value is not None
@@ -231,15 +231,15 @@ _NOT_OBJECTS: Final = frozenset({MANGROVE_FOLDER, FLAT_LOG, "compute/", "data/",
 
 @dataclass(frozen=True, slots=True)
 class ForeignHistory:
-    """The versions that another program's transactions made, oldest first."""
+    """The versions committed by another program, oldest first."""
 
     guards: Sequence[Guard]
     logged: frozenset[str]
-    """All transactions that the log had when it was read, those that wrote nothing too."""
+    """All transactions in the log when it was read, including those that wrote nothing."""
 
     @property
     def transactions(self) -> tuple[ForeignTransaction, ...]:
-        """The transactions in the order in which they ended."""
+        """The transactions in the order of their end times."""
         return tuple(ForeignTransaction(guard.transaction, guard.end) for guard in self.guards)
 
 
@@ -254,7 +254,7 @@ def detect_foreign_revision(store: Store) -> CatalogRevision | None:
 
 
 def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction] | None = None) -> ForeignHistory:
-    """Return what was committed without guards: all of it, or only the transactions given, in their order."""
+    """Return the versions committed without guards: all, or only the given transactions, in order."""
     logged = _read_log_paths(files)
     ends = _read_end_times(files, logged) if only is None else {one.id: one.end for one in only}
     by_transaction: dict[str, list[NumberedFile]] = {}
@@ -262,7 +262,7 @@ def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction]
         if file.transaction in ends:
             by_transaction.setdefault(file.transaction, []).append(file)
     if only is None:
-        # Transactions that only read are in the log, too.
+        # The log also contains read-only transactions.
         order = sorted(by_transaction, key=lambda transaction: (ends[transaction], transaction))
     else:
         order = [one.id for one in only]
@@ -285,7 +285,7 @@ def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction]
 
 
 def list_logged_transactions(files: CatalogFiles) -> dict[str, str]:
-    """Return which transactions the log has now, each with the path of its file there."""
+    """Return the transactions in the log, each with the path of its log file."""
     return {transaction: path for transaction, (_, path) in _read_log_paths(files).items()}
 
 
@@ -300,7 +300,7 @@ def _read_log_paths(files: CatalogFiles) -> dict[str, tuple[LoggedTransaction, s
 
 
 def _read_end_times(files: CatalogFiles, logged: dict[str, tuple[LoggedTransaction, str]]) -> dict[str, int]:
-    """Return when each transaction ended; where neither path nor content says it, it ended as it started."""
+    """Return the end time of each transaction; the start time if neither path nor content has it."""
     without_end = [place for place in logged.values() if place[0].end is None]
     lines = _log_lines(files, without_end)
     ends: dict[str, int] = {}
@@ -320,9 +320,9 @@ def _log_lines(files: CatalogFiles, places: Sequence[tuple[LoggedTransaction, st
 
 
 def list_numbered_files(store: Store) -> Iterator[tuple[str, NumberedFile]]:
-    """Yield the revisions and mappings that DeltaCAT knows, whether they count or not, with their paths.
+    """Yield the revisions and mappings in DeltaCAT's folders, committed or not, with their paths.
 
-    What others put into these folders is none of them, and nobody's business here.
+    Other files in these folders are ignored.
     """
     for entry in store.list("", delimiter=True):
         if isinstance(entry, Prefix) and entry.path not in _NOT_OBJECTS:

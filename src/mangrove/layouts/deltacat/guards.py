@@ -45,7 +45,7 @@ _MAJOR_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class WrittenKey:
-    """A key of the index that a transaction wrote, and what people call the object."""
+    """An index key that a transaction wrote, and a readable name of the object."""
 
     key: str
     said: str
@@ -53,7 +53,7 @@ class WrittenKey:
 
 @dataclass(frozen=True, slots=True)
 class ForeignTransaction:
-    """A transaction that another program committed, with its end as the log has it."""
+    """A transaction committed by another program, with its end time from the log."""
 
     id: str
     end: int
@@ -61,49 +61,49 @@ class ForeignTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A version: which transaction made it, what it wrote, and the root of the index as it is then."""
+    """A version: its transaction, the keys it wrote, and the root of its index."""
 
     revision: CatalogRevision
     version: int
     commit: Commit
     transaction: str
-    """The id under which the log and the names of files know the transaction."""
+    """The id of the transaction in the log and in file names."""
     end: int
     written: Sequence[WrittenKey]
     root: Node
     log: MsgpackMap | None
-    """What the log file holds; None where another program wrote it."""
+    """The content of the log file; None if another program wrote it."""
     first: int = 0
-    """The first version that has a guard of its own; those before it were made by another program."""
+    """The first version with its own guard; another program committed the earlier ones."""
     imported_transactions: Sequence[str] = ()
-    """Transactions of another program that became versions, as long as the log is searched where they lie."""
+    """Imported transactions of another program that are still in the searched part of the log."""
     is_expired: bool = False
-    """Whether the version is forgotten; its name stays taken, so that a writer who slept does not take it."""
+    """Whether the version has expired; its name stays taken, so that a stalled writer cannot take it."""
     retired_path: str | None = None
-    """Where a version that is forgotten is kept as it was, until nobody can still be using it."""
+    """The path of the copy of an expired guard, which exists until the grace period ends."""
     foreign: Sequence[ForeignTransaction] = ()
-    """Where another program's versions are taken over: its transactions, one for each of them."""
+    """The imported transactions of another program, one per version."""
     clock_resets: Sequence[int] = ()
-    """The versions up to this one that are dated earlier than the one before them, in order."""
+    """The versions up to this one whose commit time is earlier than that of the previous version, in order."""
 
     @property
     def path(self) -> str:
-        """Where the guard lies."""
+        """The path of the guard."""
         return guard_path(self.version)
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program made this version, and it has no guard of its own."""
+        """Whether another program committed this version, which has no guard of its own."""
         return self.version < self.first
 
     @property
     def log_path(self) -> str:
-        """Where the transaction's log lies."""
+        """The path of the transaction's log."""
         return self.revision.log_path(self.transaction, self.end)
 
 
 def build_empty_guard(revision: CatalogRevision) -> Guard:
-    """Return what stands before the first version."""
+    """Return the base of the first version."""
     return Guard(revision, -1, Commit(-1, -1, ""), "", -1, (), Node(), None)
 
 
@@ -143,8 +143,8 @@ def decode_guard(data: bytes, path: str) -> Guard:
     fields = decode_with_checksum(data, path)
     if fields.get("major_version") != _MAJOR_VERSION:
         raise FormatError(
-            f"{path} has the major version {fields.get('major_version')!r}, and this release knows {_MAJOR_VERSION}: "
-            "use a release of mangrove-lake that knows it"
+            f"{path}: unsupported major version {fields.get('major_version')!r}; expected {_MAJOR_VERSION}; "
+            "use a newer release of mangrove-lake"
         )
     try:
         line = fields["commit"]
@@ -173,7 +173,7 @@ def decode_guard(data: bytes, path: str) -> Guard:
             clock_resets=tuple(fields.get("clock_resets", ())),
         )
     except (KeyError, TypeError) as error:
-        raise FormatError(f"{path} is damaged: it lacks {error}. Run `mangrove check`") from error
+        raise FormatError(f"{path} is damaged: {error} is missing. Run `mangrove check`") from error
 
 
 _HINT_DIGITS_MAX = 20
@@ -185,12 +185,12 @@ def read_guard(store: Store, version: int) -> Guard | None:
 
 
 def read_live_guards(store: Store, versions: Sequence[int]) -> list[Guard]:
-    """Return the guards of those of the versions that are there and have not expired."""
+    """Return the guards of the live versions among these."""
     return [guard for guard in read_guards(store, versions) if guard is not None and not guard.is_expired]
 
 
 def read_guards(store: Store, versions: Sequence[int]) -> list[Guard | None]:
-    """Return the guards of several versions, None where there is none; those that have expired are there."""
+    """Return the guards of several versions, including expired ones; None if there is none."""
     paths = [guard_path(version) for version in versions]
     return [
         None if data is None else decode_guard(data, path)
@@ -199,7 +199,7 @@ def read_guards(store: Store, versions: Sequence[int]) -> list[Guard | None]:
 
 
 def read_retired_guards(store: Store, versions: Sequence[int]) -> Iterator[tuple[str, Guard]]:
-    """Yield where each of the versions that has expired is kept as it was, and its guard; not those that are gone."""
+    """Yield the path and guard of the copy of each expired version among these, if it still exists."""
     paths = [guard.retired_path for guard in read_guards(store, versions) if guard is not None and guard.retired_path]
     for path, data in zip(paths, store.read_many(paths), strict=True):
         if data is not None:
@@ -207,7 +207,7 @@ def read_retired_guards(store: Store, versions: Sequence[int]) -> Iterator[tuple
 
 
 def read_takeover_guard(store: Store) -> Guard | None:
-    """Return the version in which what another program had committed was taken over, or None."""
+    """Return the version that imported the commits of another program, or None."""
     (data,) = store.read_many([TAKEOVER_PATH])
     return None if data is None else decode_guard(data, TAKEOVER_PATH)
 
@@ -226,8 +226,8 @@ def read_hint(store: Store) -> int | None:
 def find_newest_guard(store: Store) -> Guard | None:
     """Return the newest guard, or None if there is none.
 
-    The hint may be missing, unreadable, behind or ahead. Then the search starts
-    at the first version, and only where that has expired, too, from a listing.
+    With a missing or wrong hint the search starts at the first version, and at the
+    result of a listing if that has expired too.
     """
     known = read_hint(store)
     newest = None if known is None else _newest_after(store, known)
@@ -243,24 +243,24 @@ def find_newest_guard(store: Store) -> Guard | None:
 
 
 def list_taken_versions(store: Store) -> list[int]:
-    """Return all versions whose names are taken, those that have expired too, oldest first, from a listing."""
+    """Return all versions whose names are taken, including expired ones, oldest first; lists the store."""
     return [version_of_guard(entry.path) for entry in _guards(store)]
 
 
 def list_versions_since(store: Store, millis: int) -> list[int]:
-    """Return the versions whose guards were written at that time or later by the store's clock, oldest first."""
+    """Return the versions whose guards were written at or after that time by the store's clock, oldest first."""
     return [version_of_guard(entry.path) for entry in _guards(store) if entry.modified_at_millis >= millis]
 
 
 def _guards(store: Store) -> Iterator[ObjectInfo]:
-    """Yield the files of versions; what else may lie there is nobody's business."""
+    """Yield the guard files; other files are ignored."""
     for entry in store.list(VERSION_FOLDER):
         if isinstance(entry, ObjectInfo) and is_guard_path(entry.path):
             yield entry
 
 
 def _newest_after(store: Store, known: int) -> Guard | None:
-    """Return the newest guard if `known` is a version that has one; one request more if it is the newest itself."""
+    """Return the newest guard if `known` has a guard; one more request if `known` is the newest."""
     guard = read_guard(store, known)
     if guard is None:
         return None

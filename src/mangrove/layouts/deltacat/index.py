@@ -3,12 +3,12 @@
     1 <namespace's name>                 → its folder              4 <shared transaction's name> → its folder
     2 <namespace's id> <table's name>    → its folder              3 … the same for views
     5 … 8 <the parts of the locator>     → its newest revision
-    o <folder>                           → the newest revision of an object that has a name
-    x <folder>                           → how many revisions an object had before it was deleted
-    y <mapping folder>                   → how many files it has, and the id that the newest leads to
+    o <folder>                           → the newest revision of a named object
+    x <folder>                           → the number of revisions of a deleted object
+    y <mapping folder>                   → the number of its files, and the id that the newest maps to
 
-Parts are joined by a character that is less than all that a name or an id may
-hold, so that keys sort as locators do. Numbers have a fixed width.
+Parts are joined by a character below all characters of names and ids, so that keys
+sort like locators. Numbers have a fixed width.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,13 +70,13 @@ __all__ = [
 ]
 
 TableDescendantLocator: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
-"""Locators of what lies below a table, which hold ids only."""
+"""Locators of objects below a table, which contain ids only."""
 
 _SEPARATOR: Final = "\t"
 _DIGITS: Final = 19
 _VERSION_PLACE, _POSITION_PLACE = 2, 5
 _READ: Final[dict[int, Callable[[str], int]]] = {_VERSION_PLACE: parse_table_version, _POSITION_PLACE: int}
-"""Which parts of a locator are numbers, and how the name of a folder is read as one."""
+"""The numeric parts of a locator, with the parser of the folder name."""
 _LAST_CHARACTER: Final = 0x10FFFF
 _BELOW: Final[dict[Kind, type[TableDescendantLocator]]] = {
     Kind.TABLE_VERSION: TableVersionLocator,
@@ -87,18 +87,18 @@ _BELOW: Final[dict[Kind, type[TableDescendantLocator]]] = {
 
 _TABLE_DEPTH: Final = 2
 _KINDS_BELOW: Final = dict(enumerate(_BELOW, start=_TABLE_DEPTH + 1))
-"""The kinds of objects below a table, by how many folders lead there."""
+"""The kinds of objects below a table, by folder depth."""
 
 
 class IndexKeyRange(NamedTuple):
-    """All keys from `first` up to, but not with, `end`."""
+    """The keys from `first` (inclusive) to `end` (exclusive)."""
 
     first: str
     end: str
 
 
 def name_key(kind: Kind, namespace_id: str, name: str) -> str:
-    """Return the key of a name; namespaces and shared transactions lie in no namespace."""
+    """Return the key of a name; namespaces and shared transactions have no parent namespace."""
     return _join_parts(str(int(kind)), *([namespace_id] if kind in (Kind.TABLE, Kind.VIEW) else []), name)
 
 
@@ -108,12 +108,12 @@ def name_of(key: str) -> str:
 
 
 def namespace_id_of(key: str) -> str:
-    """Return the id of the namespace in which a table's or view's name lies."""
+    """Return the id of the namespace of a table or view name."""
     return key.split(_SEPARATOR)[1]
 
 
 def range_of_kind(kind: Kind, *parts: str) -> IndexKeyRange:
-    """Return where the keys of all objects of a kind lie, or of those that begin with some parts."""
+    """Return the key range of all objects of a kind, or of those that start with some parts."""
     start = _join_parts(str(int(kind)), *parts, "")
     return IndexKeyRange(start, _end_of(start))
 
@@ -131,16 +131,16 @@ def locator_from_key(key: str) -> TableDescendantLocator:
 
 
 def locator_from_parts(kind: Kind, parts: list[str]) -> TableDescendantLocator:
-    """Return the locator of an object below a table from the folders on the way to it."""
+    """Return the locator of an object below a table from the folders of its path."""
     try:
         values = [_READ[place](part) if place in _READ else part for place, part in enumerate(parts)]
         return _BELOW[kind](*values)  # type: ignore[arg-type]
     except (ValueError, TypeError, InvalidInputError, FormatError) as error:
-        raise FormatError(f"{'/'.join(parts)} is no {kind.word} that Mangrove can show: {error}") from error
+        raise FormatError(f"{'/'.join(parts)} is not a valid {kind.word}: {error}") from error
 
 
 def key_parts(folders: list[str]) -> list[str]:
-    """Return the parts of a folder on the way to an object as the keys have them: the table version is a number."""
+    """Return the key parts of a folder path; the table version is a number."""
     return [
         f"{parse_table_version(part):0{_DIGITS}}" if place == _VERSION_PLACE else part
         for place, part in enumerate(folders)
@@ -154,33 +154,33 @@ def folder_of(locator: TableDescendantLocator) -> str:
 
 
 def object_key(folder: str) -> str:
-    """Return the key of the newest revision of an object that has a name."""
+    """Return the key of the newest revision of a named object."""
     return _join_parts("o", folder)
 
 
 def live_key(folder: str) -> str:
-    """Return the key under which the index has the newest revision of the object in a folder, whatever its kind."""
+    """Return the index key of the newest revision of the object in a folder, of any kind."""
     parts = folder.split("/")
     if folder.startswith(MANGROVE_FOLDER) or len(parts) <= _TABLE_DEPTH:
         return object_key(folder)
     kind = _KINDS_BELOW.get(len(parts))
     if kind is None:
-        raise FormatError(f"{folder} lies deeper than any object: run `mangrove check`")
+        raise FormatError(f"{folder} is nested deeper than any object; run `mangrove check`")
     return key_of_locator(locator_from_parts(kind, parts))
 
 
 def deleted_key(folder: str) -> str:
-    """Return the key under which a deleted object's last revision number is kept."""
+    """Return the key of a deleted object's last revision number."""
     return _join_parts("x", folder)
 
 
 def key_class_of(key: str) -> str:
-    """Return which sort of key it is: the digit of a kind, or a letter."""
+    """Return the class of the key: the digit of a kind, or a letter."""
     return key[0]
 
 
 def folder_of_key(key: str) -> str:
-    """Return the folder whose key this is, of an object that has a name or of a mapping."""
+    """Return the folder of a key, for a named object or a mapping."""
     return key.partition(_SEPARATOR)[2]
 
 
@@ -190,13 +190,13 @@ def mapping_key(folder: str) -> str:
 
 
 def range_of_mappings() -> IndexKeyRange:
-    """Return where the keys of all mapping folders lie."""
+    """Return the key range of all mapping folders."""
     start = mapping_key("")
     return IndexKeyRange(start, _end_of(start))
 
 
 def mapping_folder_of(key: str) -> str:
-    """Return the mapping folder whose key this is.
+    """Return the mapping folder of a key.
 
     >>> mapping_folder_of(mapping_key("sales/4f8a"))
     'sales/4f8a'
@@ -205,7 +205,7 @@ def mapping_folder_of(key: str) -> str:
 
 
 def range_below(kind: Kind, parent: Parent, namespace_id: str, prefix: str, after: Locator | None) -> IndexKeyRange:
-    """Return where the keys of the objects of a kind below a parent lie."""
+    """Return the key range of the objects of a kind below a parent."""
     match parent:
         case None:
             parts: list[str] = []
@@ -236,20 +236,20 @@ def _texts(parts: tuple[str | int, ...]) -> list[str]:
 
 
 def _end_of(prefix: str) -> str:
-    """Return the least text that is greater than all that start with `prefix`."""
+    """Return the least string that is greater than all strings that start with `prefix`."""
     kept = prefix.rstrip(chr(_LAST_CHARACTER))
     following = ord(kept[-1]) + 1
-    # Surrogates are no characters, and no file could hold them.
+    # Surrogates cannot be encoded, so skip them.
     return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
 
 
 INDEX_SHAPE: Final = Shape(order=128, root_buffer_max=96, buffer_max=768, writes_max=3)
-"""Fewer writes at once than the tree layout allows itself: a commit here also writes revisions, mappings and a log."""
+"""Fewer nodes per write than in the tree layout: a commit here also writes revisions, mappings and a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionEntry:
-    """The newest revision of an object, how many names lead to it, and the key of the name that was given last."""
+    """The newest revision of an object, the number of its names, and the key of the last name."""
 
     number: int
     operation: str
@@ -257,7 +257,7 @@ class RevisionEntry:
     names: int = 0
     name: str = ""
     checksum: str = ""
-    """That of the revision's file. It lies here because DeltaCAT reads the file; what DeltaCAT wrote has none."""
+    """Of the revision file. It is stored here because DeltaCAT reads the file; files of DeltaCAT have none."""
 
     @property
     def text(self) -> str:
@@ -272,7 +272,7 @@ class RevisionEntry:
 
 @dataclass(frozen=True, slots=True)
 class MappingEntry:
-    """How many files a mapping folder has had, and what the newest leads to: nothing where it was deleted."""
+    """The number of files of a mapping folder, and the newest target; empty if it was deleted."""
 
     number: int = 0
     target: str = ""
@@ -285,10 +285,10 @@ class MappingEntry:
 
 @dataclass(frozen=True, slots=True)
 class NameEntry:
-    """Where the object with a name lies, and the folder that maps the name to it for DeltaCAT.
+    """The folder of a named object, and the folder that maps the name to it for DeltaCAT.
 
-    In the seed's form that folder is a digest of the namespace's name too, as it
-    was when the name was given, so it cannot be found from the names of today.
+    In the first format revision the mapping folder is also a digest of the namespace's
+    name at that time, so it cannot be computed from the current names.
     """
 
     folder: str
@@ -301,19 +301,19 @@ class NameEntry:
 
 
 def parse_name_entry(text: str) -> NameEntry:
-    """Return what a value of the index says of a name."""
+    """Return the decoded index value of a name."""
     folder, _, mapping_folder = text.partition(" ")
     return NameEntry(folder, mapping_folder)
 
 
 def parse_revision_entry(text: str) -> RevisionEntry:
-    """Return the revision that a value of the index tells of."""
+    """Return the decoded index value of a revision."""
     number, operation, transaction, names, name, *checksum = _split_fields(text, 5, 6)
     return RevisionEntry(int(number), operation, transaction, int(names), name, *checksum)
 
 
 def parse_mapping_entry(text: str | None) -> MappingEntry:
-    """Return what a value of the index says of a mapping folder; None is a folder without files."""
+    """Return the decoded index value of a mapping folder; None is a folder without files."""
     if text is None:
         return MappingEntry()
     number, target = _split_fields(text, 2)
@@ -331,7 +331,7 @@ def decode_node(data: bytes, path: str) -> Node:
 
 
 def encode_node_map(node: Node) -> Mapping[str, Any]:
-    """Return a node as a map, which is a file of its own or part of a guard."""
+    """Return a node as a map, for a node file or a guard."""
     return {
         "keys": list(node.keys),
         "values": list(node.values),
@@ -350,11 +350,11 @@ def decode_node_map(fields: MsgpackMap, path: str) -> Node:
             tuple(Message(*message) for message in fields["buffer"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{path} holds no node of the index ({error}): run `mangrove check`") from error
+        raise FormatError(f"{path} is not an index node ({error}); run `mangrove check`") from error
 
 
 def _split_fields(text: str, *counts: int) -> list[str]:
     words = text.split(" ")
     if len(words) not in counts or not words[0].isdigit():
-        raise FormatError(f"the index holds {text!r}, which is damaged: run `mangrove check`")
+        raise FormatError(f"the index value {text!r} is damaged; run `mangrove check`")
     return words

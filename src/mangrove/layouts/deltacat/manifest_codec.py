@@ -23,7 +23,7 @@ _ENTRY_TYPES: Final = {
     FileKind.KEY_DELETES: "equality_delete",
 }
 _EXACT: Final = ("partition_values", "bucket", "applies_to", "key_ids", "statistics")
-"""What DeltaCAT has no field for."""
+"""Fields that DeltaCAT does not have."""
 
 
 def encode_manifest(manifest: Manifest) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _entry_of(stored: BodyFields) -> DataFile:
     kinds = {word: kind for kind, word in _ENTRY_TYPES.items()}
     word = meta.maybe("entry_type", str) or "data"
     if word not in kinds:
-        raise stored.refused(f"the entry type {word!r} is none that Mangrove knows")
+        raise stored.refused(f"unknown entry type {word!r}")
     extras = dict(stored.extras)
     if extras.pop("has_no_partition_values", False):
         extras["partition_values"] = []
@@ -108,7 +108,7 @@ def _entry_of(stored: BodyFields) -> DataFile:
 
 
 def _sum_of(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what DeltaCAT says of a whole manifest: counts added up, and what all entries have in common."""
+    """Return DeltaCAT's summary of a manifest: total counts, and values common to all entries."""
     if not metas:
         return {"record_count": 0, "content_length": 0, "content_type": PARQUET, "content_encoding": IDENTITY_ENCODING}
     added = {
@@ -125,5 +125,5 @@ def _else(value: str | None, default: str) -> str:
 
 
 def _whole(value: object) -> int | None:
-    """Return a size that DeltaCAT may have estimated as a fraction."""
+    """Return a size as an integer; DeltaCAT may have estimated a fraction."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

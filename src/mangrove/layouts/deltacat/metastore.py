@@ -52,10 +52,10 @@ _LOOK_EVERY_MILLIS = 60_000
 
 
 class CatalogMetastore:
-    """All versions of one catalog, and their upkeep; one of these may be shared by threads."""
+    """All versions of one catalog and their maintenance; thread-safe."""
 
     def __init__(self, effects: Effects, files: CatalogFiles, known: Guard | None) -> None:
-        """Take the newest guard that is known, or None for a catalog of another program that has none."""
+        """Take the newest known guard, or None for a catalog of another program without guards."""
         self._effects = effects
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
@@ -69,7 +69,7 @@ class CatalogMetastore:
         return self._files.revision
 
     def latest(self) -> CatalogSnapshot:
-        """Return the newest version that is committed now: one request where nobody else committed."""
+        """Return the newest committed version; one request if there is no concurrent commit."""
         store, known = self._files.store, self._newest
         if known is None:
             found = find_newest_guard(store)
@@ -89,7 +89,7 @@ class CatalogMetastore:
         return CatalogSnapshot(self._files, self._guard(version))
 
     def at_time(self, millis: int) -> CatalogSnapshot:
-        """Return the newest version that was committed at that time or before."""
+        """Return the newest version committed at or before that time."""
         newest = self.latest()
         read: dict[int, Guard | None] = {newest.version: newest.guard}
 
@@ -106,7 +106,7 @@ class CatalogMetastore:
         return CatalogSnapshot(self._files, guard)
 
     def history(self, *, before: int | None = None) -> Iterator[Commit]:
-        """Yield the versions that are kept, newest first."""
+        """Yield the live versions, newest first."""
         newest = self.latest()
         following = newest.version + 1 if before is None else before
         first = newest.guard.first
@@ -116,7 +116,7 @@ class CatalogMetastore:
             yield from (guard.commit for guard in guards)
             following = versions[-1]
             if len(guards) < len(versions):
-                # Versions have expired here; what is left below lies far apart.
+                # Versions have expired here; the remaining ones below are far apart.
                 older = [version for version in list_taken_versions(self._files.store) if version < following]
                 yield from (guard.commit for guard in read_live_guards(self._files.store, older[::-1]))
                 return
@@ -124,7 +124,7 @@ class CatalogMetastore:
             yield from (guard.commit for guard in reversed(self._foreign.guards()[:following]))
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
-        """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
+        """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         own = self._own(base)
         if changes.is_empty:
             return CommitResult(own, changes)
@@ -140,10 +140,10 @@ class CatalogMetastore:
         return committed
 
     def _import_foreign_commits_periodically(self) -> None:
-        """Look for DeltaCAT's transactions before the first commit, and again when some time has passed.
+        """Import DeltaCAT's transactions before the first commit, and again after some time.
 
-        Looking costs a listing of the log, so not every commit does it. Whatever is
-        found contests this commit as any other version does.
+        This lists the log, so not every commit does it. Imported commits take part in
+        conflict detection like any other version.
         """
         now_millis = self._effects.now_millis()
         if self._looked_at_millis is None or now_millis - self._looked_at_millis >= _LOOK_EVERY_MILLIS:
@@ -151,14 +151,14 @@ class CatalogMetastore:
             self._looked_at_millis = now_millis
 
     def _last_time_until_now(self) -> int:
-        """Return the time of the newest version that is not dated in the future, 0 where all are."""
+        """Return the time of the newest version that is not in the future; 0 if there is none."""
         try:
             return self.at_time(self._effects.now_millis()).commit.created_at_millis
         except NotFoundError:
             return 0
 
     def import_foreign_commits(self, since_millis: int | None = None) -> list[CatalogSnapshot]:
-        """Make a version of each transaction that DeltaCAT committed beside us, and return these versions."""
+        """Import each transaction that DeltaCAT committed as a version, and return these versions."""
         newest = self.latest()
         if newest.guard.is_foreign and self._newest is None:
             return []
@@ -168,7 +168,7 @@ class CatalogMetastore:
         return imported_transactions
 
     def list_foreign_commits(self) -> list[str]:
-        """Return the transactions that DeltaCAT committed beside us and that are in no version yet."""
+        """Return the transactions that DeltaCAT committed and that are not imported yet."""
         newest = self.latest()
         return [] if newest.guard.is_foreign else list_foreign_commits(newest, self._effects.now_millis())
 
@@ -177,30 +177,30 @@ class CatalogMetastore:
         return list_revisions(self._own(snapshot), locator)
 
     def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
-        """Return for each object what its body says that the object does not, and that a conversion loses."""
+        """Return for each object the fields of its body that a conversion would drop."""
         bodies = self._own(snapshot).bodies(locators)
         return [() if body is None else tuple(list_unmapped_fields(body)) for body in bodies]
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it can only be read: never, since what DeltaCAT made is taken over."""
+        """Whether the catalog is read-only: never, because catalogs of DeltaCAT are taken over."""
         return False
 
     def kept(self) -> list[Commit]:
-        """Return the versions that are kept, oldest first."""
+        """Return the live versions, oldest first."""
         return list(self.history())[::-1]
 
     def roll_back(self, to: Snapshot, changes: Changes) -> CatalogSnapshot:
-        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         target = self._own(to)
         newest = self.latest()
         if newest.guard.is_foreign:
             newest, _ = self._foreign.take_over(newest, changes, Isolation.SNAPSHOT)
-        self._guard(target.version)  # it may have expired since somebody read it
+        self._guard(target.version)  # it may have expired since it was read
         return self._seen(roll_back(self._effects, newest, target, changes))
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         return diff_snapshots(self._own(before), self._own(after))
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
@@ -208,23 +208,23 @@ class CatalogMetastore:
         return scan_objects(self._own(snapshot), kind)
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         return list_reachable_files(map(self._own, snapshots), self.latest)
 
     def owns(self, path: str) -> bool:
-        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
+        """Return whether `path` belongs to the layout, so that the file may be deleted if it is unreferenced."""
         return is_layout_file(path)
 
     def deletion_rank(self, path: str) -> int:
-        """Return in which step a file at `path` is deleted, when it is garbage: the lowest number first."""
+        """Return the step in which vacuum deletes the file at `path`: the lowest number first."""
         return deletion_rank(path)
 
     def expire(self, versions: Iterable[int]) -> None:
-        """Forget these versions; what only they needed becomes garbage."""
+        """Expire these versions; files that only they reference become garbage."""
         expire_versions(self._effects, self.latest(), versions)
 
     def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
-        """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
+        """Return the versions that expired at that time or later and can still be read, oldest first."""
         store = self._files.store
         maybe = [version for version in list_versions_since(store, since_millis) if version not in kept]
         return [
@@ -233,11 +233,11 @@ class CatalogMetastore:
         ]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
 
     def repair(self) -> list[str]:
-        """Make versions of what DeltaCAT committed, write the newest log and the hint if they are wrong, and say so."""
+        """Import DeltaCAT's commits, rewrite a wrong log or hint, and return what was repaired."""
         imported_transactions = [
             f"version {one.version} holds what DeltaCAT committed in its transaction {one.guard.transaction}"
             for one in self.import_foreign_commits()
@@ -246,15 +246,15 @@ class CatalogMetastore:
 
     def _own(self, snapshot: Snapshot) -> CatalogSnapshot:
         if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
-            raise InvalidInputError("it must be a snapshot of this very metastore")
+            raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot
 
     def _guard(self, version: int) -> Guard:
         guard = self._guard_or_none(version)
         if guard is None:
             raise NotFoundError(
-                f"there is no version {version} in {self._files.store.uri}: it has expired or was never committed; "
-                "see the history for what is there"
+                f"version {version} does not exist in {self._files.store.uri}; it has expired or was never committed; "
+                "see the history for the available versions"
             )
         return guard
 
@@ -278,7 +278,7 @@ class CatalogMetastore:
 def create_catalog(
     effects: Effects, settings: LakehouseSettings, changes: Changes, revision: CatalogRevision = SEED
 ) -> CatalogMetastore:
-    """Make a new, empty catalog under the store's root, which must not hold one."""
+    """Create an empty catalog under the store's root, which must not contain one."""
     if has_catalog(effects.store):
         raise _already_there(effects)
     files = CatalogFiles(effects.store, revision)
@@ -289,20 +289,18 @@ def create_catalog(
 
 
 def has_catalog(store: Store) -> bool:
-    """Return whether a catalog lies under the store's root, whoever made it."""
+    """Return whether there is a catalog under the store's root, of Mangrove or DeltaCAT."""
     return find_newest_guard(store) is not None or detect_foreign_revision(store) is not None
 
 
 def open_catalog(effects: Effects) -> CatalogMetastore:
-    """Return the catalog that lies under the store's root, in whichever format revision it is, whoever made it."""
+    """Return the catalog under the store's root, in any format revision, of Mangrove or DeltaCAT."""
     newest = find_newest_guard(effects.store)
     revision = detect_foreign_revision(effects.store) if newest is None else newest.revision
     if revision is None:
-        raise NotFoundError(f"there is no catalog at {effects.store.uri}: create one there, or check the URI")
+        raise NotFoundError(f"no catalog at {effects.store.uri}; create one there, or check the URI")
     return CatalogMetastore(effects, CatalogFiles(effects.store, revision), newest)
 
 
 def _already_there(effects: Effects) -> AlreadyExistsError:
-    return AlreadyExistsError(
-        f"there is a catalog at {effects.store.uri} already: open it, or choose another place for a new one"
-    )
+    return AlreadyExistsError(f"a catalog already exists at {effects.store.uri}; open it, or choose another location")

@@ -26,17 +26,17 @@ def encode_map(fields: MsgpackMap) -> bytes:
 def decode_map(data: bytes, path: str) -> dict[str, Any]:
     """Return the map that the file at `path` holds."""
     try:
-        # Damage shows as one of these; a hostile length is bounded by the size of the data.
+        # Damage raises one of these; a hostile length is bounded by the size of the data.
         fields = msgpack.unpackb(data, raw=False, strict_map_key=False)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise FormatError(f"{path} is not MessagePack ({error}): run `mangrove check`") from error
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
-        raise FormatError(f"{path} holds no map of fields: run `mangrove check`")
+        raise FormatError(f"{path} is not a map; run `mangrove check`")
     return fields
 
 
 def compute_checksum(data: bytes) -> str:
-    """Return the checksum of a file that has no room for its own.
+    """Return the checksum of a file that cannot contain its own.
 
     >>> compute_checksum(b"content")
     'fec530a9'
@@ -45,13 +45,13 @@ def compute_checksum(data: bytes) -> str:
 
 
 def encode_with_checksum(fields: MsgpackMap) -> bytes:
-    """Return the bytes of a map with their checksum, for files that nobody but us writes."""
+    """Return the bytes of a map with their checksum, for files that only Mangrove writes."""
     content = encode_map(fields)
     return encode_map({"crc32": zlib.crc32(content), "content": content})
 
 
 def decode_with_checksum(data: bytes, path: str) -> dict[str, Any]:
-    """Return the map that was sealed, or refuse it if a single bit has changed."""
+    """Return the map; raise `FormatError` if the checksum does not match."""
     outer = decode_map(data, path)
     content = outer.get("content")
     if (

@@ -1,8 +1,7 @@
 """The codec of revision files for namespaces, tables and views.
 
-Names that can change are not repeated in the bodies below them: in their place
-stands the object's own id. Fields that this release does not know stay as they
-are when a body is written again.
+Bodies reference parents by id, not by name, because names can change. Unknown
+fields are preserved when a body is written again.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ _WHOLE: Final[dict[Kind, type]] = {
     Kind.SHARED_TRANSACTION: SharedTransaction,
     Kind.LAKEHOUSE: LakehouseSettings,
 }
-"""Kinds that DeltaCAT does not know: all of them is extras."""
+"""Kinds unknown to DeltaCAT: all their fields are extras."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class ObjectBody:
 
 
 def decode_body(kind: Kind, data: bytes, folder: str, path: str) -> ObjectBody:
-    """Return the object of a revision file whose object lies in `folder`."""
+    """Return the object in a revision file of the object folder `folder`."""
     fields = decode_map(data, path)
     stored = BodyFields(fields, path)
     try:
@@ -49,7 +48,7 @@ def decode_body(kind: Kind, data: bytes, folder: str, path: str) -> ObjectBody:
 
 
 def encode_named_object(value: Object, before: MsgpackMap | None) -> dict[str, Any]:
-    """Return the body of an object that has a name, or of the lakehouse itself."""
+    """Return the body of a named object, or of the lakehouse itself."""
     fields = dict(before or {})
     match value:
         case Namespace():
@@ -173,17 +172,17 @@ _MAPPED_FIELDS: Final = frozenset(
         "watermark",
     ]
 )
-"""The fields that an object says again wherever it is written."""
+"""The fields that are written from the object itself."""
 
 
 def list_unmapped_fields(body: ObjectBody) -> Iterator[str]:
-    """Yield the names of what goes when the object is written anew from its value alone."""
+    """Yield the names of the fields that are lost if the object is written from its value alone."""
     for name, value in body.fields.items():
         if name not in _MAPPED_FIELDS and name != EXTRAS and value not in (None, "", [], {}):
             yield f"the field {name}"
     properties: Any = body.fields.get("properties")
     if isinstance(properties, dict) and not all(isinstance(value, str) for value in properties.values()):
-        yield "the type of properties that are no text"
+        yield "the type of properties that are not strings"
     if isinstance(body.value, TableVersion):
         yield from _unmapped_scheme_fields(body.value, body.fields)
 
@@ -194,4 +193,4 @@ def _unmapped_scheme_fields(value: TableVersion, fields: Any) -> Iterator[str]:
     for name in ("partitionSchemes", "sortSchemes"):
         for scheme in fields.get(name) or []:
             if isinstance(scheme, dict) and scheme.get("keys") and scheme.get("id") not in known:
-                yield f"what DeltaCAT divides or orders rows by in {name}"
+                yield f"DeltaCAT's partition or sort keys in {name}"

@@ -15,7 +15,7 @@ __all__ = ["ObjectRevision", "list_revisions"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectRevision:
-    """One written state of an object, by which transaction; a delete has no value."""
+    """One revision of an object and its transaction; a delete has no value."""
 
     number: int
     operation: str
@@ -24,10 +24,10 @@ class ObjectRevision:
 
 
 def list_revisions(snapshot: CatalogSnapshot, locator: Locator) -> list[ObjectRevision]:
-    """Return the revisions of an object up to the one that a version has, oldest first; none if it is not there.
+    """Return the revisions of an object up to that of a version, oldest first; empty if it does not exist.
 
-    Of several files with one number the log says which was committed. Where there
-    is one only, no request is spent on asking.
+    If several files have one number, the log tells which is committed. A single file
+    needs no request.
     """
     wanted = snapshot.wanted(locator)
     if wanted is None:
@@ -52,7 +52,7 @@ def list_revisions(snapshot: CatalogSnapshot, locator: Locator) -> list[ObjectRe
 
 
 def _is_committed(snapshot: CatalogSnapshot, wanted: RevisionRef, file: NumberedFile) -> bool:
-    """Return whether a file counts: the version itself says it of the newest, the log of those before."""
+    """Return whether a file is committed: the version itself lists the newest, the log the earlier ones."""
     if file.number == wanted.stored.number:
         return file.transaction == wanted.stored.transaction
     # The log of a transaction is a file, or a folder with one file whose name is the end.

@@ -1,13 +1,13 @@
 """File paths of the DeltaCAT layout.
 
     <object's folder>/rev/<revision, 20 digits>_<operation>_<transaction>.mpk     one revision of an object
-    <parent's folder>/<digest>/<revision, 20 digits>_<operation>_<transaction>.<id>   what a name led to
+    <parent's folder>/<digest>/<revision, 20 digits>_<operation>_<transaction>.<id>   a mapping of a name to an id
     mangrove/version/<version, 20 digits>.mpk     the guard of a version
     mangrove/node/<id>.mpk                        a node of the index
-    mangrove/adopted.mpk                          what another program had committed before us
-    mangrove/latest                               newest version known to somebody
+    mangrove/adopted.mpk                          the imported commits of another program
+    mangrove/latest                               hint to the newest version
 
-An object's folder is named by its id and lies in the folder of its parent.
+The folder of an object is named by its id and is in the folder of its parent.
 """
 
 import re
@@ -50,24 +50,24 @@ _NUMBERED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
-    """A file that is one of a sequence: a revision of an object, or of what a name leads to."""
+    """A file of a numbered sequence: a revision of an object or of a name mapping."""
 
     folder: str
     number: int
     operation: str
     transaction: str
     target: str
-    """The id that a name leads to; for a revision of an object, how its file's name ends."""
+    """The target id of a mapping; for a revision of an object, the file name extension."""
 
     @property
     def object_folder(self) -> str | None:
-        """The folder of the object whose revision this is, or None for a name's mapping."""
+        """The folder of the object of this revision, or None for a name mapping."""
         parent, _, last = self.folder.rpartition("/")
         return parent if last == REVISION_FOLDER and self.target == _EXTENSION else None
 
     @property
     def file_name(self) -> str:
-        """What the file is called inside its folder."""
+        """The file name inside its folder."""
         return f"{self.number:020}_{self.operation}_{self.transaction}.{self.target}"
 
     @staticmethod
@@ -77,12 +77,12 @@ class NumberedFile:
 
 
 def is_numbered_path(path: str) -> bool:
-    """Return whether a revision or a mapping can lie at `path`."""
+    """Return whether `path` is the path of a revision or mapping."""
     return _NUMBERED.fullmatch(path) is not None
 
 
 def parse_numbered_path(path: str) -> NumberedFile:
-    """Return what the path of a revision or mapping file says, with or without the two folders of the fan-out."""
+    """Return the parsed path of a revision or mapping file, with or without the two fan-out folders."""
     match = _NUMBERED.fullmatch(path)
     if match is None:
         raise FormatError(f"{path!r} is neither the path of a revision nor that of a name's mapping")
@@ -92,7 +92,7 @@ def parse_numbered_path(path: str) -> NumberedFile:
 
 
 def guard_path(version: int) -> str:
-    """Return where the guard of a version lies.
+    """Return the path of the guard of a version.
 
     >>> guard_path(7)
     'mangrove/version/00000000000000000007.mpk'
@@ -101,13 +101,13 @@ def guard_path(version: int) -> str:
 
 
 def is_guard_path(path: str) -> bool:
-    """Return whether the guard of a version can lie at `path`."""
+    """Return whether `path` is the path of a guard."""
     digits = path.removeprefix(VERSION_FOLDER).removesuffix(f".{_EXTENSION}")
     return digits.isascii() and digits.isdigit() and guard_path(int(digits)) == path
 
 
 def version_of_guard(path: str) -> int:
-    """Return the version whose guard lies at `path`.
+    """Return the version of the guard at `path`.
 
     >>> version_of_guard(guard_path(7))
     7
@@ -118,12 +118,12 @@ def version_of_guard(path: str) -> int:
 
 
 def node_path(node_id: str) -> str:
-    """Return where a node of the index lies."""
+    """Return the path of an index node."""
     return f"{NODE_FOLDER}{node_id}.{_EXTENSION}"
 
 
 def view_folder(view_id: str) -> str:
-    """Return the folder of a view, which DeltaCAT does not know and so must not meet in a namespace."""
+    """Return the folder of a view; outside the namespace, because DeltaCAT does not know views."""
     return f"{MANGROVE_FOLDER}view/{view_id}"
 
 

@@ -16,44 +16,44 @@ _LEVEL_2: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CatalogRevision:
-    """What differs between the seed's form and what DeltaCAT 2.x reads and writes."""
+    """The differences between the first format revision and that of DeltaCAT 2.x."""
 
     name: str
     layout: str
-    """What people choose when they make a lakehouse."""
+    """The name that users choose at creation."""
     names_parents: bool
     """Whether the canonical string of a name starts with that of its parent."""
     fans_out: bool
-    """Whether files with a revision number lie two folders deeper, so that no folder holds too many."""
+    """Whether numbered files are two folders deeper, to limit the size of folders."""
     maps_aliases: bool
-    """Whether streams and partitions are found by a mapping too, and partitions say their newest position."""
+    """Whether streams and partitions have mappings too, and partitions record their newest position."""
     remapping: str
-    """What the operation is called that leads a name to another object."""
+    """The name of the operation that maps a name to another object."""
     time_units_per_milli: int
     start_offset: int
-    """Added to each start time. DeltaCAT's own nearly never end so, which tells our transactions from its."""
+    """Added to each start time; distinguishes Mangrove's transactions from those of DeltaCAT."""
     end_offset: int
     log_path: Callable[[str, int], str]
-    """Where the log of a transaction lies, by its id and its end time."""
+    """Returns the log path of a transaction from its id and end time."""
 
     def canonical(self, parent: str, *parts: str) -> str:
-        """Return the string that names an object below its parent, whose own such string is `parent`."""
+        """Return the canonical string of an object below its parent, whose canonical string is `parent`."""
         return "|".join([parent, *parts] if self.names_parents and parent else parts)
 
     def start_at(self, millis: int) -> int:
-        """Return the start time of a transaction of ours in the units of this format revision."""
+        """Return the start time of a Mangrove transaction in the units of this format revision."""
         return millis * self.time_units_per_milli + self.start_offset
 
     def end_at(self, millis: int) -> int:
-        """Return the end time of a transaction of ours, which lies after a start in the same millisecond."""
+        """Return the end time of a Mangrove transaction, after any start in the same millisecond."""
         return millis * self.time_units_per_milli + self.end_offset
 
     def millis_of(self, time: int) -> int:
-        """Return the millisecond in which a time of this format revision lies."""
+        """Return a time of this format revision in milliseconds."""
         return time // self.time_units_per_milli
 
     def numbered_path(self, folder: str, number: int, file_name: str) -> str:
-        """Return where a file with a revision number lies in its folder.
+        """Return the path of a numbered file in its folder.
 
         >>> DELTACAT_2.numbered_path("rev", 1234567, "x")
         'rev/2000000/235000/x'
@@ -96,7 +96,7 @@ def find_revision(name: object) -> CatalogRevision:
     for revision in (SEED, DELTACAT_2):
         if revision.name == name:
             return revision
-    raise FormatError(f"{name!r} is no format revision of the DeltaCAT layout that this release knows")
+    raise FormatError(f"unknown format revision {name!r} of the DeltaCAT layout; use a newer release")
 
 
 def digest_of(canonical: str) -> str:

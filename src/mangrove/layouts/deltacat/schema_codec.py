@@ -1,8 +1,8 @@
 """The codec of schemas, partition schemes and sort schemes for DeltaCAT.
 
-DeltaCAT names columns where Mangrove has their ids, and some of its transforms
-have another result. The exact scheme is therefore kept among the extras, and a
-scheme of DeltaCAT's own is taken only where it means the same.
+DeltaCAT references columns by name, Mangrove by id, and some transforms of DeltaCAT
+have other results. The exact scheme is therefore stored in the extras; a scheme of
+DeltaCAT is used only if it is equivalent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ KeyedSchema: TypeAlias = tuple[Schema, tuple[int, ...]]
 
 
 def encode_schema(schema: Schema, keys: Sequence[int], before: Iterable[bytes] = ()) -> bytes:
-    """Return the schema message; one of `before` that says the same is kept, with what else it says."""
+    """Return the schema message; an equal one of `before` is reused with its unknown fields."""
     for data in before:
         known, known_keys = decode_schema(data, "the schema before")
         if known == schema and set(known_keys) == set(keys):
@@ -73,11 +73,11 @@ def encode_schema(schema: Schema, keys: Sequence[int], before: Iterable[bytes] =
 
 
 def decode_schema(data: bytes, path: str) -> KeyedSchema:
-    """Return the schema of a schema message, and the columns that DeltaCAT merges by."""
+    """Return the schema of a schema message, and DeltaCAT's merge key columns."""
     try:
         arrow = pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError, TypeError) as error:
-        raise FormatError(f"{path}: its schema is no Arrow schema message ({error})") from error
+        raise FormatError(f"{path}: its schema is not an Arrow schema message ({error})") from error
     merged_by = []
     for place, field in enumerate(arrow):
         metadata = _metadata(field.metadata)
@@ -88,7 +88,7 @@ def decode_schema(data: bytes, path: str) -> KeyedSchema:
     try:
         schema = schema_from_arrow(arrow, int(schema_id) if schema_id.isdigit() else None)
     except InvalidInputError as error:
-        raise FormatError(f"{path}: its schema has what Mangrove cannot hold: {error}") from error
+        raise FormatError(f"{path}: its schema is not supported: {error}") from error
     return schema, tuple(schema.columns[place].id for place in merged_by)
 
 
@@ -97,7 +97,7 @@ def _metadata(metadata: Any) -> _Metadata:
 
 
 _NONE_ID: Final = "deadbeef-7277-49a4-a195-fdc8ed235d42"
-"""The id of DeltaCAT's schemes without fields."""
+"""DeltaCAT's id of schemes without fields."""
 _SIMPLE: Final[dict[type, str]] = {Identity: "identity", Years: "year", Months: "month", Days: "day", Hours: "hour"}
 _DIRECTION_NAMES: Final = {Direction.ASCENDING: "ascending", Direction.DESCENDING: "descending"}
 _NULL_ORDER_NAMES: Final = {Nulls.FIRST: "at_start", Nulls.LAST: "at_end"}
@@ -105,12 +105,12 @@ Scheme = TypeVar("Scheme", PartitionScheme, SortScheme)
 
 
 def encode_scheme_id(scheme_id: str, *, has_fields: bool) -> str:
-    """Return the id by which DeltaCAT knows a scheme."""
+    """Return DeltaCAT's id of a scheme."""
     return _NONE_ID if scheme_id == UNPARTITIONED.id and not has_fields else scheme_id
 
 
 def decode_scheme_id(stored: str) -> str:
-    """Return the id by which Mangrove knows a scheme."""
+    """Return Mangrove's id of a scheme."""
     return UNPARTITIONED.id if stored == _NONE_ID else stored
 
 
@@ -135,7 +135,7 @@ def encode_partition_scheme(scheme: PartitionScheme, schema: Schema | None) -> d
 
 
 def encode_sort_scheme(scheme: SortScheme, schema: Schema | None) -> dict[str, Any]:
-    """Return the map of a sort scheme, whose keys are lists of five."""
+    """Return the map of a sort scheme; its keys are lists of five items."""
     keys = [
         [
             [_column_name(field.source_id, schema)],
@@ -155,15 +155,15 @@ def encode_sort_scheme(scheme: SortScheme, schema: Schema | None) -> dict[str, A
 
 
 def encode_scheme_extras(schemes: Sequence[PartitionScheme] | Sequence[SortScheme]) -> list[Json]:
-    """Return the exact form of the schemes whose map does not say everything."""
+    """Return the exact form of the schemes that their map does not fully represent."""
     return [to_json(scheme) for scheme in schemes if scheme not in (UNPARTITIONED, UNSORTED)]
 
 
 def decode_partition_scheme(stored: BodyFields, schema: Schema | None, exact: Json) -> PartitionScheme:
-    """Return the partition scheme of a map, in the exact form if the extras have it.
+    """Return the partition scheme of a map; the exact form from the extras if there is one.
 
-    One that divides rows by what Mangrove has no transform for is read as one
-    without fields: then its partitions are read, and none is left out unread.
+    A scheme with an unsupported transform is read as one without fields: its partitions
+    are read, but never pruned.
     """
     known = _exact(stored, exact, PartitionScheme)
     if known is not None:
@@ -177,7 +177,7 @@ def decode_partition_scheme(stored: BodyFields, schema: Schema | None, exact: Js
 
 
 def decode_sort_scheme(stored: BodyFields, schema: Schema | None, exact: Json) -> SortScheme:
-    """Return the sort scheme of a map, in the exact form if the extras have it; an order that is not ours is none."""
+    """Return the sort scheme of a map, or the exact form from the extras; an unsupported order is dropped."""
     known = _exact(stored, exact, SortScheme)
     if known is not None:
         return known
@@ -190,10 +190,7 @@ def decode_sort_scheme(stored: BodyFields, schema: Schema | None, exact: Json) -
 
 
 def encode_scheme(scheme: PartitionScheme | SortScheme, schema: Schema | None, before: object) -> dict[str, Any]:
-    """Return the map of a scheme to write: the one of the body before where it says the same.
-
-    What another program knows of a scheme and Mangrove does not is kept so.
-    """
+    """Return the map of a scheme to write; an equal one of the previous body is reused with its unknown fields."""
     read: Callable[[BodyFields, Schema | None, Json], PartitionScheme | SortScheme]
     if isinstance(scheme, PartitionScheme):
         fresh, read = encode_partition_scheme(scheme, schema), decode_partition_scheme
@@ -204,7 +201,7 @@ def encode_scheme(scheme: PartitionScheme | SortScheme, schema: Schema | None, b
             try:
                 is_same = read(BodyFields(there, "a scheme"), schema, None) == scheme
             except FormatError:
-                is_same = False  # it names a column by what it was called before
+                is_same = False  # it uses a former name of a column
             return there if is_same else fresh
     return fresh
 
@@ -233,7 +230,7 @@ def _partition_field(key: BodyFields, schema: Schema | None) -> PartitionField |
 
 def _sort_field(stored: BodyFields, key: Any, schema: Schema | None) -> SortField | None:
     if not isinstance(key, list) or len(key) < 3 or not isinstance(key[0], list):
-        raise stored.refused(f"the sort key {key!r} is of no form that Mangrove knows")
+        raise stored.refused(f"unsupported sort key {key!r}")
     directions = {word: direction for direction, word in _DIRECTION_NAMES.items()}
     nulls = {word: place for place, word in _NULL_ORDER_NAMES.items()}
     transform = (
@@ -255,9 +252,9 @@ def _transform_map(transform: Transform) -> dict[str, Any]:
 
 
 def _transform_of(stored: BodyFields) -> Transform | None:
-    """Return the transform if ours has the same results, else None: DeltaCAT's parts of a date count otherwise.
+    """Return the equivalent transform, or None: the date parts of DeltaCAT differ.
 
-    Its day is one from 1 to 31, and its buckets are of another hash.
+    Its day is 1 to 31, and its buckets use another hash.
     """
     name = stored.must("name", str)
     if name == "identity":
@@ -281,7 +278,7 @@ def _column_id(stored: BodyFields, locator: Any, schema: Schema | None) -> int:
         return locator
     path = locator if isinstance(locator, list) else [locator]
     if schema is None or not all(isinstance(name, str) for name in path):
-        raise stored.refused(f"it names the column {locator!r}, and there is no schema to find it in")
+        raise stored.refused(f"it references the column {locator!r}, but there is no schema")
     try:
         return schema.column(*path).id
     except MangroveError as error:

@@ -56,17 +56,17 @@ class CatalogSnapshot:
 
     @property
     def version(self) -> int:
-        """The version's number."""
+        """The version number."""
         return self.guard.version
 
     @property
     def commit(self) -> Commit:
-        """The history's line about this version."""
+        """The history entry of this version."""
         return self.guard.commit
 
     @property
     def settings(self) -> LakehouseSettings:
-        """The lakehouse's own definition; another program's catalog has none, and then it is the default."""
+        """The lakehouse definition; the default for a catalog of another program."""
         if self._settings is None:
             stored = self.stored_at(object_key(SETTINGS_FOLDER))
             settings = LakehouseSettings()
@@ -82,12 +82,12 @@ class CatalogSnapshot:
         return self.get_many([locator])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked, with one request for many."""
+        """Return the objects in the requested order, with batched reads."""
         bodies = self.bodies(locators)
         return [None if body is None else self._shown(at, body) for at, body in zip(locators, bodies, strict=True)]
 
     def bodies(self, locators: Sequence[Locator]) -> list[ObjectBody | None]:
-        """Return the objects with all fields that their bodies have."""
+        """Return the objects with all fields of their bodies."""
         keys = [self.key_of(locator) for locator in locators]
         values = search.get_many(self.guard.root, [key for key in keys if key is not None], self.read_nodes)
         places = [
@@ -100,48 +100,48 @@ class CatalogSnapshot:
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
+        """Yield the objects of `kind` below `parent` lazily, in locator order."""
         found = self.range_of(Scan(kind, parent, prefix), after)
         return iter(()) if found is None else self._objects(kind, parent, [found])
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators."""
+        """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {found for parent in parents if (found := self.range_of(Scan(kind, parent))) is not None}
         return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
-        """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        """Return the last object of `kind` below `parent`, or None."""
         found = self.range_of(Scan(kind, parent))
         last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
         return None if last is None else self._locator(kind, parent, last.key)
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
-        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
+        """Return the last object of `kind` below each of the parents, with batched reads."""
         last: list[Locator | None] = []
         for first in range(0, len(parents), _PAGE_MAX):
             page = parents[first : first + _PAGE_MAX]
             ends = [found.end for parent in page if (found := self.range_of(Scan(kind, parent))) is not None]
-            # Reads the nodes on the ways to where the ranges end, which are held from then on.
+            # Reads the nodes on the paths to the ends of the ranges into the cache.
             search.get_many(self.guard.root, ends, self.read_nodes)
             last += [self.last_child(kind, parent) for parent in page]
         return last
 
     def value_of(self, key: str) -> str | None:
-        """Return what the index says under a key."""
+        """Return the index value of a key."""
         return search.get(self.guard.root, key, self.read_nodes)
 
     def stored_at(self, key: str) -> RevisionEntry | None:
-        """Return the newest revision that the index has under a key."""
+        """Return the newest revision under an index key."""
         text = self.value_of(key)
         return None if text is None else parse_revision_entry(text)
 
     def namespace_id(self, name: str) -> str | None:
-        """Return the id of the namespace that has this name now; it is what its folder is called."""
+        """Return the id of the namespace with this current name; it is also its folder name."""
         text = self.value_of(name_key(Kind.NAMESPACE, "", name))
         return None if text is None else parse_name_entry(text).folder
 
     def key_of(self, locator: Locator) -> str | None:
-        """Return the index's key for a locator, or None for what lies in no namespace that exists."""
+        """Return the index key of a locator, or None if its namespace does not exist."""
         match locator:
             case TableLocator() | ViewLocator():
                 namespace_id = self.namespace_id(locator.namespace)
@@ -152,7 +152,7 @@ class CatalogSnapshot:
                 return key_of_locator(locator)
 
     def range_of(self, scan: Scan, after: Locator | None = None) -> IndexKeyRange | None:
-        """Return where the keys of what a scan covers lie, or None if its namespace does not exist."""
+        """Return the key range that a scan covers, or None if its namespace does not exist."""
         namespace_id: str | None = ""
         if isinstance(scan.parent, NamespaceLocator):
             namespace_id = self.namespace_id(scan.parent.name)
@@ -161,7 +161,7 @@ class CatalogSnapshot:
         return range_below(scan.kind, scan.parent, namespace_id, scan.prefix, after)
 
     def read_nodes(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes that the pointers of this index lead to."""
+        """Return the nodes at these pointers."""
         return self.files.nodes(pointers)
 
     def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]) -> Iterator[tuple[Locator, Object]]:
@@ -176,7 +176,7 @@ class CatalogSnapshot:
             page = min(2 * page, _PAGE_MAX)
 
     def wanted(self, locator: Locator) -> RevisionRef | None:
-        """Return which revision of an object this version has, or None if it has none."""
+        """Return the revision of an object in this version, or None."""
         key = self.key_of(locator)
         value = None if key is None else self.value_of(key)
         return None if key is None or value is None else self._revision_at(locator.kind, locator, Entry(key, value))
@@ -187,7 +187,9 @@ class CatalogSnapshot:
                 folder = parse_name_entry(entry.value).folder
                 stored = self.stored_at(object_key(folder))
                 if stored is None:
-                    raise FormatError(f"the index has no revision of {folder}, to which a name leads: damaged")
+                    raise FormatError(
+                        f"the index maps a name to {folder}, but has no revision of it; run `mangrove check`"
+                    )
                 return RevisionRef(kind, folder, stored)
             case _:
                 return RevisionRef(kind, folder_of(locator), parse_revision_entry(entry.value))
@@ -206,10 +208,10 @@ class CatalogSnapshot:
                 return locator_from_key(key)
 
     def _shown(self, locator: Locator, body: ObjectBody) -> Object:
-        """Return the object as this version has it.
+        """Return the object as of this version.
 
-        Another program keeps a table version's stream in a mapping only, and may
-        have put another stream in the place of the one that we noted.
+        Another program records the stream of a table version only in a mapping, and may
+        have replaced the stream that Mangrove recorded.
         """
         if not isinstance(locator, TableVersionLocator) or not isinstance(body.value, TableVersion):
             return body.value

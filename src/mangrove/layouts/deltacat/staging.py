@@ -95,7 +95,7 @@ DELETE: Final = "delete"
 
 @dataclass(frozen=True, slots=True)
 class StagedCatalogWrite:
-    """What a transaction writes if it follows one certain version."""
+    """The files and index messages of a transaction on top of one version."""
 
     files: Mapping[str, bytes]
     bodies: Mapping[str, ObjectBody]
@@ -106,7 +106,7 @@ class StagedCatalogWrite:
 
 @dataclass
 class WriteDraft:
-    """Takes what a transaction does, and counts on from what the version before it has."""
+    """Collects the writes of a transaction, with numbers that continue those of its base version."""
 
     base: CatalogSnapshot
     transaction: str
@@ -117,24 +117,24 @@ class WriteDraft:
     _written: list[WrittenKey] = field(default_factory=list)
 
     def staged(self) -> StagedCatalogWrite:
-        """Return all that was drafted."""
+        """Return all collected writes."""
         messages = [Message(key, value, self.transaction) for key, value in self._values.items()]
         return StagedCatalogWrite(self._files, self._bodies, messages, self._operations, self._written)
 
     def value_of(self, key: str) -> str | None:
-        """Return what the index will say under a key."""
+        """Return the index value of a key after the transaction."""
         return self._values[key] if key in self._values else self.base.value_of(key)
 
     def set(self, key: str, value: str | None) -> None:
-        """Let the index say something under a key; nothing where the value is None."""
+        """Set the index value of a key; None deletes it."""
         self._values[key] = value
 
     def touch(self, locator: Locator, key: str) -> None:
-        """Note that the transaction wrote an object, for those who lose the race against it."""
+        """Record that the transaction wrote an object, for conflict detection."""
         self._written.append(WrittenKey(key, describe_object(locator)))
 
     def touch_key(self, written: WrittenKey) -> None:
-        """Note that the transaction wrote what has no locator."""
+        """Record that the transaction wrote a key without a locator."""
         self._written.append(written)
 
     def put(
@@ -157,7 +157,7 @@ class WriteDraft:
         return stored
 
     def note(self, folder: str, stored: RevisionEntry, fields: MsgpackMap, mapping_paths: Sequence[str] = ()) -> None:
-        """Enter a revision into the transaction's log, unless DeltaCAT does not know its kind."""
+        """Add a revision to the transaction log, unless DeltaCAT does not know its kind."""
         if not folder.startswith(MANGROVE_FOLDER):
             object_id = folder.rpartition("/")[2]
             revision_path = self.path_of(stored.file(folder))
@@ -166,30 +166,30 @@ class WriteDraft:
             )
 
     def note_mapping(self, target: str, paths: Sequence[str]) -> None:
-        """Enter mappings into the transaction's log that no revision comes with."""
+        """Add mappings without a revision to the transaction log."""
         if paths:
             self._operations.append(LoggedOperation(UPDATE, target, {}, [], paths))
 
     def map(self, folder: str, target: str) -> list[str]:
-        """Let a mapping folder lead to an id, and return the paths of the files for that."""
+        """Map a mapping folder to an id, and return the paths of the written files."""
         before = self._mapped(folder)
         if not folder or before.target == target:
             return []
         if "." in target:
-            raise InvalidInputError(f"the id {target!r} holds a dot, after which DeltaCAT would look for the id alone")
+            raise InvalidInputError(f"the id {target!r} contains a dot, which DeltaCAT does not support")
         return self._map(folder, before, self.base.files.revision.remapping if before.target else CREATE, target)
 
     def unmap(self, folder: str, target: str) -> list[str]:
-        """Let a mapping folder lead nowhere if it leads to that id, and return the paths of the files for that."""
+        """Remove the mapping of a folder to that id, and return the paths of the written files."""
         before = self._mapped(folder)
         return self._map(folder, before, DELETE, target) if folder and before.target == target else []
 
     def path_of(self, file: NumberedFile) -> str:
-        """Return where a numbered file lies in this format revision."""
+        """Return the path of a numbered file in this format revision."""
         return self.base.files.revision.numbered_path(file.folder, file.number, file.file_name)
 
     def mapping_target(self, folder: str) -> str:
-        """Return the id that a mapping folder leads to, or nothing."""
+        """Return the id that a mapping folder maps to, or an empty string."""
         return self._mapped(folder).target
 
     def _mapped(self, folder: str) -> MappingEntry:
@@ -204,7 +204,7 @@ class WriteDraft:
 
 
 def describe_object(locator: Locator) -> str:
-    """Return what people call the object."""
+    """Return a readable name of the object."""
     return f"{locator.kind.word} {locator}"
 
 
@@ -213,10 +213,10 @@ NAMED_KINDS: Final = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHAR
 
 
 def stage_named_objects(draft: WriteDraft, changes: Changes) -> None:
-    """Draft all changes of namespaces, tables, views and shared transactions.
+    """Stage all changes of namespaces, tables, views and shared transactions.
 
-    An object lives as long as a name leads to it: a rename takes one name away
-    and gives another one, so the object stays, and so do two that swap names.
+    An object exists as long as it has a name: a rename removes one name and adds
+    another, so the object stays; this also holds for two objects that swap names.
     """
     staging = _NameStaging(draft, changes)
     for locator in sorted(changes.deletes):
@@ -239,7 +239,7 @@ class _NameStaging:
     _mapping_paths: dict[str, list[str]] = field(default_factory=dict)
 
     def leave(self, locator: _Locator) -> None:
-        """Take a name away from its object."""
+        """Remove a name from its object."""
         key = self.draft.base.key_of(locator)
         self.draft.touch(locator, key or describe_object(locator))
         text = None if key is None else self.draft.value_of(key)
@@ -251,7 +251,7 @@ class _NameStaging:
             self._mapping_paths.setdefault(named.folder, []).extend(paths)
 
     def take(self, locator: _Locator, value: Object) -> None:
-        """Give a name to an object."""
+        """Add a name to an object."""
         namespace_id = self._namespace_id(locator)
         key = name_key(locator.kind, namespace_id, locator.name)
         self.draft.touch(locator, key)
@@ -264,7 +264,7 @@ class _NameStaging:
             return
         mapping_folder = self._mapping_folder(locator, namespace_id)
         if there is not None:
-            # The mapping that is there goes on counting, whatever it was called when it was made.
+            # An existing mapping continues its numbers, even under a former name.
             mapping_folder = there.mapping_folder
             self._lose(there, locator)
         self.draft.set(key, NameEntry(folder, mapping_folder).text)
@@ -272,7 +272,7 @@ class _NameStaging:
         self._mapping_paths.setdefault(folder, []).extend(self.draft.map(mapping_folder, _id(folder)))
 
     def write_objects(self) -> None:
-        """Write a revision of each object that was put, and of each that has no name any more."""
+        """Write a revision of each changed object, and a delete revision of each object without a name."""
         before = self._bodies_before()
         for folder, (_, value) in self._put.items():
             fields = encode_named_object(value, before.get(folder))
@@ -313,17 +313,17 @@ class _NameStaging:
         return {one.folder: body.fields for one, body in zip(wanted, found, strict=True)}
 
     def _namespace_id(self, locator: _Locator) -> str:
-        """Return the id of the namespace that a name lies in, which this very transaction may create or rename."""
+        """Return the id of the namespace of a name; this transaction may create or rename it."""
         if not isinstance(locator, TableLocator | ViewLocator):
             return ""
         new = self.changes.puts.get(locator.parent)
         namespace_id = new.id if isinstance(new, Namespace) else self.draft.base.namespace_id(locator.namespace)
         if namespace_id is None:
-            raise NotFoundError(f"there is no namespace for the {describe_object(locator)}: create it first")
+            raise NotFoundError(f"the namespace of the {describe_object(locator)} does not exist; create it first")
         return namespace_id
 
     def _mapping_folder(self, locator: _Locator, namespace_id: str) -> str:
-        """Return the folder that maps a name to an id; what DeltaCAT does not know needs none."""
+        """Return the folder that maps a name to an id; kinds unknown to DeltaCAT need none."""
         canonical = self.draft.base.files.revision.canonical
         match locator:
             case NamespaceLocator(name):
@@ -353,7 +353,7 @@ def _id(folder: str) -> str:
 
 
 def _tombstone_of_named(locator: _Locator, folder: str) -> Object:
-    """Return what stands in the last revision of an object that is gone: enough for DeltaCAT to read past it."""
+    """Return the body of a delete revision, with the fields that DeltaCAT needs to read it."""
     match locator:
         case NamespaceLocator(name):
             return Namespace(folder, name)
@@ -366,7 +366,7 @@ def _tombstone_of_named(locator: _Locator, folder: str) -> Object:
 
 
 def stage_table_descendants(draft: WriteDraft, changes: Changes) -> None:
-    """Draft all changes of what lies below tables."""
+    """Stage all changes of objects below tables."""
     puts = {locator: value for locator, value in changes.puts.items() if isinstance(locator, TableDescendantLocator)}
     deletes = [locator for locator in changes.deletes if isinstance(locator, TableDescendantLocator)]
     if puts or deletes:
@@ -385,13 +385,13 @@ def stage_table_descendants(draft: WriteDraft, changes: Changes) -> None:
 class _DescendantStaging:
     draft: WriteDraft
     newest_positions: Mapping[PartitionLocator, int]
-    """Where the newest delta of each partition stands that got some: DeltaCAT counts on from there."""
+    """The position of the newest delta of each partition with new deltas; DeltaCAT continues from there."""
     _current: dict[TableDescendantLocator, RevisionEntry | None] = field(default_factory=dict)
     _before: dict[TableDescendantLocator, ObjectBody] = field(default_factory=dict)
     _fields: dict[TableDescendantLocator, MsgpackMap] = field(default_factory=dict)
 
     def read(self, locators: Sequence[TableDescendantLocator]) -> None:
-        """Read at once what the objects and their parents are before this transaction."""
+        """Read the objects and their parents as of the base version in one batch."""
         parents = {locator.parent for locator in locators if not isinstance(locator, TableVersionLocator)}
         base = self.draft.base
         there = sorted({*locators, *parents})
@@ -402,7 +402,7 @@ class _DescendantStaging:
         }
 
     def put(self, locator: TableDescendantLocator, value: Object, gone: AbstractSet[str]) -> None:
-        """Write a revision of an object, and let its alias lead to it where it is new or takes another's place."""
+        """Write a revision of an object, and map its alias to it if it is new or replaces another."""
         fields = self._fields_of(locator, value)
         mapping_paths: list[str] = []
         alias = self._alias(locator, value)
@@ -415,16 +415,16 @@ class _DescendantStaging:
         self.draft.touch(locator, key_of_locator(locator))
 
     def lead_to_streams(self, puts: Mapping[TableDescendantLocator, Object]) -> None:
-        """Let the alias of each table version that is written lead to the stream that it says is its own."""
+        """Map the alias of each changed table version to its stream."""
         for locator, value in puts.items():
             if isinstance(locator, TableVersionLocator) and isinstance(value, TableVersion) and value.latest_stream_id:
                 stream = StreamLocator(locator.namespace_id, locator.table_id, locator.version, value.latest_stream_id)
                 if self.draft.value_of(key_of_locator(stream)) is not None:
-                    # A stream of another format has an alias of its own; the table's is always ours.
+                    # A stream of another format has its own alias; that of the table is always Mangrove's.
                     self.draft.map(self._alias(stream, Stream(stream.stream_id)), stream.stream_id)
 
     def move_partitions_on(self, puts: Mapping[TableDescendantLocator, Object]) -> None:
-        """Write a revision of each partition that got deltas but is not itself written."""
+        """Write a revision of each partition that has new deltas but is not changed itself."""
         for partition in sorted(self.newest_positions.keys() - puts.keys()):
             before = self._before.get(partition)
             if before is not None:
@@ -433,7 +433,7 @@ class _DescendantStaging:
                 self._write(partition, before.value, fields, [])
 
     def delete(self, locator: TableDescendantLocator) -> None:
-        """Write the last revision of an object."""
+        """Write the delete revision of an object."""
         key = key_of_locator(locator)
         self.draft.touch(locator, key)
         stored = self._current[locator]
@@ -482,14 +482,14 @@ class _DescendantStaging:
         return fields
 
     def _above(self, parent: TableDescendantLocator) -> MsgpackMap | None:
-        """Return the body of a parent as it will be after this transaction."""
+        """Return the body of a parent after this transaction."""
         if parent in self._fields:
             return self._fields[parent]
         body = self._before.get(parent)
         return None if body is None else body.fields
 
     def _alias(self, locator: TableDescendantLocator, value: Object) -> str:
-        """Return the folder by which DeltaCAT finds a stream or partition; nothing for what has no alias."""
+        """Return the folder by which DeltaCAT finds a stream or partition; empty if there is no alias."""
         revision = self.draft.base.files.revision
         if not revision.maps_aliases:
             return ""
@@ -508,14 +508,14 @@ class _DescendantStaging:
 def _newest_positions(puts: Mapping[TableDescendantLocator, Object]) -> dict[PartitionLocator, int]:
     newest: dict[PartitionLocator, int] = {}
     for locator, value in puts.items():
-        # What is added in no order takes positions far from those that are counted.
+        # Unordered deltas have positions outside the sequence.
         if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.type is not DeltaType.ADD:
             newest[locator.parent] = max(newest.get(locator.parent, 0), locator.position)
     return newest
 
 
 def _tombstone_of_descendant(locator: TableDescendantLocator) -> Object:
-    """Return what stands in the last revision of an object that is gone: enough for DeltaCAT to read past it."""
+    """Return the body of a delete revision, with the fields that DeltaCAT needs to read it."""
     match locator:
         case TableVersionLocator():
             return TableVersion(locator.version, None)
@@ -527,7 +527,7 @@ def _tombstone_of_descendant(locator: TableDescendantLocator) -> Object:
             return Delta(DeltaType.APPEND)
 
 
-WRITTEN_SETTINGS_KEY: Final = WrittenKey(object_key(SETTINGS_FOLDER), "the lakehouse's own definition")
+WRITTEN_SETTINGS_KEY: Final = WrittenKey(object_key(SETTINGS_FOLDER), "the lakehouse definition")
 
 
 def stage_changes(base: CatalogSnapshot, changes: Changes, transaction: str) -> StagedCatalogWrite:
@@ -547,7 +547,7 @@ def stage_changes(base: CatalogSnapshot, changes: Changes, transaction: str) -> 
 
 
 def stage_settings(draft: WriteDraft, settings: LakehouseSettings) -> None:
-    """Draft a change of the lakehouse's own definition."""
+    """Stage a change of the lakehouse definition."""
     key = WRITTEN_SETTINGS_KEY.key
     current = draft.base.stored_at(key)
     wanted = [] if current is None else [RevisionRef(Kind.LAKEHOUSE, SETTINGS_FOLDER, current)]

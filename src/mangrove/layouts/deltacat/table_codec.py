@@ -114,7 +114,7 @@ def decode_table_version(stored: BodyFields, folder: str) -> TableVersion:
     keys = tuple(extras.get("keys", ()))
     version = stored.inner("tableVersionLocator").number("tableVersion")
     if version is None:
-        raise stored.refused("it lacks its table version")
+        raise stored.refused("the table version is missing")
     return TableVersion(
         version=version,
         schema=current,
@@ -199,12 +199,12 @@ def encode_partition(
 
 
 def encode_partition_values(value: Partition) -> list[Any] | None:
-    """Return partition values as DeltaCAT would have them: what MessagePack cannot hold becomes text."""
+    """Return partition values for DeltaCAT; values that MessagePack cannot encode become strings."""
     return [_plain(item) for item in value.values] or None
 
 
 def decode_partition(stored: BodyFields, folder: str) -> Partition:
-    """Return the partition of a body; a value that DeltaCAT changed counts as it stands there."""
+    """Return the partition of a body; values changed by DeltaCAT are used as they are."""
     extras: Any = stored.extras
     plain: list[Any] = stored.inner("partitionLocator").maybe("partitionValues", list) or []
     exact = [value_from_json(item) for item in extras.get("values", [])]
@@ -258,12 +258,12 @@ def encode_delta(
 
 
 def decode_delta(stored: BodyFields, folder: str) -> Delta:
-    """Return the delta of a body; its folder says its position."""
+    """Return the delta of a body; the position is its folder name."""
     extras: Any = stored.extras
     author = extras.get("author")
     position = folder.rpartition("/")[2]
     if not (position.isascii() and position.isdigit()):
-        raise stored.refused(f"its folder {position!r} is no stream position")
+        raise stored.refused(f"its folder {position!r} is not a stream position")
     return Delta(
         type=_member(stored, "type", DeltaType),
         manifest=decode_manifest(stored.inner("manifest")) if stored.maybe("manifest", dict) else EMPTY_MANIFEST,
@@ -317,7 +317,7 @@ def _member(stored: BodyFields, name: str, members: type[State]) -> State:
     for member in members:
         if member.value == word:
             return member
-    raise stored.refused(f"the field {name!r} is {word!r}, which Mangrove does not know")
+    raise stored.refused(f"the field {name!r} has the unknown value {word!r}")
 
 
 def _plain(value: Value | None) -> Any:

@@ -31,7 +31,7 @@ __all__ = ["ForeignCatalog", "import_foreign_commits", "list_foreign_commits"]
 
 
 class ForeignCatalog:
-    """The versions that another program made, read once and again when its log has grown."""
+    """The versions of another program, read once and again when its log has grown."""
 
     def __init__(self, effects: Effects, files: CatalogFiles) -> None:
         self._effects = effects
@@ -41,7 +41,7 @@ class ForeignCatalog:
         self._lock = threading.Lock()
 
     def latest(self) -> CatalogSnapshot:
-        """Return the newest version, reading the log's listing to see whether there is a newer one."""
+        """Return the newest version; lists the log to detect newer ones."""
         history = self._history
         if history is None or list_logged_transactions(self._files).keys() != history.logged:
             history = self._read()
@@ -50,15 +50,15 @@ class ForeignCatalog:
         )
 
     def guards(self) -> Sequence[Guard]:
-        """Return the versions as they were taken over, or as they are now."""
+        """Return the imported versions, or the current ones if they are not imported yet."""
         return (self._history or self._read()).guards
 
     def take_over(
         self, base: CatalogSnapshot, changes: Changes, isolation: Isolation
     ) -> tuple[CatalogSnapshot, Changes]:
-        """Fix the other program's transactions and their order for ever, and return what the changes follow then.
+        """Fix the other program's transactions and their order, and return the base for the changes.
 
-        The file that fixes them has one name, so whoever creates it decides for all.
+        The file that records them has a fixed name, so the first writer decides for all.
         """
         taken_over = read_takeover_guard(self._files.store)
         if taken_over is None:
@@ -72,13 +72,13 @@ class ForeignCatalog:
         guards = self._read(taken_over).guards
         if base.version >= 0 and guards[base.version].transaction != base.guard.transaction:
             raise ConflictError(
-                f"another program committed to {self._files.store.uri} meanwhile, with an end time before that of "
-                f"version {base.version}. Nothing was committed; read again and repeat the transaction"
+                f"another program concurrently committed to {self._files.store.uri}, with an end time before that of "
+                f"version {base.version}. Nothing was committed; repeat the transaction on the newest version"
             )
         return rebase_on_newest(base, [*guards[base.version + 1 : -1], taken_over], changes, isolation)
 
     def _guard_to_take_over(self) -> Guard:
-        """Return the newest version with its index written, as the guard that takes over all before it."""
+        """Return the guard of the newest version, with its index written, that imports all versions before it."""
         history = self._read()
         newest = history.guards[-1] if history.guards else build_empty_guard(self._files.revision)
         nodes = IndexNodeWriter(self._effects.new_id)
@@ -96,15 +96,15 @@ class ForeignCatalog:
 
 
 _WINDOW_MILLIS: Final = 60 * 60 * 1000
-"""How much longer than our newest version a transaction of DeltaCAT may have been on its way."""
+"""How long before the newest version a DeltaCAT transaction that is not imported may have started."""
 _ATTEMPTS_MAX: Final = 100
 _OVERRULED_PROPERTY: Final = "deltacat.overruled"
-"""The property of an absorbing version that names the files of DeltaCAT's which do not count: ours were first."""
+"""The property of an imported version that lists the DeltaCAT files superseded by earlier Mangrove files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ForeignCommit:
-    """A transaction in DeltaCAT's log that is in no version yet."""
+    """A transaction in DeltaCAT's log that is not imported yet."""
 
     id: str
     end: int
@@ -115,16 +115,16 @@ class _ForeignCommit:
 def import_foreign_commits(
     effects: Effects, newest: CatalogSnapshot, since_millis: int | None = None
 ) -> list[CatalogSnapshot]:
-    """Return the versions that DeltaCAT's transactions became, in the order in which they ended.
+    """Import DeltaCAT's transactions as versions, in the order of their end times, and return them.
 
-    They are searched since the newest version was made, or since an earlier time where
+    The log is searched from the time of the newest version, or from an earlier time if
     that one is dated by a wrong clock.
 
-    Where one of them wrote a revision number that we had given already, ours
-    stays, and the version's properties name the file that does not count.
+    If a transaction used a revision number that Mangrove had already used, Mangrove's
+    file wins, and the properties of the version list the superseded file.
     """
     if not newest.files.revision.start_offset:
-        return []  # nobody else writes this form, and nothing would tell theirs from ours
+        return []  # only Mangrove writes this form, so there are no foreign transactions
     made: list[CatalogSnapshot] = []
     for pending in _list_pending(newest.files, newest.guard, effects.now_millis(), since_millis):
         for _ in range(_ATTEMPTS_MAX):
@@ -140,14 +140,14 @@ def import_foreign_commits(
             newest = newest if concurrent_commit is None else CatalogSnapshot(newest.files, concurrent_commit)
         else:
             raise ConflictError(
-                f"others committed {_ATTEMPTS_MAX} times while transaction {pending.id} of DeltaCAT was to become a "
-                "version. Nothing is lost; try again when fewer writers are at work"
+                f"the import of DeltaCAT transaction {pending.id} lost the race for a version {_ATTEMPTS_MAX} times. "
+                "Nothing is lost; retry when fewer writers are active"
             )
     return made
 
 
 def list_foreign_commits(newest: CatalogSnapshot, now_millis: int) -> list[str]:
-    """Return the transactions of DeltaCAT that are in no version yet, in the order in which they ended."""
+    """Return the transactions of DeltaCAT that are not imported yet, in the order of their end times."""
     if not newest.files.revision.start_offset:
         return []
     pending = _list_pending(newest.files, newest.guard, now_millis)
@@ -181,7 +181,7 @@ def _list_pending(
 def _read(transaction: str, end: int, path: str, data: bytes) -> _ForeignCommit:
     log = BodyFields(decode_map(data, path), path)
     if log.extras:
-        return _ForeignCommit(transaction, end, "", ())  # one of ours all the same, from a clock with coarser ticks
+        return _ForeignCommit(transaction, end, "", ())  # a Mangrove transaction, from a clock with coarser ticks
     written = [
         parse_numbered_path(file)
         for operation in log.each("operations")
@@ -189,12 +189,12 @@ def _read(transaction: str, end: int, path: str, data: bytes) -> _ForeignCommit:
         for file in operation.texts(name)
     ]
     if any(file.transaction != transaction for file in written):
-        raise FormatError(f"{path} names files of another transaction: run `mangrove check`")
+        raise FormatError(f"{path} lists files of another transaction; run `mangrove check`")
     return _ForeignCommit(transaction, end, log.maybe("commit_message", str) or "", tuple(written))
 
 
 def _build_import_guard(effects: Effects, base: CatalogSnapshot, pending: _ForeignCommit) -> Guard:
-    """Return the guard by which the transaction follows `base`, with its index nodes written."""
+    """Return the guard that imports the transaction after `base`, with its index nodes written."""
     revision = base.files.revision
     prefetch_names(base.files, pending.files)
     replayed = replay_transaction(base, pending.files, last_wins=False)
@@ -205,7 +205,7 @@ def _build_import_guard(effects: Effects, base: CatalogSnapshot, pending: _Forei
     base.files.write(nodes.files)
     created_at_millis = max(revision.millis_of(pending.end), base.commit.created_at_millis + 1)
     overruled = ", ".join(f"{file.folder}/{file.file_name}" for file in replayed.overruled)
-    # A wrong clock that dates one of these in the future must not make the others forgotten.
+    # A wrong clock that dates one of these in the future must not drop the others.
     ended_at_millis = min(revision.millis_of(pending.end), base.commit.created_at_millis, effects.now_millis())
     since = revision.start_at(max(0, ended_at_millis - _WINDOW_MILLIS))
     return Guard(

@@ -1,7 +1,7 @@
 """Paths and content of DeltaCAT transaction log files.
 
-txn/<start>_<uuid>                            the seed's form, milliseconds
-txn/success/Y/M/D/h/m/<start>_<uuid>/<end>    what DeltaCAT 2.x writes, nanoseconds
+txn/<start>_<uuid>                            the first format revision, milliseconds
+txn/success/Y/M/D/h/m/<start>_<uuid>/<end>    DeltaCAT 2.x, nanoseconds
 """
 
 import datetime
@@ -39,7 +39,7 @@ _ID: Final = re.compile(rf"(\d{{1,19}})_{_UUID}")
 
 @dataclass(frozen=True, slots=True)
 class LoggedTransaction:
-    """What the path of a log file says: which transaction, and where the path tells it, when it ended."""
+    """The parsed path of a log file: the transaction and, if the path has it, the end time."""
 
     id: str
     start: int
@@ -47,53 +47,52 @@ class LoggedTransaction:
 
 
 def build_transaction_id(start: int, unique: str) -> str:
-    """Return the id of a transaction that started then.
+    """Return the id of a transaction with this start time.
 
     >>> build_transaction_id(1737070822189, "20444dca-7e3d-4dd2-af70-23b8bc890966")
     '1737070822189_20444dca-7e3d-4dd2-af70-23b8bc890966'
     """
     if not re.fullmatch(_UUID, unique):
-        raise FormatError(f"{unique!r} cannot be part of a transaction's id: it is a UUID")
+        raise FormatError(f"{unique!r} is not a UUID and cannot be part of a transaction id")
     return f"{start}_{unique}"
 
 
 def start_time_of(transaction: str) -> int:
-    """Return when the transaction with this id started."""
+    """Return the start time of a transaction id."""
     match = _ID.fullmatch(transaction)
     if match is None:
-        raise FormatError(f"{transaction!r} is no transaction's id: it is a start time, an underscore and a UUID")
+        raise FormatError(f"{transaction!r} is not a transaction id; expected a start time, an underscore and a UUID")
     return int(match[1])
 
 
 def flat_log_path(transaction: str, end: int) -> str:  # noqa: ARG001
-    """Return where the seed's form keeps the log of a transaction; when it ended is said inside."""
+    """Return the log path of a transaction in the first format revision; the file contains the end time."""
     return f"{FLAT_LOG}{transaction}"
 
 
 def minute_log_path(transaction: str, end: int) -> str:
-    """Return where DeltaCAT 2.x looks for the log of a transaction.
+    """Return the log path of a transaction in DeltaCAT 2.x.
 
-    The folder is that of the minute in which it started, found by dividing in
-    floating point: a start just before a minute belongs to the next one, and
-    exact arithmetic would put the file where DeltaCAT does not look.
+    The folder is the minute of its start. It is computed in floating point as in
+    DeltaCAT, which rounds a start just before a minute up to the next one.
     """
     return f"{minute_folder_of(start_time_of(transaction))}/{transaction}/{end}"
 
 
 def minute_folder_of(start: int) -> str:
-    """Return the folder of the log of what started then, which sorts as times do."""
+    """Return the log folder of a start time; folders sort by time."""
     minute = datetime.datetime.fromtimestamp(start / 1e9, datetime.UTC)
     return f"{MINUTE_LOG}{minute:%Y/%m/%d/%H/%M}"
 
 
 def parse_log_path(path: str) -> LoggedTransaction | None:
-    """Return the transaction whose committed log lies at `path`, in either form, or None if none does."""
+    """Return the transaction of the committed log at `path`, in either form, or None."""
     match = _MINUTE.fullmatch(path)
     if match is not None:
         return LoggedTransaction(match[1], int(match[2]), int(match[3]))
     match = _FLAT.fullmatch(path)
     if match is not None:
-        # The seed's prose joins start and UUID with `_`, its example with `-`; files are named with `_` always.
+        # The first specification joins start and UUID with `_` in its text and `-` in its example; files use `_`.
         return LoggedTransaction(f"{match[1]}_{match[2]}", int(match[1]), None)
     return None
 
@@ -110,7 +109,7 @@ _LOCATORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedOperation:
-    """What a transaction did to one object, and where it wrote that."""
+    """An operation of a transaction on one object, and the paths it wrote."""
 
     type: str
     object_id: str

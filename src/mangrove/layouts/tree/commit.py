@@ -1,12 +1,12 @@
 """The commit protocol, which publishes a version by the exclusive create of its root node.
 
-    1. definitions and new nodes are written, in parallel; nothing points to them
-    2. root v+1 is created if it is not there: now all of it is committed
-    3. the hint is written, later, and it does not matter if that fails
+    1. write definitions and new nodes in parallel; no version references them yet
+    2. create root v+1 with a conditional put; this is the commit point
+    3. write the hint in the background; a failure is ignored
 
-A writer that lost the race reads the roots that won it. Where they touched
-nothing that matters to it, it applies its messages on the newest and tries the
-version after that one.
+A writer that loses the race reads the roots of the concurrent commits. If none of
+them conflicts, it applies its messages to the newest version and tries the
+version after it.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def commit_changes(
             for path, node in nodes.nodes.items():
                 files.cache_node(path, node, len(nodes.files[path]))
             return CommitResult(TreeSnapshot(files, root), staged.changes)
-        # Whoever looks first and pauses then tries a version that is long taken.
+        # Pause before reading: otherwise the next attempt targets a version that is already taken.
         pause_before_retry(effects, attempt)
         base, staged = _rebase_on_newest(files, base, staged, isolation)
     raise build_attempts_error(changes.transaction_id)
@@ -89,10 +89,9 @@ def commit_changes(
 def commit_rebuilt_tree(
     effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, rebuilt: Node
 ) -> TreeSnapshot:
-    """Publish a tree that holds the same as `base` in other nodes, which are written already.
+    """Publish a tree that holds the same entries as `base` in other nodes, which are already written.
 
-    What others commit meanwhile is applied on top of it, so that however long it
-    took to build, it is never built in vain.
+    Concurrent commits are applied on top of it, so a long rebuild is never discarded.
     """
     for attempt in range(ATTEMPTS_MAX):
         now = effects.now_millis()
@@ -117,10 +116,10 @@ def commit_rebuilt_tree(
 
 
 def create_root(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
-    """Create the root node's file if its version is free, and return whether this call did.
+    """Create the file of the root node if its version is free, and return whether this call created it.
 
-    The answer may get lost when the file was made; then whoever's transaction the
-    file names has won. The hint follows later, by someone who may fail.
+    If the response is lost, the file is read back: the transaction that it names has
+    committed. The hint is written later.
     """
     data = encode_root(root, settings.order, compression_of(settings))
     for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
@@ -132,8 +131,8 @@ def create_root(effects: Effects, root: Root, settings: LakehouseSettings) -> bo
                 continue
             if there is None:
                 raise StorageError(
-                    f"version {root.version} could not be committed ({error}); when asked again it was not there. "
-                    "Nothing was changed unless the store still makes it; look at the history before trying again"
+                    f"version {root.version} could not be committed ({error}), and its root does not exist. "
+                    "The store may still create it; check the history before you retry"
                 ) from error
             won = there.transaction_id == root.transaction_id
         if won:
@@ -146,13 +145,13 @@ def _write_hint(effects: Effects, root: Root) -> None:
     try:
         effects.store.put(root.revision.hint_path, encode_hint(root.version))
     except StorageError:
-        return  # a hint is advice, and readers find the version without it
+        return  # readers find the newest version without the hint
 
 
 def _rebase_on_newest(
     files: TreeFiles, base: TreeSnapshot, staged: StagedTreeWrite, isolation: Isolation
 ) -> tuple[TreeSnapshot, StagedTreeWrite]:
-    """Return the newest version and what is staged on it, or refuse when a rival stands in the way."""
+    """Return the newest version and the changes staged on it; raise `ConflictError` on a conflicting commit."""
     concurrent_commits = read_concurrent_roots(files, base)
     if not concurrent_commits:
         return base, staged
@@ -170,14 +169,14 @@ def _rebase_on_newest(
         if touched:
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
-            raise build_conflict_error(concurrent_commit.commit, ["the lakehouse's own definition"])
+            raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
     changes = assign_positions(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
 
 
 def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
-    """Return the roots after `base`, reading more of them at once the more there are."""
+    """Return the roots after `base`; the batch size grows with their number."""
     concurrent_commits: list[Root] = []
     batch = 1
     while len(concurrent_commits) < _CONCURRENT_COMMITS_MAX:
@@ -192,13 +191,12 @@ def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
         batch = min(2 * batch, 32)
     raise ConflictError(
         f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, "
-        "on which this transaction "
-        "stands: begin it again on the newest"
+        "the base of this transaction; restart it on the newest version"
     )
 
 
 def _reader(nodes: TreeNodeWriter, base: TreeSnapshot) -> ReadNodes:
-    """Return a reader that also knows the nodes which are named but not yet written."""
+    """Return a reader that also returns nodes which have a path but are not written yet."""
 
     def read(pointers: Sequence[str]) -> list[Node]:
         return [nodes.nodes.get(pointer) or base.read_nodes([pointer])[0] for pointer in pointers]
@@ -207,21 +205,21 @@ def _reader(nodes: TreeNodeWriter, base: TreeSnapshot) -> ReadNodes:
 
 
 def pause_before_retry(effects: Effects, attempt: int) -> None:
-    """Wait after a lost race, longer the more of them were lost."""
+    """Wait after a lost race; the pause grows with the number of attempts."""
     if attempt:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
 
 
 def _base_expired_error(expired: Root, base: TreeSnapshot) -> ConflictError:
     return ConflictError(
-        f"version {base.version}, on which this transaction stands, is so old that version {expired.version} after it "
-        "has expired. Nothing was committed; read again as of the newest version, and repeat the transaction"
+        f"version {base.version}, the base of this transaction, is too old: version {expired.version} after it "
+        "has expired. Nothing was committed; repeat the transaction on the newest version"
     )
 
 
 def build_attempts_error(transaction_id: str) -> ConflictError:
-    """Return the error for a transaction that found every name taken."""
+    """Return the error for a transaction that lost the race on every attempt."""
     return ConflictError(
         f"transaction {transaction_id} lost the race for the next version {ATTEMPTS_MAX} times in a row. "
-        "Nothing was committed; try again when fewer writers are at work"
+        "Nothing was committed; retry when fewer writers are active"
     )

@@ -70,7 +70,7 @@ def fill_delta(message: pb.Delta, delta: Delta) -> None:
 def decode_delta(message: pb.Delta) -> Delta:
     """Return the delta that the message holds."""
     if message.type not in _DELTA_TYPE_OF:
-        raise FormatError(f"a delta has the type number {message.type}, which this release does not know")
+        raise FormatError(f"unknown delta type {message.type}; use a newer release")
     return Delta(
         type=_DELTA_TYPE_OF[message.type],
         manifest=Manifest(
@@ -124,7 +124,7 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
 
 def _file_of(message: pb.DataFile) -> DataFile:
     if message.kind not in _FILE_KIND_OF:
-        raise FormatError(f"{message.location} is of the kind {message.kind}, which this release does not know")
+        raise FormatError(f"unknown file kind {message.kind} of {message.location}; use a newer release")
     has = message.HasField
     return DataFile(
         location=message.location,
@@ -187,7 +187,7 @@ def _author_of(message: pb.Author) -> Author:
 
 
 def _encode_value(value: Value) -> tuple[str, Any]:
-    """Return under which name of `Value` the value is stored, and as what."""
+    """Return the field of `Value` that stores the value, and the stored form."""
     match value:
         case bool():
             return "boolean", value
@@ -219,7 +219,7 @@ def _value_of(stored_name: str | None, message: Any, prefix: str) -> Value | Non
     try:
         return read(stored)
     except (ValueError, OverflowError, decimal.InvalidOperation) as error:
-        raise FormatError(f"{stored!r} is no {stored_name}") from error
+        raise FormatError(f"{stored!r} is not a valid {stored_name}") from error
 
 
 _READERS: Final[dict[str, Callable[[Any], Value]]] = {

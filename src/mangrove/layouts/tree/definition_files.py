@@ -1,22 +1,19 @@
 """Definition files with checksums, inline pointers and preserved unknown fields.
 
-A definition is a protobuf message, in which any bit may change and leave another
-valid message, and which does not say of which kind it is. So the last field of a
-file of ours is the CRC-32 of its kind and of all bytes before it. A message that is
-cut off between two fields is valid too, so the first field says that there is a
-seal. A file with neither was written by another program, and is read; one with half
-of them is damaged. Files of ours from before there was a mark have only the seal.
+A definition is a protobuf message. Protobuf detects neither flipped bits nor the
+wrong message type nor a truncation between two fields. Definition files therefore
+end in a field with the CRC-32 of the kind and of all bytes before it, and start
+with a field that marks the presence of this checksum. A file with neither field
+was written by another program and is accepted; a file with only the first is
+damaged. Files of early releases have the checksum without the mark.
 
-The model holds only what it knows. A definition in which something else was
-found is carried along as it was read, and when the object is written again,
-what was unknown is put back where it stood: into the message itself, into the
-messages inside it, and in lists into the item that is still the same one.
+Unknown fields are preserved: when an object is written again, they are restored
+into the message, its nested messages, and the matching items of its lists.
 
-Protobuf is imported when the first definition is read: who only asks what format
-revisions there are, such as the command line for its help, need not wait for it.
+Protobuf is imported when the first definition is read, to keep start-up fast.
 
-A definition whose URI is short travels inside the value:
-the commit has one file less to write, and a listing one less to read.
+A short definition is stored inline in the value of its tree key, as a data URI:
+this saves one file per commit and one read per listing.
 """
 
 import base64
@@ -51,16 +48,16 @@ __all__ = [
 ]
 
 _MARK = b"\xf0\xff\x07\x01"
-"""Field 16,382, the number 1: the file ends in a seal."""
+"""Field 16,382 with the value 1: the file ends in a checksum."""
 _TAG = b"\xfd\xff\x07"
-"""Field 16,383, of four bytes."""
+"""Field 16,383, a fixed32."""
 _CHECKSUM_BYTES = len(_TAG) + 4
 _CHANGED_BITS_MAX = 2
-"""So many bits of a tag may have changed and it is still taken for one; else the seal would not protect itself."""
+"""The bits of a tag that may differ: a damaged tag is still recognized, so the checksum covers itself."""
 
 
 def append_checksum(definition: bytes, kind: Kind) -> bytes:
-    """Return what the file of a definition holds.
+    """Return the content of the definition file.
 
     >>> verify_and_strip_checksum(append_checksum(b"small", Kind.TABLE), Kind.TABLE, "a path")
     b'small'
@@ -70,20 +67,18 @@ def append_checksum(definition: bytes, kind: Kind) -> bytes:
 
 
 def verify_and_strip_checksum(data: bytes, kind: Kind, path: str) -> bytes:
-    """Return the definition of that kind that the file at `path` holds, as it was written or not at all."""
+    """Return the definition in the file at `path`; raise `FormatError` if the checksum does not match."""
     changed_bits = _count_changed_bits(data[-_CHECKSUM_BYTES:-4], _TAG)
     if changed_bits and data.startswith(_MARK):
         raise FormatError(
-            f"{path}: its beginning says that it ends in a checksum, and it does not, so it was cut off; "
-            "copy it from an export; run `mangrove check`"
+            f"{path} is truncated: the checksum at its end is missing; restore it from an export; run `mangrove check`"
         )
     if changed_bits > _CHANGED_BITS_MAX:
         return data
     definition = data[:-_CHECKSUM_BYTES]
     if changed_bits or _checksum(definition, kind) != data[-4:]:
         raise FormatError(
-            f"{path}: its checksum says that it is not the definition of a {kind.word} or was changed after it was "
-            "written; run `mangrove check`"
+            f"{path}: checksum mismatch; it is damaged or not the definition of a {kind.word}; run `mangrove check`"
         )
     return definition.removeprefix(_MARK)
 
@@ -106,20 +101,20 @@ _IDENTITIES: Final = {
     "mangrove.tree.DataFile": "location",
     "mangrove.tree.ColumnStatistics": "column_id",
 }
-"""By which field the items of a list are known again; items of other lists by their place."""
+"""The field that identifies the items of a list; items of other lists are matched by position."""
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Return whether anything unknown stands in the message or inside it; what is unknown is lost by asking."""
+    """Return whether the message or a nested message has unknown fields; discards them."""
     size_bytes = message.ByteSize()
     message.DiscardUnknownFields()
     return message.ByteSize() != size_bytes
 
 
 def restore_unknown_fields(message: AnyMessage, carried: AnyMessage) -> None:
-    """Put into `message` what is unknown in `carried`, of which nothing known is left afterwards."""
+    """Copy the unknown fields of `carried` into `message`; clears the known fields of `carried`."""
     for field, value in carried.ListFields():
         kind = field.message_type
         if kind is not None and not kind.GetOptions().map_entry:
@@ -132,7 +127,7 @@ def restore_unknown_fields(message: AnyMessage, carried: AnyMessage) -> None:
 
 
 def _pairs(message: Message, field: FieldDescriptor, value: Message) -> Iterator[tuple[Message, Message]]:
-    """Yield each message of the field as it was carried, with what it is now."""
+    """Yield each nested message of the carried field with its current counterpart."""
     now = getattr(message, field.name)
     if not field.is_repeated:
         if message.HasField(field.name):
@@ -150,14 +145,14 @@ def _pairs(message: Message, field: FieldDescriptor, value: Message) -> Iterator
 
 
 class DecodedObject(NamedTuple):
-    """An object, and what its definition holds beyond what this release knows."""
+    """An object and the unknown fields of its definition."""
 
     value: Object
     unknown: bytes
 
 
 class DecodedSettings(NamedTuple):
-    """The lakehouse's own definition, how long names are in its tree keys, and what of it is not known."""
+    """The lakehouse definition, the name sizes of its tree keys, and its unknown fields."""
 
     settings: LakehouseSettings
     sizes: NameSizes
@@ -166,26 +161,26 @@ class DecodedSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DefinitionCodec:
-    """Reads definitions. Each function takes the bytes, and the path for its errors."""
+    """Decodes definitions. Each function takes the bytes, and the path for error messages."""
 
     settings_of: Callable[[bytes, str], DecodedSettings]
     object_of: Callable[[Locator, bytes, str], DecodedObject]
-    """Also takes the way to the object: some programs do not write an object's name into its definition."""
+    """Also takes the locator: some programs do not write the name of an object into its definition."""
 
     def read(self, locator: Locator, data: bytes, path: str) -> DecodedObject:
-        """Return the object to which `locator` leads; one that says that it is another is a `FormatError`."""
+        """Return the object at `locator`; raise `FormatError` if the definition names another object."""
         found = self.object_of(locator, data, path)
         name = own_name_of(found.value)
         if name is not None and name != locator.parts[-1]:
             raise FormatError(
-                f"{path} is the definition of {name!r}, but the tree key that leads there is that of the "
-                f"{locator.kind.word} {locator}: run `mangrove check`"
+                f"{path} is the definition of {name!r}, but its tree key is that of the "
+                f"{locator.kind.word} {locator}; run `mangrove check`"
             )
         return found
 
 
 def own_name_of(value: Object) -> str | int | None:
-    """Return what an object says that the last part of the way to it is; a delta does not say."""
+    """Return the last locator part that the object itself records, or None for a delta."""
     if isinstance(value, Delta | LakehouseSettings):
         return None
     if isinstance(value, TableVersion):
@@ -194,7 +189,7 @@ def own_name_of(value: Object) -> str | int | None:
 
 
 def name_sizes_of(settings: LakehouseSettings) -> NameSizes:
-    """Return how long names may be in tree keys."""
+    """Return the maximum sizes of names in tree keys."""
     return NameSizes(settings.namespace_name_max_size_bytes, settings.table_name_max_size_bytes)
 
 
@@ -219,7 +214,7 @@ _INLINE = "data:application/protobuf;base64,"
 
 
 def encode_inline_pointer(definition: bytes) -> str:
-    """Return the pointer that holds the definition itself.
+    """Return a pointer that contains the definition itself.
 
     >>> decode_inline_pointer(encode_inline_pointer(b"small"), "a node")
     b'small'
@@ -228,14 +223,14 @@ def encode_inline_pointer(definition: bytes) -> str:
 
 
 def decode_inline_pointer(pointer: str, holder: str) -> bytes | None:
-    """Return the definition that the pointer holds, or None if the pointer is a path.
+    """Return the definition in the pointer, or None if the pointer is a path.
 
-    `holder` says where the pointer stands, for the error.
+    `holder` locates the pointer in error messages.
     """
     if not pointer.startswith("data:"):
         return None
     if not pointer.startswith(_INLINE):
-        raise FormatError(f"{holder}: the value {pointer[:60]!r}… holds data that is no base64 protobuf definition")
+        raise FormatError(f"{holder}: the value {pointer[:60]!r}… is not a base64 protobuf definition")
     try:
         return base64.b64decode(pointer[len(_INLINE) :], validate=True)
     except binascii.Error as error:

@@ -109,7 +109,7 @@ _SIMPLE_TRANSFORMS: Final[dict[int, Transform]] = {
     pb.TRANSFORM_HOURS: Hours(),
 }
 _FOREIGN_PRECISION: Final = 38
-"""What a decimal can be whose writer did not say."""
+"""The precision and scale of a decimal that does not record them."""
 
 
 def fill_schema(message: pb.Schema, schema: Schema) -> None:
@@ -122,7 +122,7 @@ def fill_schema(message: pb.Schema, schema: Schema) -> None:
 
 
 def decode_schema(message: pb.Schema) -> Schema:
-    """Return the schema that the message holds."""
+    """Return the schema in the message."""
     columns = tuple(_column_of(column, None, 1) for column in message.columns)
     last_column_id = message.last_column_id if message.HasField("last_column_id") else -1
     return Schema(columns, message.schema_id, last_column_id)
@@ -143,7 +143,7 @@ def fill_partition_scheme(message: pb.PartitionScheme, scheme: PartitionScheme) 
 
 
 def decode_partition_scheme(message: pb.PartitionScheme) -> PartitionScheme:
-    """Return the partition scheme that the message holds."""
+    """Return the partition scheme in the message."""
     return PartitionScheme(
         tuple(
             PartitionField(field.source_id, _transform_of(field.transform, field.parameter), field.name)
@@ -170,7 +170,7 @@ def fill_sort_scheme(message: pb.SortScheme, scheme: SortScheme) -> None:
 
 
 def decode_sort_scheme(message: pb.SortScheme) -> SortScheme:
-    """Return the sort scheme that the message holds."""
+    """Return the sort scheme in the message."""
     return SortScheme(
         tuple(
             SortField(
@@ -216,7 +216,7 @@ def _fill_column(message: pb.Column, column: Column) -> None:
 
 def _column_of(message: pb.Column, name: str | None, depth: int) -> Column:
     if depth > NESTING_MAX:
-        raise FormatError(f"types lie more than {NESTING_MAX} levels deep in each other")
+        raise FormatError(f"types are nested more than {NESTING_MAX} levels deep")
     return Column(
         message.id,
         message.name if name is None else name,
@@ -250,13 +250,13 @@ def _type_of(message: pb.Column, depth: int) -> DataType:
             _require(message, "map_key", "map_value")
             key = _column_of(message.map_key, KEY_NAME, depth + 1)
             return Map(key, _column_of(message.map_value, VALUE_NAME, depth + 1))
-    raise FormatError(f"column {message.name!r} has the type number {number}, which this release does not know")
+    raise FormatError(f"unknown type {number} of column {message.name!r}; use a newer release")
 
 
 def _require(message: pb.Column, *names: Literal["list_element", "map_key", "map_value"]) -> None:
     for name in names:
         if not message.HasField(name):
-            raise FormatError(f"column {message.name!r} lacks its {name}")
+            raise FormatError(f"column {message.name!r} has no {name}")
 
 
 def _parameter(transform: Transform) -> int:
@@ -273,5 +273,5 @@ def _transform_of(number: int, parameter: int) -> Transform:
     if number == pb.TRANSFORM_TRUNCATE:
         return Truncate(parameter)
     if number not in _SIMPLE_TRANSFORMS:
-        raise FormatError(f"a field has the transform number {number}, which this release does not know")
+        raise FormatError(f"unknown transform {number} of a field; use a newer release")
     return _SIMPLE_TRANSFORMS[number]

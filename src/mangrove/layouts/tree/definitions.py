@@ -1,8 +1,7 @@
 """The protobuf codec of object definitions.
 
-The bytes depend on the object alone: the same object gives the same file. A file
-that is damaged or that breaks a rule is refused with its path; nothing in it can
-cause another error.
+The encoding is deterministic. Every damaged or invalid file raises a `FormatError`
+with its path, and no other error.
 """
 
 from collections.abc import Callable
@@ -60,8 +59,7 @@ AnyEnum = TypeVar("AnyEnum", bound=Enum)
 def encode_definition(value: Object, carried: bytes = b"") -> bytes:
     """Return the bytes of the object's definition.
 
-    `carried` is what `decode_definition` gave as unknown when the object was read;
-    it is written again.
+    `carried` holds the unknown fields from `decode_definition`; they are written back.
     """
     kind = kind_of(value)
     message = _MESSAGES[kind]()
@@ -75,21 +73,21 @@ def encode_definition(value: Object, carried: bytes = b"") -> bytes:
 
 
 def decode_definition(kind: Kind, data: bytes, path: str, locator: Locator | None = None) -> tuple[Object, bytes]:
-    """Return the object that the definition at `path` holds, and bytes for `encode_definition` to carry.
+    """Return the object in the definition at `path`, and its unknown fields for `encode_definition`.
 
-    The bytes are empty when all of the definition was understood. Other programs
-    leave out an object's name and id: then the name is that of `locator`, and the
-    names stand for the ids.
+    The unknown fields are empty if the whole definition was understood. Other programs
+    omit the name and id of an object: the name then comes from `locator`, and the
+    names serve as ids.
     """
     message = _MESSAGES[kind]()
     try:
         message.ParseFromString(data)
         value = _READERS[kind](message, locator)
     except DecodeError as error:
-        raise FormatError(f"{path} is no definition of a {kind.word}: {error}") from error
+        raise FormatError(f"{path} is not the definition of a {kind.word}: {error}") from error
     except (InvalidInputError, NotFoundError, FormatError) as error:
         raise FormatError(
-            f"{path}, the definition of a {kind.word}, breaks a rule: {error}. Run `mangrove check` to see what else "
+            f"{path}, the definition of a {kind.word}, is invalid: {error}. Run `mangrove check` to see what else "
             "is affected"
         ) from error
     return value, data if has_unknown_fields(message) else b""
@@ -107,10 +105,10 @@ def _fill_lakehouse(message: pb.Lakehouse, settings: LakehouseSettings) -> None:
 
 def _lakehouse_of(message: pb.Lakehouse, _: Locator | None) -> LakehouseSettings:
     if message.major_version != KNOWN_MAJOR_VERSION:
-        # Nothing else is looked at: another major version may mean something else by it.
+        # Check nothing else: the other fields may have another meaning in another major version.
         raise FormatError(
-            f"its major_version is {message.major_version}, and this release knows only {KNOWN_MAJOR_VERSION}: "
-            "use a release of mangrove-lake that knows it"
+            f"unsupported major_version {message.major_version}; this release supports {KNOWN_MAJOR_VERSION}; "
+            "use a newer release of mangrove-lake"
         )
     return LakehouseSettings(
         name=message.name,
@@ -152,7 +150,7 @@ def _table_of(message: pb.Table, locator: Locator | None) -> Table:
     name = message.name or (by_name.name if by_name else "")
     word = message.table_type or TableType.MANAGED.name
     if word not in TableType.__members__:
-        raise FormatError(f"its table_type is {word!r}: there are {', '.join(TableType.__members__)}")
+        raise FormatError(f"unknown table_type {word!r}; expected one of {', '.join(TableType.__members__)}")
     return Table(
         id=message.id or name,
         namespace_id=message.namespace_id or (by_name.namespace if by_name else ""),
@@ -186,7 +184,7 @@ def _fill_view(message: pb.View, view: View) -> None:
 def _view_of(message: pb.View, locator: Locator | None) -> View:
     name = message.name or (locator.name if isinstance(locator, ViewLocator) else "")
     if message.representation.type not in ("", _SQL):
-        raise FormatError(f"its representation is {message.representation.type!r}, and this release knows only sql")
+        raise FormatError(f"unknown representation {message.representation.type!r}; expected sql")
     return View(
         id=message.id or name,
         name=name,
@@ -311,14 +309,14 @@ def _optional(message: Message, name: str) -> Any:
 
 
 def _number(numbers: Any, member: Enum) -> Any:
-    """Return the number of a member of one of our enumerations, whose protobuf names begin with its own."""
+    """Return the protobuf number of an enumeration member; protobuf names start with the enumeration's name."""
     return numbers.Value(f"{_prefix(numbers)}{member.name}")
 
 
 def _member(numbers: Any, number: int, members: type[AnyEnum]) -> AnyEnum:
     name = numbers.Name(number).removeprefix(_prefix(numbers)) if number in numbers.values() else ""
     if name not in members.__members__:
-        raise FormatError(f"its state is {number}, which is none of {', '.join(members.__members__)}")
+        raise FormatError(f"unknown state {number}; expected one of {', '.join(members.__members__)}")
     return members[name]
 
 

@@ -25,12 +25,12 @@ __all__ = ["TreeFiles"]
 
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
-"""What text in Python objects takes more than in an Arrow file, roughly."""
+"""The approximate size ratio of text in Python objects to text in an Arrow file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """A definition's bytes, and what they say about the object to which `locator` leads."""
+    """The bytes of a definition, and the object decoded from them for `locator`."""
 
     data: bytes
     locator: Locator
@@ -40,8 +40,8 @@ class _Definition:
 class TreeFiles:
     """The node files and definitions of one lakehouse.
 
-    Their paths hold a fresh id, so that what was read once stays true; roots and
-    the hint are not read here.
+    Their paths contain a fresh id, so their content never changes and can be cached.
+    Roots and the hint are not read here.
     """
 
     def __init__(self, store: Store, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
@@ -51,7 +51,7 @@ class TreeFiles:
         self._settings: LruCache[DecodedSettings] = LruCache(cache_bytes_max // 64)
 
     def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[TreeRevision]) -> list[Node]:
-        """Return the nodes at these paths, reading those that are not held with one request for many."""
+        """Return the nodes at these paths; those not cached are read in one batch."""
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):
@@ -61,9 +61,9 @@ class TreeFiles:
         return [held for pointer in pointers if (held := found[pointer]) is not None]
 
     def objects(self, codec: DefinitionCodec, wanted: Sequence[tuple[Locator, str]]) -> list[DecodedObject]:
-        """Return the objects to which the locators lead, given with the values of their tree keys.
+        """Return the objects at the locators, given with the values of their tree keys.
 
-        Definitions that are not held are read with one request for many.
+        Definitions that are not cached are read in one batch.
         """
         held = {pointer: self._definitions.get(pointer) for _, pointer in wanted}
         contents = {
@@ -82,7 +82,7 @@ class TreeFiles:
         ]
 
     def settings(self, codec: DefinitionCodec, path: str) -> DecodedSettings:
-        """Return the lakehouse's own definition."""
+        """Return the lakehouse definition."""
         settings = self._settings.get(path)
         if settings is None:
             (data,) = self._read([path])
@@ -93,15 +93,15 @@ class TreeFiles:
         return settings
 
     def cached_node(self, pointer: str) -> Node | None:
-        """Return a node that was read or written lately, without reading it."""
+        """Return a cached node, or None; reads nothing from storage."""
         return self._nodes.get(pointer)
 
     def cache_node(self, pointer: str, node: Node, size_bytes: int) -> None:
-        """Hold a node that was just read or written."""
+        """Cache a node that was just read or written."""
         self._nodes.put(pointer, node, size_bytes * _DECODED_PER_STORED_BYTE)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Write new files, in parallel; nothing points to them yet."""
+        """Write new files in parallel; no version references them yet."""
         if len(files) == 1:
             ((path, data),) = files.items()
             self.store.put(path, data)
@@ -111,7 +111,7 @@ class TreeFiles:
     def _object(
         self, codec: DefinitionCodec, locator: Locator, pointer: str, held: _Definition | None, data: bytes | None
     ) -> DecodedObject:
-        # One definition can stand behind two tree keys, and what it says may depend on the key.
+        # Two tree keys can share a definition, and the decoded object may depend on the key.
         if held is not None and held.locator == locator:
             return held.read
         data = data if held is None else held.data
@@ -130,23 +130,23 @@ class TreeFiles:
             try:
                 check_path(path)
             except InvalidInputError as error:
-                raise FormatError(f"a node or root points to what is no path: {error}; run `mangrove check`") from error
+                raise FormatError(f"a node or root contains an invalid path: {error}; run `mangrove check`") from error
         contents = self.store.read_many(paths)
         for path, data in zip(paths, contents, strict=True):
             if data is None:
                 raise FormatError(
-                    f"{path} is missing in {self.store.uri}, though a version that is kept points to it: "
+                    f"{path} is missing in {self.store.uri}, but a live version references it; "
                     "run `mangrove check` to see what it affects"
                 )
         return [data for data in contents if data is not None]
 
 
 def _truncated_file_error(path: str) -> FormatError:
-    return FormatError(f"{path} is empty, and so was cut off: copy it from an export; run `mangrove check`")
+    return FormatError(f"{path} is empty; restore it from an export; run `mangrove check`")
 
 
 def _with_position(locator: Locator, read: DecodedObject) -> DecodedObject:
-    """Return the object as it is at its place: a delta's position is in its tree key only."""
+    """Return the object with its position: the position of a delta is stored only in its tree key."""
     value = read.value
     if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:
         return read._replace(value=replace(value, position=locator.position))

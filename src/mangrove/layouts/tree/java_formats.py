@@ -1,16 +1,16 @@
 """Read-only support for lakehouses written by TrinityLake and Olympia in Java.
 
-TrinityLake   two columns; system rows and keys in one unsorted table, no row that
-              parts them, no children
-Olympia       three columns and no write buffer; a key that was deleted keeps its
-              row, without a value
+TrinityLake   two columns; system rows and keys in one unsorted table without a
+              separator row; no children
+Olympia       three columns and no write buffer; a deleted key keeps its row,
+              without a value
 
-They hold neither names, which are in the tree keys, nor, in TrinityLake, ids;
-and Olympia gives one id to several tables. So ids are made from names: whoever
-opens the lakehouse again finds the same ones. Columns are not read: the tables
-are Iceberg tables, and what Iceberg says about them is what counts.
+Definitions do not contain names, which are in the tree keys. TrinityLake has no
+ids, and Olympia gives one id to several tables. Ids are therefore derived from
+names, so they are the same each time the lakehouse is opened. Columns are not
+read: the tables are Iceberg tables, and the Iceberg metadata is authoritative.
 
-TrinityLake   _<64 binary digits>.ipc    _latest_hint.txt    definitions at optimised paths
+TrinityLake   _<64 binary digits>.ipc    _latest_hint.txt    definitions at hashed paths
 Olympia       vn/<64 binary digits>      vn/latest           def/<kind>/…    node/…
 """
 
@@ -49,9 +49,9 @@ _OBJECT_KEY = re.compile(r"[A-Za-z0-9+/]===")
 
 
 def decode_trinitylake_rows(rows: NodeRows, order: int | None) -> NodeSections:  # noqa: ARG001
-    """Return the sections of a node file of TrinityLake's Java program, with the keys in order.
+    """Return the sections of a node file of TrinityLake's Java program, with the keys sorted.
 
-    A tree of its has one node, however many keys there are: the order says nothing.
+    Such a tree has a single node, however many keys there are, so the order is ignored.
     """
     system: dict[str, str] = {}
     objects: dict[str, str] = {}
@@ -60,10 +60,10 @@ def decode_trinitylake_rows(rows: NodeRows, order: int | None) -> NodeSections: 
             raise rows.broken("a row has no key or no value")
         section = objects if _OBJECT_KEY.match(key) else system
         if key in section:
-            raise rows.broken(f"the key {key!r} comes twice")
+            raise rows.broken(f"duplicate key {key!r}")
         section[key] = value
     if system.get(N_KEYS, str(len(objects))) != str(len(objects)):
-        raise rows.broken(f"{N_KEYS} is {system[N_KEYS]!r}, and there are {len(objects)} keys")
+        raise rows.broken(f"{N_KEYS} is {system[N_KEYS]!r}, but there are {len(objects)} keys")
     keys = sorted(objects)
     return NodeSections(system, Node(tuple(keys), tuple(objects[key] for key in keys)))
 
@@ -71,8 +71,8 @@ def decode_trinitylake_rows(rows: NodeRows, order: int | None) -> NodeSections: 
 def decode_olympia_rows(rows: NodeRows, order: int | None) -> NodeSections:
     """Return the sections of a node file of Olympia's Java program.
 
-    A deleted key between two children has to stay, so it becomes what it would
-    be in our own files: a row that a message hides.
+    A deleted key between two children must stay, so it becomes a row with a
+    delete message.
     """
     system, start = read_system_section(rows)
     keys, values, children = read_key_table(rows, start, len(rows.keys), system, order)
@@ -100,7 +100,7 @@ _DEFAULTS = LakehouseSettings()
 
 @dataclass(frozen=True, slots=True)
 class JavaFieldNumbers:
-    """The numbers of the fields that are read; None where a program has no such field."""
+    """The numbers of the fields that are read; None if a program has no such field."""
 
     program: str
     lakehouse_exports: int
@@ -116,14 +116,14 @@ class JavaFieldNumbers:
 
 @dataclass(frozen=True, slots=True)
 class JavaSettings:
-    """The definition of a lakehouse that a Java program made, and the sizes of names in its tree keys."""
+    """The definition of a lakehouse created by a Java program, and the name sizes of its tree keys."""
 
     settings: LakehouseSettings
     sizes: NameSizes
 
 
 def decode_java_settings(numbers: JavaFieldNumbers, data: bytes, path: str) -> JavaSettings:
-    """Return what the definition of the lakehouse, or catalog, at `path` says."""
+    """Return the settings from the definition of the lakehouse, or catalog, at `path`."""
     message = _Message(data, path)
     try:
         settings = LakehouseSettings(
@@ -146,7 +146,7 @@ def decode_java_settings(numbers: JavaFieldNumbers, data: bytes, path: str) -> J
 
 
 def decode_java_object(numbers: JavaFieldNumbers, locator: Locator, data: bytes, path: str) -> Namespace | Table:
-    """Return the object to which `locator` leads, from its definition at `path`."""
+    """Return the object at `locator` from its definition at `path`."""
     message = _Message(data, path)
     try:
         if isinstance(locator, NamespaceLocator):
@@ -163,16 +163,16 @@ def decode_java_object(numbers: JavaFieldNumbers, locator: Locator, data: bytes,
             )
     except (InvalidInputError, ValueError) as error:
         raise message.broken(str(error)) from None
-    raise message.broken(f"a {locator.kind.word} made by {numbers.program}'s Java program cannot be read here")
+    raise message.broken(f"a {locator.kind.word} written by {numbers.program}'s Java program is not supported")
 
 
 def _id(numbers: JavaFieldNumbers, *names: str) -> str:
-    """Return an id made from names, which hold no slash: different names, different ids."""
+    """Return an id derived from names; names contain no slash, so different names give different ids."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join((numbers.program, *names))))
 
 
 class _Message:
-    """The fields of one protobuf message, by their numbers; the last one counts where a field is single."""
+    """The fields of one protobuf message by number; the last value of a single field wins."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self._path = path
@@ -193,7 +193,7 @@ class _Message:
         values = self._all(field)
         last = values[-1] if values else b""
         if not isinstance(last, bytes):
-            raise self.broken(f"field {field} is not a text")
+            raise self.broken(f"field {field} is not a string")
         try:
             return last.decode()
         except UnicodeDecodeError:
@@ -225,7 +225,7 @@ class _Message:
             else:
                 size = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(wire_type, -1)
             if number == 0 or size < 0 or at + size > len(data):
-                raise self.broken("it is cut off, or not a protobuf message")
+                raise self.broken("it is truncated, or not a protobuf message")
             yield number, data[at : at + size]
             at += size
 
@@ -235,12 +235,12 @@ class _Message:
             value |= (byte & 0x7F) << (7 * i)
             if byte < 0x80:
                 return value, at + i + 1
-        raise self.broken("a number in it is cut off or too long")
+        raise self.broken("a number is truncated or too long")
 
 
 @dataclass(frozen=True, slots=True)
 class JavaDialect:
-    """How one of the Java programs writes: its nodes as a format revision, and its definitions."""
+    """The format of one of the Java programs: its nodes as a format revision, and its definitions."""
 
     revision: TreeRevision
     numbers: JavaFieldNumbers
@@ -312,7 +312,7 @@ OLYMPIA_JAVA = _dialect(
 
 
 def list_java_revisions(roots: RootNames) -> tuple[TreeRevision, ...]:
-    """Return the format revisions of which a lakehouse may be whose root nodes are named like that."""
+    """Return the Java format revisions that use these root node names."""
     if roots == OLYMPIA_JAVA.revision.roots:
         return (OLYMPIA_JAVA.revision,)
     ours = (NEWER.with_roots(roots), OLDER.with_roots(roots))

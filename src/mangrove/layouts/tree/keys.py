@@ -1,20 +1,19 @@
 """The order-preserving encoding of locators as tree keys.
 
-Every part has a shape with a known end, and is filled up with spaces, which sort
-before every character that a name may have:
+Every part has a self-delimiting format and is padded with spaces, which sort
+before every character that a name may contain:
 
-    name        padded to the most UTF-8 bytes that the lakehouse allows
-    identifier  padded to 36 bytes and closed by one more space; a longer one is only closed
-    number      decimal digits, zeros in front
+    name        padded to the maximum number of UTF-8 bytes of the lakehouse
+    identifier  padded to 36 bytes and terminated by one more space; a longer one is only terminated
+    number      decimal digits with leading zeros
 
-What lies below a table carries the table's id in place of its names, so that
-renaming a table or a namespace leaves all of it where it is.
+Objects below a table carry the table id in place of its names, so renaming a
+table or a namespace does not change their keys.
 
-The tree key of a table starts with its namespace's name. Were it always the
-present name, renaming a namespace would write every table in it anew. So a
-namespace keeps the name that it had when it was made as its *key name*, and the
-root says which namespaces go by another name now: as many as were ever renamed,
-usually none.
+The tree key of a table starts with the name of its namespace. With the current
+name, renaming a namespace would rewrite all its tables. A namespace therefore
+keeps the name at its creation as its *key name*. The root lists the namespaces
+whose current name differs, usually none.
 """
 
 import json
@@ -26,6 +25,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.metastore import Scan
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -34,6 +34,7 @@ from mangrove.model.locators import (
     PartitionLocator,
     SharedTransactionLocator,
     StreamLocator,
+    TableIdentity,
     TableLocator,
     TableVersionLocator,
     ViewLocator,
@@ -47,6 +48,7 @@ __all__ = [
     "KeyEncoding",
     "KeyNames",
     "KeyParts",
+    "LocatorKeyCodec",
     "NameSizes",
     "Part",
     "TreeKeyRange",
@@ -65,14 +67,14 @@ Part = str | int
 
 
 class KeyParts(NamedTuple):
-    """What a tree key says: the kind of the object, and the parts of the way to it, outermost first."""
+    """The decoded tree key: the kind of the object and its locator parts, outermost first."""
 
     kind: Kind
     parts: tuple[Part, ...]
 
 
 class TreeKeyRange(NamedTuple):
-    """The tree keys from `first` on and before `end`."""
+    """The tree keys from `first` (inclusive) to `end` (exclusive)."""
 
     first: str
     end: str
@@ -80,9 +82,9 @@ class TreeKeyRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameSizes:
-    """How many UTF-8 bytes names may have, as the definition of the lakehouse says.
+    """The maximum sizes of names in UTF-8 bytes, from the lakehouse definition.
 
-    Views count as tables where they have no size of their own.
+    Views use the size of tables unless they have their own.
     """
 
     namespace_bytes_max: int = 100
@@ -119,7 +121,7 @@ _SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
 
 
 def _usual_pattern(shapes: Sequence[_Shape]) -> re.Pattern[str] | None:
-    """Return what finds the parts of a key that has no names, where every id is as long as a UUID."""
+    """Return a pattern for keys without names whose ids all have the length of a UUID."""
     if not set(shapes) <= {_Shape.IDENTIFIER, *_DIGITS}:
         return None
     identifier = rf"([!-.0-~]{{{_IDENTIFIER_WIDTH}}}) "
@@ -129,14 +131,14 @@ def _usual_pattern(shapes: Sequence[_Shape]) -> re.Pattern[str] | None:
 _USUAL: Mapping[Kind, re.Pattern[str]] = {
     kind: pattern for kind, shapes in _SHAPES.items() if (pattern := _usual_pattern(shapes)) is not None
 }
-"""How most keys below tables look: a table's log has thousands of them, and one match reads such a key."""
+"""A fast path: most keys below tables match one of these patterns, and a table has thousands of them."""
 _NUMBERS: Mapping[Kind, frozenset[int]] = {
     kind: frozenset(place for place, shape in enumerate(shapes) if shape in _DIGITS) for kind, shapes in _SHAPES.items()
 }
 
 
 def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
-    """Return the parts of a key of the usual form, or None where it has another."""
+    """Return the parts of a key that matches its `_USUAL` pattern, else None."""
     pattern = _USUAL.get(kind)
     match = None if pattern is None else pattern.fullmatch(text)
     if match is None:
@@ -146,7 +148,7 @@ def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
 
 
 def encode_schema_id(schema_id: int) -> str:
-    """Return the four characters that stand for a schema id in a tree key.
+    """Return the four characters that encode a schema id in a tree key.
 
     >>> encode_schema_id(2)
     'C==='
@@ -156,10 +158,10 @@ def encode_schema_id(schema_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyEncoding:
-    """How one format revision frames the parts of a tree key: what stands before and after them.
+    """The prefix and suffix of tree keys of each kind in one format revision.
 
-    Sizes count bytes of UTF-8. The Java programs count their own characters, which
-    are halves of UTF-16, so theirs is another `codec` with another `unit_bytes`.
+    Sizes count UTF-8 bytes. The Java programs count UTF-16 code units, so their
+    encoding has another `codec` and `unit_bytes`.
     """
 
     before: Mapping[Kind, str]
@@ -167,15 +169,15 @@ class KeyEncoding:
     codec: str = "utf-8"
     unit_bytes: int = 1
     _frames: tuple[tuple[str, str, Kind], ...] = field(init=False, repr=False, compare=False)
-    """What stands before and after the parts, for each kind in turn."""
+    """Prefix, suffix and kind, for each kind."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_frames", tuple((self.before[one], self.after[one], one) for one in _SHAPES))
         if len(_SHAPES) not in {len(set(self.before.values())), len(set(self.after.values()))}:
-            raise ValueError("two kinds of objects would share their tree keys")
+            raise ValueError("two kinds of objects have the same tree key prefix and suffix")
 
     def key_of(self, kind: Kind, parts: Sequence[Part], sizes: NameSizes) -> str:
-        """Return the tree key of the object of that kind to which the parts lead.
+        """Return the tree key of the object of that kind with these locator parts.
 
         >>> NEWER_KEYS.key_of(Kind.TABLE, ("default", "table"), NameSizes(8, 8))
         'C===default table   '
@@ -184,18 +186,20 @@ class KeyEncoding:
         if not shapes:
             raise InvalidInputError(f"a {kind.word} has no tree key")
         if len(parts) != len(shapes):
-            raise InvalidInputError(f"the way to a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}")
-        return self.before[kind] + self._written(shapes, parts, sizes) + self.after[kind]
+            raise InvalidInputError(
+                f"the locator of a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}"
+            )
+        return self.before[kind] + self._encode_parts(shapes, parts, sizes) + self.after[kind]
 
     def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
-        """Return what the tree key says; one that no object can have is a `FormatError`."""
+        """Return the decoded tree key; raise `FormatError` for an invalid one."""
         for before, after, kind in self._frames:
             if key.startswith(before) and key.endswith(after) and len(key) > len(before) + len(after):
                 text = key[len(before) : len(key) - len(after)]
-                parts = _usual_parts(kind, text) or self._read(_SHAPES[kind], text, sizes)
+                parts = _usual_parts(kind, text) or self._decode_parts(_SHAPES[kind], text, sizes)
                 if parts is not None:
                     return KeyParts(kind, parts)
-        raise FormatError(f"{key!r} is not the tree key of any object: run `mangrove check`")
+        raise FormatError(f"{key!r} is not a valid tree key; run `mangrove check`")
 
     def range_below(
         self,
@@ -206,65 +210,69 @@ class KeyEncoding:
         name_prefix: str = "",
         after: Part | None = None,
     ) -> TreeKeyRange:
-        """Return where the tree keys of the objects of that kind below `parent` lie.
+        """Return the range that contains the tree keys of all objects of that kind below `parent`.
 
-        A parent that is more than one level up stands for everything of that kind
-        below it. `name_prefix` and `after` (the last one already seen) need the
-        direct parent. Other keys may lie in the range too: `is_of_kind` tells.
+        `parent` may be more than one level up. `name_prefix` and `after` (the last key
+        already seen) need the direct parent. The range may contain keys of other kinds:
+        filter them with `is_of_kind`.
         """
         shapes = _SHAPES[kind]
         if len(parent) >= len(shapes) or ((name_prefix or after is not None) and len(parent) != len(shapes) - 1):
-            raise InvalidInputError(f"{tuple(parent)!r} is not what a {kind.word} lies directly below")
+            raise InvalidInputError(f"{tuple(parent)!r} is not the direct parent of a {kind.word}")
         if name_prefix:
             if shapes[-1] in _DIGITS:
-                raise InvalidInputError(f"a {kind.word} has a number and not a name that could start so")
-            _check_text(name_prefix, "prefix of a name")
-        start = self.before[kind] + self._written(shapes[: len(parent)], parent, sizes)
+                raise InvalidInputError(f"a {kind.word} has a number, not a name; a name prefix is not supported")
+            _check_text(name_prefix, "name prefix")
+        start = self.before[kind] + self._encode_parts(shapes[: len(parent)], parent, sizes)
         first = start + name_prefix
         if after is not None:
-            # No key is a beginning of another one of its kind, so this is the very next text.
-            first = max(first, start + self._written(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0")
+            # No key is a prefix of another key of its kind, so this is the next string.
+            first = max(
+                first, start + self._encode_parts(shapes[len(parent) :], (after,), sizes) + self.after[kind] + "\0"
+            )
         end = _after_all_with_prefix(start + name_prefix)
         return TreeKeyRange(min(first, end), end)
 
     def is_of_kind(self, key: str, kind: Kind, sizes: NameSizes) -> bool:
-        """Return whether a key that was found in a range of that kind belongs there."""
+        """Return whether a key from a range of that kind belongs to an object of that kind."""
         return self.parts_of(key, sizes).kind is kind
 
-    def _written(self, shapes: Sequence[_Shape], parts: Sequence[Part], sizes: NameSizes) -> str:
-        return "".join(self._part_written(shape, part, sizes) for shape, part in zip(shapes, parts, strict=True))
+    def _encode_parts(self, shapes: Sequence[_Shape], parts: Sequence[Part], sizes: NameSizes) -> str:
+        return "".join(self._encode_part(shape, part, sizes) for shape, part in zip(shapes, parts, strict=True))
 
-    def _part_written(self, shape: _Shape, part: Part, sizes: NameSizes) -> str:
+    def _encode_part(self, shape: _Shape, part: Part, sizes: NameSizes) -> str:
         digits = _DIGITS.get(shape)
         if digits is not None:
             if not isinstance(part, int) or not 0 <= part < 10**digits:
                 raise InvalidInputError(
-                    f"{part!r} is not a {shape.value}: that is a whole number of up to {digits} digits"
+                    f"{part!r} is not a {shape.value}; expected an integer of up to {digits} digits"
                 )
             return f"{part:0{digits}d}"
         if not isinstance(part, str):
-            raise InvalidInputError(f"{part!r} is not a {shape.value}: that is a text")
+            raise InvalidInputError(f"{part!r} is not a {shape.value}; expected a string")
         _check_text(part, shape.value)
         size, size_max = self._size(part), _bytes_max(shape, sizes)
         if size > size_max:
-            raise InvalidInputError(f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows {size_max}")
+            raise InvalidInputError(
+                f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows at most {size_max}"
+            )
         return part + " " * (max(_IDENTIFIER_WIDTH + 1 - size, 1) if shape is _Shape.IDENTIFIER else size_max - size)
 
-    def _read(self, shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
-        """Return the parts, or None where `text` was not written by `_written` with these shapes."""
+    def _decode_parts(self, shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
+        """Return the parts, or None if `text` is not the encoding of parts with these shapes."""
         parts: list[Part] = []
         rest = text
         try:
             for shape in shapes:
-                part, rest = self._first_part(shape, rest, sizes)
+                part, rest = self._decode_first_part(shape, rest, sizes)
                 parts.append(part)
-            if rest or self._written(shapes, parts, sizes) != text:
+            if rest or self._encode_parts(shapes, parts, sizes) != text:
                 return None
         except (InvalidInputError, ValueError):
             return None
         return tuple(parts)
 
-    def _first_part(self, shape: _Shape, text: str, sizes: NameSizes) -> tuple[Part, str]:
+    def _decode_first_part(self, shape: _Shape, text: str, sizes: NameSizes) -> tuple[Part, str]:
         digits = _DIGITS.get(shape)
         if digits is not None:
             return int(text[:digits]), text[digits:]
@@ -283,27 +291,26 @@ class KeyEncoding:
 
 
 def parts_of_locator(locator: Locator, namespace_key_name: str | None = None) -> KeyParts:
-    """Return what the tree key of the object says.
+    """Return the parts of the object's tree key.
 
-    A namespace that was renamed keeps the name under which its tables and views
-    are filed: for those, `namespace_key_name` is that name.
+    For tables and views of a renamed namespace, `namespace_key_name` is the key
+    name of the namespace.
     """
     if isinstance(locator, TableLocator | ViewLocator):
         return KeyParts(locator.kind, (namespace_key_name or locator.namespace, locator.name))
     if isinstance(locator, NamespaceLocator | SharedTransactionLocator):
         return KeyParts(locator.kind, locator.parts)
-    # A table's id is enough: it is unique in the lakehouse, whatever namespace it was born in.
+    # The table id suffices: it is unique in the lakehouse.
     return KeyParts(locator.kind, locator.parts[1:])
 
 
-def locator_of_parts(way: KeyParts, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
-    """Return the locator of the object that a tree key names.
+def locator_of_parts(key_parts: KeyParts, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
+    """Return the locator of the object with these tree key parts.
 
-    `namespace` is the present name of the namespace where it differs from the
-    one in the key; `namespace_id`, needed for what lies below a table, is not in
-    the key at all.
+    `namespace` is the current name of the namespace if it differs from the key name.
+    `namespace_id` is required for objects below a table; tree keys do not contain it.
     """
-    match way:
+    match key_parts:
         case (Kind.NAMESPACE, (str(name),)):
             return NamespaceLocator(name)
         case (Kind.SHARED_TRANSACTION, (str(name),)):
@@ -313,8 +320,8 @@ def locator_of_parts(way: KeyParts, *, namespace: str | None = None, namespace_i
         case (Kind.VIEW, (str(key_name), str(name))):
             return ViewLocator(namespace or key_name, name)
     if namespace_id is None:
-        raise InvalidInputError(f"the locator of a {way.kind.word} needs the id of the table's namespace")
-    match way:
+        raise InvalidInputError(f"the locator of a {key_parts.kind.word} needs the id of the table's namespace")
+    match key_parts:
         case (Kind.TABLE_VERSION, (str(table_id), int(version))):
             return TableVersionLocator(namespace_id, table_id, version)
         case (Kind.STREAM, (str(table_id), int(version), str(stream_id))):
@@ -323,7 +330,7 @@ def locator_of_parts(way: KeyParts, *, namespace: str | None = None, namespace_i
             return PartitionLocator(namespace_id, table_id, version, stream_id, partition_id)
         case (Kind.DELTA, (str(table_id), int(version), str(stream_id), str(partition_id), int(position))):
             return DeltaLocator(namespace_id, table_id, version, stream_id, partition_id, position)
-    raise InvalidInputError(f"{way!r} leads to no object")
+    raise InvalidInputError(f"{key_parts!r} is not a valid tree key")
 
 
 def _newer() -> KeyEncoding:
@@ -334,10 +341,10 @@ def _newer() -> KeyEncoding:
 
 
 def _older() -> KeyEncoding:
-    """Only the ids of namespaces and tables are given; 2, between them, may mean something to another program.
+    """The specification defines the ids of namespaces and tables only; 2, between them, may be used elsewhere.
 
-    Objects that only we write also have their id in front, so that those below one
-    parent are neighbours in this format revision too.
+    Objects of other kinds have their id as a prefix too, so that the children of one
+    parent are neighbours.
     """
     ids: Mapping[Kind, int] = {kind: kind for kind in _SHAPES} | {Kind.TABLE: 3, Kind.VIEW: 9}
     given = {Kind.NAMESPACE, Kind.TABLE}
@@ -363,14 +370,14 @@ def _bytes_max(shape: _Shape, sizes: NameSizes) -> int:
 def _check_text(text: str, what: str) -> None:
     if _TEXT.fullmatch(text) is None:
         raise InvalidInputError(
-            f"{text!r} cannot be a {what}: it is empty or has a space, a control character, a slash or half a surrogate"
+            f"{text!r} is not a valid {what}: empty, or has a space, control character, slash or lone surrogate"
         )
 
 
 def _after_all_with_prefix(prefix: str) -> str:
-    """Return the least text that is greater than every text that starts with `prefix`.
+    """Return the least string that is greater than every string that starts with `prefix`.
 
-    Every prefix here starts with a character that has a successor, so there is one.
+    Every prefix here starts with a character that has a successor, so it exists.
     """
     stem = prefix.rstrip("\U0010ffff")
     return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1))
@@ -378,21 +385,21 @@ def _after_all_with_prefix(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:
-    """The key name of each namespace that has another name now."""
+    """The key names of the renamed namespaces, by current name."""
 
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def key_name_of(self, name: str) -> str | None:
-        """Return the name under which the tables of the namespace `name` are filed.
+        """Return the key name of the namespace `name`.
 
-        None means that there is no such namespace: the name was left behind by one
-        that still files its tables under it.
+        None means that no such namespace exists: `name` is a former name and the key
+        name of a renamed namespace.
         """
-        found = self.renamed.get(name)
-        return name if found is None and name not in self.renamed.values() else found
+        key_name = self.renamed.get(name)
+        return name if key_name is None and name not in self.renamed.values() else key_name
 
     def name_filed_under(self, key_name: str) -> str | None:
-        """Return the present name of the namespace whose tables are filed under `key_name`; None if there is none."""
+        """Return the current name of the namespace with this key name, or None."""
         for name, filed in self.renamed.items():
             if filed == key_name:
                 return name
@@ -401,9 +408,9 @@ class KeyNames:
     def after(self, before: Mapping[str, str], now: Mapping[str, str], bytes_max: int) -> "KeyNames":
         """Return the key names after a transaction.
 
-        `before` and `now` hold the ids of the namespaces that it wrote or deleted, by
-        their names then and now. A namespace that is new under a name which still
-        files another's tables is given its id as key name.
+        `before` and `now` map the names of the namespaces that it wrote or deleted to
+        their ids. If the name of a new namespace is the key name of another one, the id
+        of the new namespace becomes its key name.
         """
         former = {namespace_id: name for name, namespace_id in before.items()}
         renamed = {name: key for name, key in self.renamed.items() if name not in before and name not in now}
@@ -416,25 +423,25 @@ class KeyNames:
         return KeyNames(MappingProxyType({name: key for name, key in sorted(renamed.items()) if name != key}))
 
     def encode(self) -> str:
-        """Return the text of the root's system row; empty where no namespace was renamed."""
+        """Return the value of the root's system row; empty if no namespace was renamed."""
         return json.dumps(dict(self.renamed), ensure_ascii=False, separators=(",", ":")) if self.renamed else ""
 
     @staticmethod
     def decode(text: str, path: str) -> "KeyNames":
-        """Return what the system row of the root at `path` says."""
+        """Return the key names from the system row of the root at `path`."""
         if not text:
             return KeyNames()
         try:
             renamed = json.loads(text)
         except ValueError as error:
-            raise FormatError(f"{path}: its list of renamed namespaces is not JSON ({error})") from error
+            raise FormatError(f"{path}: the list of renamed namespaces is not JSON ({error})") from error
         if not isinstance(renamed, dict) or not all(isinstance(key, str) for key in renamed.values()):
-            raise FormatError(f"{path}: its list of renamed namespaces does not map names to names")
+            raise FormatError(f"{path}: the list of renamed namespaces does not map names to names")
         return KeyNames(MappingProxyType(renamed))
 
 
 def _choose_key_name(name: str, namespace_id: str, taken: set[str], bytes_max: int) -> str:
-    """Return `name` if no other namespace's tables are filed under it, else the like of its id."""
+    """Return `name` if no other namespace has it as key name, else a name derived from the id."""
     for candidate in (name, namespace_id.encode()[:bytes_max].decode(errors="ignore")):
         if candidate not in taken:
             return candidate
@@ -442,4 +449,49 @@ def _choose_key_name(name: str, namespace_id: str, taken: set[str], bytes_max: i
         candidate = f"{number}"[-bytes_max:]
         if candidate not in taken:
             return candidate
-    raise FormatError(f"no key name of {bytes_max} bytes is left for the namespace {name!r}")
+    raise FormatError(f"no free key name of {bytes_max} bytes for the namespace {name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class LocatorKeyCodec:
+    """Maps locators to tree keys in one version of one lakehouse."""
+
+    encoding: KeyEncoding
+    sizes: NameSizes
+    names: KeyNames
+
+    def key_of(self, locator: Locator) -> str:
+        """Return the object's tree key; for an object in an unknown namespace, a string that is not a tree key."""
+        filed: str | None = None
+        if isinstance(locator, TableLocator | ViewLocator):
+            filed = self.names.key_name_of(locator.namespace)
+            if filed is None:
+                return f"\0{locator.kind.word} {locator}"
+        kind, parts = parts_of_locator(locator, filed)
+        return self.encoding.key_of(kind, parts, self.sizes)
+
+    def describe_object(self, key: str) -> str:
+        """Return a readable name of the object with this tree key."""
+        kind, parts = self.encoding.parts_of(key, self.sizes)
+        names = [str(part) for part in parts]
+        if kind in (Kind.TABLE, Kind.VIEW):
+            names[0] = next((name for name, filed in self.names.renamed.items() if filed == names[0]), names[0])
+        return f"{kind.word} {'.'.join(names)}"
+
+    def range_of(self, scan: Scan, after: Locator | None = None) -> TreeKeyRange:
+        """Return the range of tree keys that a scan covers."""
+        parent: tuple[str | int, ...]
+        match scan.parent:
+            case None:
+                parent = ()
+            case NamespaceLocator(name):
+                filed = self.names.key_name_of(name)
+                if filed is None:
+                    return TreeKeyRange("", "")
+                parent = (filed,)
+            case TableIdentity(_, table_id):
+                parent = (table_id,)
+            case below:
+                parent = parts_of_locator(below).parts
+        last_part = None if after is None else after.parts[-1]
+        return self.encoding.range_below(scan.kind, parent, self.sizes, name_prefix=scan.prefix, after=last_part)

@@ -59,7 +59,7 @@ _UPGRADES_MAX = 10
 
 
 class TreeMetastore:
-    """All versions of one lakehouse, and their upkeep; one of these may be shared by threads."""
+    """All versions of one lakehouse and their maintenance; thread-safe."""
 
     def __init__(self, effects: Effects, files: TreeFiles, names: RootNames, known: TreeSnapshot) -> None:
         self._effects = effects
@@ -70,7 +70,7 @@ class TreeMetastore:
         self._lock = threading.Lock()
 
     def latest(self) -> TreeSnapshot:
-        """Return the newest version that is committed now: one request where nobody else committed."""
+        """Return the newest committed version; one request if there is no concurrent commit."""
         known = self._newest
         following = read_root(self._files.store, self._names, known.version + 1)
         if following is None:
@@ -86,13 +86,13 @@ class TreeMetastore:
         root = read_root(self._files.store, self._names, version) if version >= 0 else None
         if root is None or root.is_expired:
             raise NotFoundError(
-                f"there is no version {version} in {self._files.store.uri}: it has expired or was never committed; "
-                "see the history for what is there"
+                f"version {version} does not exist in {self._files.store.uri}; it has expired or was never committed; "
+                "see the history for the available versions"
             )
         return TreeSnapshot(self._files, root)
 
     def at_time(self, millis: int) -> TreeSnapshot:
-        """Return the newest version that was committed at that time or before."""
+        """Return the newest version committed at or before that time."""
         newest = self.latest()
         read: dict[int, Root | None] = {newest.version: newest.root}
 
@@ -108,13 +108,13 @@ class TreeMetastore:
         assert root is not None
         if root.is_expired:
             raise NotFoundError(
-                f"version {root.version}, the newest at {format_iso_time(millis)}, has expired: ask for a later time, "
-                "or see the history for what is there"
+                f"version {root.version}, the newest at {format_iso_time(millis)}, has expired; use a later time, "
+                "or see the history for the available versions"
             )
         return TreeSnapshot(self._files, root)
 
     def history(self, *, before: int | None = None) -> Iterator[Commit]:
-        """Yield the versions that are kept, newest first."""
+        """Yield the live versions, newest first."""
         following = self.latest().version + 1 if before is None else before
         while following > 0:
             versions = range(following - 1, max(-1, following - 1 - _HISTORY_PAGE), -1)
@@ -123,7 +123,7 @@ class TreeMetastore:
                 yield root.commit
             following = versions[-1]
             if len(roots) < len(versions):
-                # Versions have expired here; what is left below are exports, far apart.
+                # Versions have expired here; the remaining ones below are exports, far apart.
                 older = [
                     version for version in list_taken_versions(self._files.store, self._names) if version < following
                 ]
@@ -131,7 +131,7 @@ class TreeMetastore:
                 return
 
     def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
-        """Make the changes real as the next version, or raise a `ConflictError` and change nothing."""
+        """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         known = self._own(base)
         if changes.is_empty:
             return CommitResult(base, changes)
@@ -142,7 +142,7 @@ class TreeMetastore:
         return committed
 
     def compact(self, changes: Changes) -> TreeSnapshot:
-        """Commit the newest version again in nodes that are at least half full and hold no messages."""
+        """Commit the newest version again with compacted nodes: at least half full, without messages."""
         base = self.latest()
         base.root.revision.check_writable()
         nodes = TreeNodeWriter(base.root, base.settings, self._effects.now_millis(), self._effects.new_id)
@@ -151,14 +151,14 @@ class TreeMetastore:
         return self._seen(commit_rebuilt_tree(self._effects, self._files, base, changes, rebuilt))
 
     def upgrade(self, changes: Changes) -> TreeSnapshot:
-        """Commit the newest version again in the newer format revision, if it is not in it yet."""
+        """Commit the newest version again in the newer format revision, unless it already uses it."""
         for _ in range(_UPGRADES_MAX):
             upgraded = self._upgrade_once(self.latest(), changes)
             if upgraded is not None:
                 return upgraded
         raise ConflictError(
-            f"others committed {_UPGRADES_MAX} times while {self._files.store.uri} was being upgraded. "
-            "Nothing was changed; stop the writers for a moment and try again"
+            f"the upgrade of {self._files.store.uri} lost the race against {_UPGRADES_MAX} concurrent commits. "
+            "Nothing was changed; pause the writers and retry"
         )
 
     def _upgrade_once(self, base: TreeSnapshot, changes: Changes) -> TreeSnapshot | None:
@@ -178,29 +178,29 @@ class TreeMetastore:
         return self._seen(TreeSnapshot(self._files, root)) if create_root(self._effects, root, base.settings) else None
 
     def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
-        """Return for each object what its definition says that the object does not, and that a conversion loses."""
+        """Return for each object the fields of its definition that a conversion would drop."""
         own = self._own(snapshot)
         own.get_many(locators)
-        return [("fields that this release does not know",) if own.carried(one) else () for one in locators]
+        return [("unknown fields",) if own.carried(one) else () for one in locators]
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the lakehouse is another program's, whose files are read here and never written."""
+        """Whether the lakehouse was written by another program and cannot be changed."""
         return self.latest().root.revision.write_rows is None
 
     def kept(self) -> list[Commit]:
-        """Return the versions that are kept, oldest first."""
+        """Return the live versions, oldest first."""
         taken = list_taken_versions(self._files.store, self._names)
         return [root.commit for root in read_live_roots(self._files.store, self._names, taken)]
 
     def roll_back(self, to: Snapshot, changes: Changes) -> TreeSnapshot:
-        """Commit what `to` holds as the next version; whatever else is being committed contests it."""
+        """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         newest = self.latest()
         newest.root.revision.check_writable()
         return self._seen(roll_back(self._effects, self._files, newest, self._own(to), changes))
 
     def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-        """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+        """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         return diff_snapshots(self._own(before), self._own(after), self._birthplaces)
 
     def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
@@ -208,41 +208,39 @@ class TreeMetastore:
         return scan_objects(self._own(snapshot), kind, self._birthplaces)
 
     def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-        """Yield the paths of the layout's own files that these versions need, each once, data files not among them."""
+        """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         return list_reachable_files(map(self._own, snapshots))
 
     def owns(self, path: str) -> bool:
-        """Return whether a file at `path` can only be the layout's own, so that it may go when nothing needs it."""
+        """Return whether `path` belongs to the layout, so that the file may be deleted if it is unreferenced."""
         return is_layout_file(path)
 
     def deletion_rank(self, path: str) -> int:  # noqa: ARG002
-        """Return in which step a file at `path` is deleted: whatever is garbage here, nobody finds."""
+        """Return the step in which vacuum deletes the file at `path`; here all files are in the first step."""
         return 0
 
     def expire(self, versions: Iterable[int]) -> None:
-        """Forget these versions; what only they needed becomes garbage."""
+        """Expire these versions; files that only they reference become garbage."""
         expire_versions(self._effects, self.latest().root, versions)
 
     def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
-        """Return the versions that expired at that time or later, oldest first, as far as they can still be read."""
+        """Return the versions that expired at that time or later and can still be read, oldest first."""
         store = self._files.store
         maybe = [version for version in list_versions_since(store, self._names, since_millis) if version not in kept]
         found = read_retired_roots(store, self._names, maybe)
         return [RetiredVersion(path, TreeSnapshot(self._files, root)) for path, root in found]
 
     def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Yield each rule of the layout that this version breaks; nothing when it is sound."""
+        """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
 
     def repair(self) -> list[str]:
-        """Write a hint that is missing or wrong anew, and say so."""
+        """Rewrite a missing or wrong hint, and return what was repaired."""
         return repair_hint(self._effects, self.latest().root)
 
     def _own(self, snapshot: Snapshot) -> TreeSnapshot:
         if not isinstance(snapshot, TreeSnapshot) or snapshot.files is not self._files:
-            raise InvalidInputError(
-                "a snapshot that is committed on, compared or looked into must be one of this very metastore"
-            )
+            raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot
 
     def _seen(self, snapshot: TreeSnapshot) -> TreeSnapshot:
@@ -259,10 +257,10 @@ def create_tree(
     revision: TreeRevision = NEWER,
     entries: Iterable[Entry] = (),
 ) -> TreeMetastore:
-    """Make a new lakehouse under the store's root, which must not hold one.
+    """Create a lakehouse under the store's root, which must not contain one.
 
-    It is empty, or holds what the changes put, or `entries`: tree keys with their
-    pointers, in order, as many as there may be.
+    It is empty, or contains the objects of the changes, or `entries`: sorted tree keys
+    with their pointers.
     """
     if find_root_names(effects.store) is not None:
         raise _already_there(effects)
@@ -283,16 +281,14 @@ def create_tree(
 
 
 def open_tree(effects: Effects) -> TreeMetastore:
-    """Return the lakehouse that lies under the store's root, in whichever format revision it is."""
+    """Return the lakehouse under the store's root, in any format revision."""
     found = find_newest_root(effects.store)
     if found is None:
-        raise NotFoundError(f"there is no lakehouse at {effects.store.uri}: create one there, or check the URI")
+        raise NotFoundError(f"no lakehouse at {effects.store.uri}; create one there, or check the URI")
     names, newest = found
     files = TreeFiles(effects.store)
     return TreeMetastore(effects, files, names, TreeSnapshot(files, newest))
 
 
 def _already_there(effects: Effects) -> AlreadyExistsError:
-    return AlreadyExistsError(
-        f"there is a lakehouse at {effects.store.uri} already: open it, or choose another place for a new one"
-    )
+    return AlreadyExistsError(f"a lakehouse already exists at {effects.store.uri}; open it, or choose another location")

@@ -20,7 +20,7 @@ __all__ = ["NodeFile", "decode_node", "encode_node"]
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """What a node file holds: system rows by their names in the newer format revision, and the node."""
+    """The content of a node file: system rows by their names in the newer format revision, and the node."""
 
     system: Mapping[str, str]
     node: Node
@@ -28,7 +28,7 @@ class NodeFile:
 
     @property
     def created_at_millis(self) -> int | None:
-        """When the node was written, or None where that was not noted."""
+        """When the node was written, or None if it is not recorded."""
         text = self.system.get(CREATED_AT_MILLIS)
         return None if text is None else int(text)
 
@@ -38,8 +38,8 @@ def encode_node(
 ) -> bytes:
     """Return the file of a node in a tree of that order.
 
-    `system` says when the node was created, and for a root where the definition
-    of the lakehouse lies; the number of keys is added here.
+    `system` has the creation time, and for a root the path of the lakehouse
+    definition; the number of keys is added here.
     """
     revision.check_writable()
     assert revision.write_rows is not None
@@ -61,9 +61,9 @@ def decode_node(
     bytes_max: int = BYTES_MAX,
     expanded_bytes_max: int = EXPANDED_BYTES_MAX,
 ) -> NodeFile:
-    """Return what the node file at `path` holds, in whichever of the format revisions it is written.
+    """Return the content of the node file at `path`, in any format revision.
 
-    Every rule that the file breaks is a `FormatError` that names the file.
+    Every violation is a `FormatError` that names the file.
     """
     known = tuple(revisions)
     names = {name for revision in known for name in revision.columns.names}

@@ -1,18 +1,17 @@
 """Row sections of a node file and their bounds-checked Arrow IPC encoding.
 
-Arrow checks the metadata of a file by itself, and its contents only when asked: a
-text that claims to lie outside of the file kills the process if nobody asks. It
-also believes a compressed buffer's claim about its own size; so the claims are
-added up before anything is unpacked.
+Arrow validates the metadata of a file, but the contents only on request: without
+validation, an out-of-bounds string offset crashes the process. Arrow also trusts
+the uncompressed size of a compressed buffer, so these sizes are summed and limited
+before decompression.
 
-A file of ours carries a checksum of its bytes in the metadata of its schema. A
-program that writes a node anew makes a new schema and so drops it; a row of the
-file would be carried along and then be wrong.
+The schema metadata contains a checksum of the file. It is not a row, because a
+program that rewrites a node would copy the row, but creates a new schema.
 
 system rows    key and value, in any order, before the first row that has neither
-key table      that row, with the leftmost child; then keys in order, each with
+key table      that row, with the leftmost child; then sorted keys, each with
                the child to its right; then empty rows, N rows in all
-write buffer   messages, the oldest first; no value means delete
+write buffer   messages, oldest first; no value means delete
 """
 
 import struct
@@ -68,11 +67,11 @@ def encode_columns(columns: Mapping[str, Sequence[str | None]], compression: str
     """Return an Arrow IPC file with one record batch of these columns, all of the same length."""
     options = _WRITE_OPTIONS.get(compression)
     if options is None:
-        raise InvalidInputError(f"{compression!r} is not a compression of node files: use one of {COMPRESSIONS}")
+        raise InvalidInputError(f"unknown compression of node files {compression!r}; expected one of {COMPRESSIONS}")
     try:
         arrays = [pa.array(column, pa.string()) for column in columns.values()]
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"a text holds half a surrogate pair, which UTF-8 cannot store: {error}") from None
+        raise InvalidInputError(f"a string contains a lone surrogate, which UTF-8 cannot encode: {error}") from None
     schema = _schema(tuple(columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=options) as writer:
@@ -88,15 +87,17 @@ def decode_columns(
     bytes_max: int = BYTES_MAX,
     expanded_bytes_max: int = EXPANDED_BYTES_MAX,
 ) -> dict[str, list[str | None]]:
-    """Return those of the named columns that the file at `path` has; the others are not looked at."""
+    """Return those of the named columns that exist in the file at `path`; other columns are ignored."""
     if len(data) > bytes_max:
-        raise _format_error(path, f"it has {len(data)} bytes, more than the {bytes_max} that a node may have")
+        raise _format_error(path, f"it has {len(data)} bytes; at most {bytes_max} are allowed")
     try:
         expanded = _expanded_bytes(data, path)
     except struct.error:
-        raise _format_error(path, "it is cut off, or its metadata points outside of it") from None
+        raise _format_error(path, "it is truncated, or its metadata has offsets outside the file") from None
     if expanded > expanded_bytes_max:
-        raise _format_error(path, f"it claims to unpack to {expanded} bytes; at most {expanded_bytes_max} are believed")
+        raise _format_error(
+            path, f"it declares an uncompressed size of {expanded} bytes; at most {expanded_bytes_max} are allowed"
+        )
     try:
         return _read(data, path, names)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -108,15 +109,15 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
     reader = pa.ipc.open_file(buffer, options=_READ_OPTIONS)
     claimed = (reader.schema.metadata or {}).get(_CHECKSUM)
     if claimed is not None and claimed != _checksum(_around_checksum(data, claimed)):
-        raise _format_error(path, "its checksum says that it was changed after it was written")
+        raise _format_error(path, "checksum mismatch")
     if claimed is None and _CHECKSUM in _first_message(data):
-        raise _format_error(path, "only one of the two copies of its schema has its checksum")
+        raise _format_error(path, "only one of the two copies of its schema has the checksum")
     if reader.num_record_batches != 1:
-        raise _format_error(path, f"it has {reader.num_record_batches} record batches; a node has one")
+        raise _format_error(path, f"it has {reader.num_record_batches} record batches; expected one")
     there = reader.schema.names
     wanted = [index for index, name in enumerate(there) if name in names]
     if len({there[index] for index in wanted}) != len(wanted):
-        raise _format_error(path, f"two of its columns have the same name: {there}")
+        raise _format_error(path, f"duplicate column names: {there}")
     if len(wanted) < len(there):
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
         reader = pa.ipc.open_file(buffer, options=options)
@@ -124,7 +125,7 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
     batch.validate(full=True)
     for field in batch.schema:
         if field.type not in _TEXT:
-            raise _format_error(path, f"its column {field.name!r} is {field.type}; a node's columns are text")
+            raise _format_error(path, f"column {field.name!r} has type {field.type}; expected string")
     return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
@@ -134,7 +135,7 @@ def _schema(names: tuple[str, ...]) -> "pa.Schema":
 
 
 def _first_message(data: bytes) -> bytes:
-    """Return the copy of the schema that lies before the columns."""
+    """Return the copy of the schema before the columns."""
     (size,) = _numbers("<i", data, 12)
     return data[16 : 16 + size]
 
@@ -146,10 +147,10 @@ def _with_checksum(data: bytes) -> bytes:
 
 
 def _around_checksum(data: bytes, checksum: bytes) -> tuple[memoryview, memoryview, memoryview]:
-    """Return what lies before, between and after the two copies of the checksum.
+    """Return the bytes before, between and after the two copies of the checksum.
 
-    One copy of the schema lies before the columns and one after them, so the first
-    and the last appearance are the right ones whatever the columns hold.
+    One copy of the schema is before the columns and one after them, so the first and
+    the last occurrence are the right ones whatever the columns contain.
     """
     view, size = memoryview(data), len(checksum)
     first, last = data.find(checksum), data.rfind(checksum)
@@ -161,18 +162,18 @@ def _checksum(parts: Iterable[memoryview]) -> bytes:
 
 
 def _expanded_bytes(data: bytes, path: str) -> int:
-    """Return how many bytes the record batches claim to unpack to, 0 where nothing is compressed.
+    """Return the declared uncompressed size of all record batches; 0 if nothing is compressed.
 
     This walks the file as Arrow does, from the footer to each record batch to its
-    buffers, of which a compressed one starts with its size when unpacked. What
-    cannot be walked raises `struct.error`.
+    buffers; a compressed buffer starts with its uncompressed size. An invalid structure
+    raises `struct.error`.
     """
     (footer_size,) = _numbers("<i", data, len(data) - len(_MAGIC) - 4)
     if not data.startswith(_MAGIC) or not data.endswith(_MAGIC) or footer_size <= 0:
-        raise struct.error("the magic words or the size of the footer are wrong")
+        raise struct.error("invalid magic bytes or footer size")
     footer = _target(data, len(data) - len(_MAGIC) - 4 - footer_size)
     if _vector(data, _field(data, footer, 2), 24):
-        raise _format_error(path, "it has dictionaries; a node's columns are text")
+        raise _format_error(path, "it has dictionaries; expected string columns")
     total = 0
     for block in _vector(data, _field(data, footer, 3), 24):
         offset, metadata_size = _numbers("<qi", data, block)
@@ -194,25 +195,25 @@ def _expanded_bytes_of_batch(data: bytes, start: int, body: int) -> int:
         offset, size = _numbers("<qq", data, buffer)
         if size >= 8:
             (unpacked_size,) = _numbers("<q", data, body + offset)
-            # Minus one says that this buffer was left as it is.
+            # -1 means that this buffer is not compressed.
             total += max(unpacked_size, 0)
     return total
 
 
 def _numbers(shape: str, data: bytes, at: int) -> tuple[int, ...]:
     if at < 0:
-        raise struct.error("a position lies before the first byte")
+        raise struct.error("negative offset")
     numbers: tuple[int, ...] = struct.unpack_from(shape, data, at)
     return numbers
 
 
 def _target(data: bytes, at: int) -> int:
-    """Return where the thing lies to which the offset at `at` points."""
+    """Return the target of the offset at `at`."""
     return at + _numbers("<I", data, at)[0]
 
 
 def _field(data: bytes, table: int, index: int) -> int | None:
-    """Return where a field of a table lies, or None where the table does not have it."""
+    """Return the position of a field of a table, or None if it is absent."""
     fields = table - _numbers("<i", data, table)[0]
     (fields_size,) = _numbers("<H", data, fields)
     if fields_size < 6 + 2 * index:
@@ -222,7 +223,7 @@ def _field(data: bytes, table: int, index: int) -> int | None:
 
 
 def _vector(data: bytes, field: int | None, item_size: int) -> range:
-    """Return where the items of a vector lie."""
+    """Return the positions of the items of a vector."""
     if field is None:
         return range(0)
     vector = _target(data, field)
@@ -248,7 +249,7 @@ TextColumn = Sequence[str | None]
 
 
 class NodeRows(NamedTuple):
-    """The columns of a node file, whatever they are called there."""
+    """The columns of a node file under uniform names."""
 
     keys: TextColumn
     values: TextColumn
@@ -257,19 +258,19 @@ class NodeRows(NamedTuple):
     path: str = ""
 
     def broken(self, rule: str) -> FormatError:
-        """Return the error for a file whose rows break a rule."""
-        return FormatError(f"node file {self.path!r} breaks a rule: {rule}. Run `mangrove check`")
+        """Return the error for a file with invalid rows."""
+        return FormatError(f"node file {self.path!r} is invalid: {rule}. Run `mangrove check`")
 
 
 class NodeSections(NamedTuple):
-    """What the rows say."""
+    """The decoded sections of a node file."""
 
     system: Mapping[str, str]
     node: Node
 
 
 def encode_newer_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
-    """Return the rows of a node in which each message has the id of its transaction."""
+    """Return the rows of a node in which each message has a transaction id."""
     head, empty = len(system), order - 1 - len(node.keys)
     keys, values, transactions = zip(*node.buffer, strict=True) if node.buffer else ((), (), ())
     return NodeRows(
@@ -281,10 +282,10 @@ def encode_newer_rows(node: Node, system: Mapping[str, str], order: int) -> Node
 
 
 def encode_older_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
-    """Return the rows of a node whose file has no room for ids of transactions.
+    """Return the rows of a node in the older format revision, which has no column for transaction ids.
 
-    Two system rows of ours say whose messages the last ones of a root are: a
-    writer that lost the race needs to know them, and no others.
+    Two additional system rows of a root record which of its last messages belong to
+    its transaction; conflict detection needs these only.
     """
     if system and node.buffer:
         last = node.buffer[-1].transaction
@@ -295,18 +296,18 @@ def encode_older_rows(node: Node, system: Mapping[str, str], order: int) -> Node
 
 
 def decode_newer_rows(rows: NodeRows, order: int | None) -> NodeSections:
-    """Return the sections of rows in which every message, and nothing else after the system rows, has a transaction."""
+    """Return the sections of rows in which exactly the messages have a transaction."""
     system, start = read_system_section(rows)
     transactions = rows.transactions
     end = next((i for i in range(start, len(transactions)) if transactions[i] is not None), len(transactions))
     keys, values, children = read_key_table(rows, start, end, system, order)
     if None in transactions[end:]:
-        raise rows.broken("a row without a transaction lies between messages")
+        raise rows.broken("a row between messages has no transaction")
     return NodeSections(system, _node(rows, keys, values, children, _messages(rows, end, transactions[end:])))
 
 
 def decode_older_rows(rows: NodeRows, order: int | None) -> NodeSections:
-    """Return the sections of rows in which nothing but its place tells a message from a key."""
+    """Return the sections of rows in which only the position separates messages from keys."""
     system, start = read_system_section(rows)
     end = _older_table_end(rows, start, system, order)
     keys, values, children = read_key_table(rows, start, end, system, order)
@@ -314,20 +315,20 @@ def decode_older_rows(rows: NodeRows, order: int | None) -> NodeSections:
     count = _number(rows, system, N_MESSAGES) or 0
     others = len(rows.keys) - end - count
     if others < 0:
-        raise rows.broken(f"{N_MESSAGES} is {count}, more than the messages that are there")
+        raise rows.broken(f"{N_MESSAGES} is {count}, more than the number of messages")
     transactions = [""] * others + [system.get(LAST_TRANSACTION, "")] * count
     return NodeSections(named, _node(rows, keys, values, children, _messages(rows, end, transactions)))
 
 
 def read_system_section(rows: NodeRows) -> tuple[dict[str, str], int]:
-    """Return the system rows, and where the table of keys starts."""
+    """Return the system rows and the start of the key table."""
     start = next((i for i, key in enumerate(rows.keys) if key is None), None)
     if start is None or rows.values[start] is not None:
-        raise rows.broken("no row without key and value opens the table of keys")
+        raise rows.broken("the key table has no opening row without key and value")
     system: dict[str, str] = {}
     for key, value in zip(rows.keys[:start], rows.values[:start], strict=True):
         if key is None or value is None or key in system:
-            raise rows.broken(f"the system row {key!r} has no value, or comes twice")
+            raise rows.broken(f"the system row {key!r} has no value or is a duplicate")
         system[key] = value
     return system, start
 
@@ -335,17 +336,17 @@ def read_system_section(rows: NodeRows) -> tuple[dict[str, str], int]:
 def read_key_table(
     rows: NodeRows, start: int, end: int, system: Mapping[str, str], order: int | None
 ) -> tuple[TextColumn, TextColumn, tuple[str, ...]]:
-    """Return keys, values and children of the table of keys that goes from `start` to `end`."""
+    """Return keys, values and children of the key table from `start` to `end`."""
     count = next((i for i in range(end - start - 1) if rows.keys[start + 1 + i] is None), end - start - 1)
     filled = start + 1 + count
     for column in (rows.keys, rows.values, rows.children):
         if len(column[filled:end]) != list(column[filled:end]).count(None):
-            raise rows.broken("a row that is not empty follows the first empty row of the table of keys")
+            raise rows.broken("a non-empty row follows the first empty row of the key table")
     if order is not None and count > order - 1:
-        raise rows.broken(f"it has {count} keys, and a tree of order {order} has at most {order - 1} in a node")
+        raise rows.broken(f"it has {count} keys; a node of order {order} has at most {order - 1}")
     claimed = _number(rows, system, N_KEYS)
     if claimed is not None and claimed != count:
-        raise rows.broken(f"{N_KEYS} is {claimed}, and there are {count} keys")
+        raise rows.broken(f"{N_KEYS} is {claimed}, but there are {count} keys")
     children = tuple(child for child in rows.children[start:filled] if child is not None)
     return rows.keys[start + 1 : filled], rows.values[start + 1 : filled], children
 
@@ -364,7 +365,7 @@ def _node(
 def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> tuple[Message, ...]:
     keys, values = rows.keys[start:], rows.values[start:]
     if None in keys or list(rows.children[start:]).count(None) != len(keys):
-        raise rows.broken("a message has a key and no child")
+        raise rows.broken("a message must have a key and no child")
     # Neither a key nor a transaction is None here. A named tuple's own constructor is written in
     # Python, and a buffer of a thousand messages would take half of the reading in it.
     fields = zip(keys, values, transactions, strict=True)
@@ -372,17 +373,17 @@ def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> tuple[Mes
 
 
 def _older_table_end(rows: NodeRows, start: int, system: Mapping[str, str], order: int | None) -> int:
-    """Return where the table of keys ends: by the order, else by what was counted, else by its empty rows."""
+    """Return the end of the key table: from the order, else from the recorded count, else from the empty rows."""
     total = len(rows.keys)
     if order is not None:
         if total < start + order:
-            raise rows.broken(f"the table of keys has {total - start} rows, and the order is {order}")
+            raise rows.broken(f"the key table has {total - start} rows, but the order is {order}")
         return start + order
     claimed = _number(rows, system, N_KEYS)
     if claimed is None:
         empty = next((i for i in range(start + 1, total) if rows.keys[i] is None), None)
         if empty is None and rows.children[start] is None and total > start + 1:
-            raise rows.broken("without the order of the tree its keys cannot be told from its messages")
+            raise rows.broken("the order of the tree is required to separate keys from messages")
         childless = next((i for i in range(start + 1, total) if rows.children[i] is None), total)
         end = childless if empty is None else empty
     else:
@@ -394,7 +395,7 @@ def _children(node: Node, order: int) -> list[str | None]:
     names: list[str | None] = []
     for child in node.children:
         if not isinstance(child, str):
-            raise ValueError("a child has yet to be written: its path is not known")
+            raise ValueError("a child is not written yet and has no path")
         names.append(child)
     return names + [None] * (order - len(names))
 

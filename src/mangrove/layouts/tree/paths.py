@@ -2,13 +2,13 @@
 
     _<version, binary digits, last digit first>.ipc              root node of a version
     _lakehouse_def_<uuid>.binpb                                  definition of the lakehouse
-    _latest_hint.txt                                             newest version known to somebody
+    _latest_hint.txt                                             hint to the newest version
     <20 hash bits as folders>-node-<uuid>.ipc                    any other node
     <20 hash bits as folders>-<kind>-<readable name>-<uuid>.binpb    any other definition
 
-Digits are written last first, and other names start with hash bits, so that an
-object store can spread neighbours over its partitions. Readers never compute or
-take apart an optimised path: pointers are stored in full.
+Digits are reversed and other names start with hash bits, so that an object store
+can spread neighbours over its partitions. Pointers store full paths: readers never
+compute or parse a hashed path.
 """
 
 import base64
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ROOT_DIGITS_KNOWN = (32, 64)
-"""The specification's example has 32 digits, the Java programs write 64."""
+"""The example in the specification has 32 digits; the Java programs write 64."""
 
 _HASH_FOLDERS_BYTES = len("0000/0000/0000/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -50,13 +50,13 @@ _KIND_PREFIXES = {
     Kind.DELTA: "delta",
 }
 DEFINITION_PREFIXES = tuple(_KIND_PREFIXES.values())
-"""With which of them the name of a definition's file starts, before it is optimised."""
+"""The word for each kind at the start of a definition's file name, before hashing."""
 
 _NOT_READABLE = re.compile(r"[^\w.~+=@-]")
 
 
 def hashed_path(original: str) -> str:
-    """Return where a file with the path `original` is stored.
+    """Return the storage path of a file with the path `original`.
 
     >>> hashed_path("my/path/my-table-definition.binpb")
     '1101/0111/0011/01111110-my-path-my-table-definition.binpb'
@@ -68,7 +68,7 @@ def hashed_path(original: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RootNames:
-    """How the root nodes of one lakehouse are named: all of them with the same number of digits."""
+    """The naming of the root nodes of one lakehouse: all have the same number of digits."""
 
     digits: int
     before: str = "_"
@@ -76,7 +76,9 @@ class RootNames:
 
     def __post_init__(self) -> None:
         if self.digits not in ROOT_DIGITS_KNOWN:
-            raise ValueError(f"{self.digits} binary digits in names of root nodes; known are {ROOT_DIGITS_KNOWN}")
+            raise ValueError(
+                f"unsupported number of digits in root node names: {self.digits}; expected one of {ROOT_DIGITS_KNOWN}"
+            )
 
     def path(self, version: int) -> str:
         """Return the path of the root node of `version`.
@@ -89,64 +91,63 @@ class RootNames:
         return f"{self.before}{format(version, f'0{self.digits}b')[::-1]}{self.after}"
 
     def version_of(self, path: str) -> int:
-        """Return the version whose root node lies at `path`.
+        """Return the version of the root node at `path`.
 
         >>> RootNames(digits=32).version_of("_00100110000000000000000000000000.ipc")
         100
         """
         if not self.is_root(path):
             raise FormatError(
-                f"{path!r} is not the path of a root node: here that is "
+                f"{path!r} is not the path of a root node; expected "
                 f"`{self.before}`, {self.digits} binary digits, last digit first, and `{self.after}`"
             )
         return int(path[len(self.before) : len(self.before) + self.digits][::-1], base=2)
 
     def is_root(self, path: str) -> bool:
-        """Return whether a root node of this lakehouse may lie at `path`."""
+        """Return whether `path` is a root node path of this lakehouse."""
         digits = path.removeprefix(self.before).removesuffix(self.after)
         return path == f"{self.before}{digits}{self.after}" and len(digits) == self.digits and not digits.strip("01")
 
 
 def newer_node_path(node_id: str) -> str:
-    """Return the path of a node that is not a root, as the newer format revision names it."""
+    """Return the path of a non-root node in the newer format revision."""
     return hashed_path(f"node-{_uuid_text(node_id)}.ipc")
 
 
 def older_node_path(node_id: str) -> str:
-    """Return the path of a node that is not a root, as the older format revision names it.
+    """Return the path of a non-root node in the older format revision.
 
-    The name is base64 with the URL-safe alphabet: the standard one contains `/`,
-    which would make two segments of what has to be one file name.
+    The name is URL-safe base64: the standard alphabet contains `/`, which would split
+    the file name into two segments.
     """
     name = base64.urlsafe_b64encode(uuid.UUID(_uuid_text(node_id)).bytes).rstrip(b"=").decode()
     return hashed_path(f"{name}.ipc")
 
 
 def lakehouse_definition_path(definition_id: str) -> str:
-    """Return the path of a definition of the lakehouse itself."""
+    """Return the path of a lakehouse definition."""
     return f"_lakehouse_def_{_uuid_text(definition_id)}.binpb"
 
 
 def definition_path(kind: Kind, names: Sequence[str], definition_id: str, path_bytes_max: int) -> str:
-    """Return the path of a definition of the object with these names, the innermost name first.
+    """Return the path of a definition of the object with these names, innermost name first.
 
-    The names are there for people who look into the bucket; the id makes the
-    path unique. So a name that would make the path longer than `path_bytes_max`
-    or than a file system allows is cut, and characters that some store or URL
-    treats specially become `_`.
+    The names are informative; the id makes the path unique. Names that would exceed
+    `path_bytes_max` or a file system limit are truncated, and characters that are
+    special in stores or URLs become `_`.
 
     >>> definition_path(Kind.TABLE, ("t1", "ns1"), "6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8", 200)
     '1001/0011/1000/10010110-table-t1-ns1-6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8.binpb'
     """
     word = _KIND_PREFIXES.get(kind)
     if word is None:
-        raise InvalidInputError(f"the definition of a {kind.word} does not lie among those of its objects")
+        raise InvalidInputError(f"a {kind.word} has no object definition path")
     nameless = hashed_path(f"{word}-{_uuid_text(definition_id)}.binpb")
     bytes_max = min(path_bytes_max, _HASH_FOLDERS_BYTES + SEGMENT_BYTES_MAX)
     if len(nameless) > bytes_max:
         raise InvalidInputError(
-            f"a {kind.word} definition's path takes at least {len(nameless)} bytes and this lakehouse allows "
-            f"{bytes_max}: raise its file_path_max_size_bytes"
+            f"a {kind.word} definition path needs at least {len(nameless)} bytes, but this lakehouse allows "
+            f"{bytes_max}; increase its file_path_max_size_bytes"
         )
     readable = _NOT_READABLE.sub("_", "-".join(names)).encode()[: bytes_max - len(nameless) - 1].decode(errors="ignore")
     return hashed_path("-".join(filter(None, (word, readable, definition_id))) + ".binpb")
@@ -154,5 +155,5 @@ def definition_path(kind: Kind, names: Sequence[str], definition_id: str, path_b
 
 def _uuid_text(text: str) -> str:
     if _UUID.fullmatch(text) is None:
-        raise InvalidInputError(f"{text!r} is not a UUID in lower-case text form, which names of files are made of")
+        raise InvalidInputError(f"{text!r} is not a lower-case UUID")
     return text

@@ -1,7 +1,7 @@
 """Format revisions of the tree layout.
 
-A lakehouse says itself which one it has: by the columns of its nodes, and by the
-width of its root nodes' names. What its hint file is called is only advice.
+The revision is detected from the node columns and the width of the root node
+names. The name of the hint file is not authoritative.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ CREATED_AT_MILLIS = "created_at_millis"
 
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
-    """What the columns of a node file are called; without one for children or transactions it has none."""
+    """The column names of a node file; None for children or transactions if it has no such column."""
 
     key: str
     value: str
@@ -53,7 +53,7 @@ class NodeColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that a node file has, in the order in which they are written."""
+        """The columns of a node file in write order."""
         return tuple(name for name in (self.key, self.value, self.child, self.transaction) if name is not None)
 
     def named(
@@ -67,10 +67,10 @@ class NodeColumns:
 
 @dataclass(frozen=True, slots=True)
 class TreeRevision:
-    """One way in which the tree layout has been specified, or in which another program writes it.
+    """One revision of the tree layout's specification, or the variant of another program.
 
-    System rows have the names above everywhere but in files; `system_names` says
-    which are called otherwise there.
+    System rows have uniform names outside of files; `system_names` maps those that
+    have another name in files.
     """
 
     name: str
@@ -86,19 +86,19 @@ class TreeRevision:
     definitions: DefinitionCodec = MANGROVE_DEFINITIONS
 
     def check_writable(self) -> None:
-        """Refuse to change a lakehouse of a program whose files are only read here."""
+        """Raise an error if the lakehouse was written by another program and is read-only here."""
         if self.write_rows is None:
             raise InvalidInputError(
-                f"a lakehouse written by {self.name} can only be read, and nothing was changed: "
-                "copy its tables into a new lakehouse with `mangrove convert`, and write there"
+                f"a lakehouse written by {self.name} is read-only; nothing was changed; "
+                "convert it to a new lakehouse with `mangrove convert`, and write there"
             )
 
     def has_system_rows(self, system: Mapping[str, str]) -> bool:
-        """Return whether a node about which that is known has system rows: roots do, others may not."""
+        """Return whether a node has system rows: roots do, others may not."""
         return LAKEHOUSE_DEFINITION in system or not self.system_rows_in_roots_only
 
     def with_roots(self, roots: RootNames) -> "TreeRevision":
-        """Return this format revision for a lakehouse whose root nodes are named like that."""
+        """Return this format revision with these root node names."""
         return replace(self, roots=roots)
 
 
@@ -128,26 +128,26 @@ OLDER = TreeRevision(
 
 
 def detect_root_names(paths: Iterable[str]) -> RootNames | None:
-    """Return how root nodes are named among the files at the top of a root URI, or None if there are none.
+    """Return the naming of the root nodes among these top-level paths, or None if there are none.
 
-    Two widths in one place would give one version two names, and two writers
-    could both win it: that is refused.
+    Two widths would give one version two names, and two writers could both commit it,
+    so this is an error.
     """
     candidates = [RootNames(digits) for digits in ROOT_DIGITS_KNOWN]
     found = {names: path for path in paths for names in candidates if names.is_root(path)}
     if len(found) > 1:
         raise FormatError(
-            f"root nodes of different widths lie side by side ({', '.join(found.values())}): "
-            "one of them was not written for this lakehouse; move it away"
+            f"there are root nodes with different numbers of digits ({', '.join(found.values())}); "
+            "one of them belongs to another lakehouse; move it away"
         )
     return next(iter(found), None)
 
 
 def detect_revision(columns: Iterable[str], known: Iterable[TreeRevision] = (NEWER, OLDER)) -> TreeRevision | None:
-    """Return the format revision whose node files have these columns, or None if none has.
+    """Return the format revision whose node files have these columns, or None.
 
-    Columns that none of them knows may be there too. A file with some of the
-    columns of one and all of another's is damaged rather than the other's.
+    Unknown columns are ignored. A file with all columns of one revision and some of
+    another is damaged.
     """
     candidates = tuple(known)
     there = set(columns) & {name for revision in candidates for name in revision.columns.names}

@@ -46,58 +46,58 @@ class Root:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path of the root."""
         return self.revision.roots.path(self.version)
 
     @property
     def created_at_millis(self) -> int:
-        """When it was committed; 0 where a root of the older format revision does not say."""
+        """The commit time; 0 if a root of the older format revision does not record it."""
         return int(self.system.get(CREATED_AT_MILLIS, "0"))
 
     @property
     def clock_resets(self) -> tuple[int, ...]:
-        """The versions up to this one that are dated earlier than the one before them, in order."""
+        """The versions up to this one whose commit time is earlier than that of the previous version, in order."""
         text = self.system.get(_CLOCK_RESETS, "")
         try:
             return tuple(int(version) for version in text.split())
         except ValueError as error:
-            raise FormatError(f"{self.path}: {_CLOCK_RESETS} is {text!r} and not a list of versions") from error
+            raise FormatError(f"{self.path}: {_CLOCK_RESETS} is {text!r}; expected a list of versions") from error
 
     @property
     def definition_path(self) -> str:
-        """Where the definition of the lakehouse lies."""
+        """The path of the lakehouse definition."""
         return self.system[LAKEHOUSE_DEFINITION]
 
     @property
     def transaction_id(self) -> str:
-        """Which transaction made the version. Other programs tell only by their last message."""
+        """The transaction that committed the version. Other programs record it only in the last message."""
         last = self.node.buffer[-1].transaction if self.node.buffer else ""
         return self.system.get(_TRANSACTION, last)
 
     @property
     def written(self) -> list[Message]:
-        """What the transaction wrote: all of it is still here."""
+        """The messages of the transaction; the root still has all of them."""
         transaction_id = self.transaction_id
         return [message for message in self.node.buffer if message.transaction == transaction_id]
 
     @property
     def is_expired(self) -> bool:
-        """Whether the version is gone and only its name is still taken: see `build_expired_root`."""
+        """Whether this is an expired marker: see `build_expired_root`."""
         return _EXPIRED_AT_MILLIS in self.system
 
     @property
     def retired_path(self) -> str | None:
-        """Where a version that has expired is kept as it was, until nobody can still be using it."""
+        """The path of the copy of an expired root, which exists until the grace period ends."""
         return self.system.get(_RETIRED_ROOT)
 
     @property
     def is_rollback(self) -> bool:
-        """Whether this version put an earlier one in the place of what was there."""
+        """Whether this version is a rollback to an earlier one."""
         return ROLLBACK_FROM_ROOT in self.system
 
     @property
     def commit(self) -> Commit:
-        """The history's line about this version."""
+        """The history entry of this version."""
         rolled_back = self.system.get(ROLLBACK_FROM_ROOT)
         return Commit(
             version=self.version,
@@ -114,7 +114,7 @@ def decode_root(data: bytes, version: int, path: str, revisions: Iterable[TreeRe
     """Return the root node that a file holds."""
     file = decode_node(data, path, revisions)
     if LAKEHOUSE_DEFINITION not in file.system:
-        raise FormatError(f"{path} is not a root node: it does not say where the lakehouse's definition lies")
+        raise FormatError(f"{path} is not a root node: the path of the lakehouse definition is missing")
     revision = file.revision.with_roots(_roots_named_like(file.revision, path))
     return Root(version, file.node, file.system, revision, KeyNames.decode(file.system.get(_RENAMED, ""), path))
 
@@ -125,12 +125,12 @@ def encode_root(root: Root, order: int, compression: str) -> bytes:
 
 
 def build_expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
-    """Return what takes the place of a version's root when the version expires.
+    """Return the expired marker that replaces the root of a version.
 
-    Were its name free again, a writer that slept since the version before could
-    commit there, and a reader could take the version before for the newest. It
-    leads nowhere, so that a program which does not know of it fails and does not
-    find an empty lakehouse. Only vacuum follows it to the root that was here.
+    If the name became free, a stalled writer could commit there, and a reader could
+    take the previous version for the newest. The marker references no node, so that
+    other programs fail instead of finding an empty lakehouse. Only vacuum follows it
+    to the copy of the former root.
     """
     system = {
         CREATED_AT_MILLIS: str(root.created_at_millis),
@@ -145,7 +145,7 @@ def build_expired_root(root: Root, now_millis: int, retired_path: str) -> Root:
 def build_system_rows(
     root: Root | None, changes: Changes, definition_path: str, key_names: KeyNames, created_at_millis: int
 ) -> dict[str, str]:
-    """Return the system rows of the version that follows `root`, or of the first; rows that nobody knows stay."""
+    """Return the system rows of the version that follows `root`, or of the first; unknown rows are preserved."""
     system: dict[str, str] = {}
     if root is not None:
         system = {name: value for name, value in root.system.items() if name not in (*_OF_ONE_VERSION, _RENAMED)}
@@ -167,10 +167,10 @@ def build_system_rows(
 
 
 def shape_of(settings: LakehouseSettings) -> Shape:
-    """Return how large nodes and buffers may grow so that a node's file keeps to its size.
+    """Return the limits of keys and messages that keep a node file within its size limit.
 
-    At the usual settings a root's buffer holds as many messages as it has keys at
-    most, and any other eight times as many: see decision 0004.
+    With the default settings the root's buffer holds at most as many messages as it has
+    keys, and any other buffer eight times as many: see decision 0004.
     """
     room = max(1, (settings.node_file_max_size_bytes - settings.key_table_size_bytes) // settings.row_size_bytes)
     return Shape(settings.order, min(settings.order, room), min(8 * settings.order, room))

@@ -6,11 +6,10 @@ from itertools import islice
 from mangrove.betree import search
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.conflict_detection import LocatorKeyCodec
 from mangrove.layouts.tree.definition_files import DecodedSettings
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_formats import list_java_revisions
-from mangrove.layouts.tree.keys import KeyParts, TreeKeyRange, locator_of_parts
+from mangrove.layouts.tree.keys import KeyParts, LocatorKeyCodec, TreeKeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import BelowTable, Commit, Parent, Scan
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
@@ -37,12 +36,12 @@ class TreeSnapshot:
 
     @property
     def version(self) -> int:
-        """The version's number."""
+        """The version number."""
         return self.root.version
 
     @property
     def commit(self) -> Commit:
-        """The history's line about this version."""
+        """The history entry of this version."""
         return self.root.commit
 
     def get(self, locator: Locator) -> Object | None:
@@ -50,7 +49,7 @@ class TreeSnapshot:
         return self.get_many([locator])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
-        """Return the objects in the order asked; nodes and definitions are read with one request for many."""
+        """Return the objects in the requested order; nodes and definitions are read in batches."""
         keys = {locator: self.keys.key_of(locator) for locator in locators}
         pointers = search.get_many(self.root.node, keys.values(), self.read_nodes)
         wanted = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
@@ -60,49 +59,49 @@ class TreeSnapshot:
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below `parent` in order of their locators, as they are asked for."""
+        """Yield the objects of `kind` below `parent` lazily, in locator order."""
         return self._objects(kind, parent, [self.keys.range_of(Scan(kind, parent, prefix), after)])
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` below any of the parents, which are of one table, in order of their locators."""
+        """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {self.keys.range_of(Scan(kind, parent)) for parent in parents}
         return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
-        """Return the last of the objects of `kind` below `parent`, or None if there is none."""
+        """Return the last object of `kind` below `parent`, or None."""
         return self._last_in(kind, parent, self.keys.range_of(Scan(kind, parent)))
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
-        """Return the last of the objects of `kind` below each of the parents, with few requests for many."""
+        """Return the last object of `kind` below each of the parents, with batched reads."""
         last: list[Locator | None] = []
         for first in range(0, len(parents), _PAGE_MAX):
             page = parents[first : first + _PAGE_MAX]
             ranges = [self.keys.range_of(Scan(kind, parent)) for parent in page]
-            # Reads the nodes on the ways to where the ranges end, which are held from then on.
+            # Reads the nodes on the paths to the ends of the ranges into the cache.
             search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
             last += [self._last_in(kind, parent, found) for parent, found in zip(page, ranges, strict=True)]
         return last
 
     def pointer(self, locator: Locator) -> str | None:
-        """Return the value of the object's tree key, or None if there is none."""
+        """Return the value of the object's tree key, or None."""
         return search.get(self.root.node, self.keys.key_of(locator), self.read_nodes)
 
     def carried(self, locator: Locator) -> bytes:
-        """Return what was found in the object's definition and not understood when it was read here."""
+        """Return the unknown fields of the object's definition, if it was read here."""
         return self._unknown.get(locator, b"")
 
     def read_nodes(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes that the pointers of this tree lead to."""
+        """Return the nodes at these pointers."""
         return self.files.nodes(pointers, self.settings.order, self._revisions)
 
     def load_objects(self, wanted: Sequence[tuple[Locator, str]]) -> list[Object]:
-        """Return the objects to which the locators lead, from the values of their tree keys."""
+        """Return the objects at the locators from the values of their tree keys."""
         read = self.files.objects(self.root.revision.definitions, wanted)
         self._unknown |= {locator: unknown for (locator, _), (_, unknown) in zip(wanted, read, strict=True) if unknown}
         return [value for value, _ in read]
 
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
-        """Return the way to the object with this tree key, given what the key does not say."""
+        """Return the locator of the object with this tree key, given the parts that the key does not contain."""
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         return _locator_from_parts(parts, namespace, namespace_id)
 
@@ -140,4 +139,4 @@ def _locator_from_parts(parts: KeyParts, namespace: str | None, namespace_id: st
     try:
         return locator_of_parts(parts, namespace=namespace, namespace_id=namespace_id)
     except InvalidInputError as error:
-        raise FormatError(f"{parts!r} is not the tree key of any object ({error}): run `mangrove check`") from error
+        raise FormatError(f"{parts!r} is not a valid tree key ({error}); run `mangrove check`") from error

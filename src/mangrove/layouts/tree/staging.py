@@ -10,11 +10,10 @@ from mangrove.betree.node import Entry, Message, Node
 from mangrove.betree.search import scan
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.layouts.tree.conflict_detection import LocatorKeyCodec
 from mangrove.layouts.tree.definition_files import append_checksum, encode_inline_pointer, own_name_of
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
-from mangrove.layouts.tree.keys import KeyNames
+from mangrove.layouts.tree.keys import KeyNames, LocatorKeyCodec
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import definition_path, lakehouse_definition_path
 from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, TreeRevision
@@ -37,26 +36,26 @@ __all__ = [
 ]
 
 _COMPRESSION = "tree.node-compression"
-"""How new node files are compressed: `none` (unless set), `lz4` or `zstd`. A property of the lakehouse."""
+"""The lakehouse property for the compression of new node files: `none` (default), `lz4` or `zstd`."""
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
-"""Up to which length a definition is stored in the tree itself; unless set, 600 or what a node has room for. 0: never.
+"""The lakehouse property for the maximum size of inline definitions. Default: 600 or what fits a node; 0: never inline.
 
-A property of the lakehouse; set it to 0 where other programs read the lakehouse too.
+Set it to 0 if other programs read the lakehouse.
 """
 _INLINE_BYTES_USUAL: Final = 600
-"""Room for a delta of one file with bounds of about ten columns."""
+"""Enough for a delta of one file with bounds of about ten columns."""
 _BESIDE_KEY_AND_VALUE_BYTES: Final = 52
-"""What a row takes beside its key and its value: the id of a transaction, and where each column begins."""
+"""The size of a row without its key and value: a transaction id and the column offsets."""
 
 
 def compression_of(settings: LakehouseSettings) -> str:
-    """Return how the lakehouse's node files are compressed."""
+    """Return the compression of the lakehouse's node files."""
     return settings.properties.get(_COMPRESSION, "none")
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTreeWrite:
-    """Changes whose definitions have a place, and the files that have yet to be written there."""
+    """Changes with the paths and content of the files to write."""
 
     changes: Changes
     pointers: Mapping[Locator, str]
@@ -65,9 +64,9 @@ class StagedTreeWrite:
 
 
 def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str]) -> StagedTreeWrite:
-    """Return the changes with each definition encoded and given a place.
+    """Return the changes with each definition encoded and a pointer assigned.
 
-    What an earlier reader found in a definition and did not know is written again.
+    Unknown fields that were read with a definition are written back.
     """
     settings = base.settings
     inline_max = _inline_bytes_max(settings)
@@ -75,9 +74,9 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
         _check_names(locator, value, settings)
-        # A delta's tree key says its position, and a rebase may change it.
-        placeless = replace(value, position=None) if isinstance(value, Delta) else value
-        data = encode_definition(placeless, base.carried(locator))
+        # The position of a delta is in its tree key only, because a rebase may change it.
+        positionless = replace(value, position=None) if isinstance(value, Delta) else value
+        data = encode_definition(positionless, base.carried(locator))
         pointer = encode_inline_pointer(data)
         if len(pointer) > inline_max:
             names = locator.parts[::-1] if locator.kind in _NAMED else ()
@@ -99,7 +98,7 @@ _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTI
 
 
 def _inline_bytes_max(settings: LakehouseSettings) -> int:
-    """Return how long a pointer that holds its definition may be, so that a full node of them keeps to its size."""
+    """Return the maximum size of an inline pointer with which a full node stays within its size limit."""
     text = settings.properties.get(_INLINE_BYTES_MAX, "")
     if text.isdecimal():
         return int(text)
@@ -114,18 +113,18 @@ def _inline_bytes_max(settings: LakehouseSettings) -> int:
 def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -> None:
     name = own_name_of(value)
     if name is not None and name != locator.parts[-1]:
-        raise InvalidInputError(f"{name!r} is the name or id of what is put at {locator}: both must say the same")
+        raise InvalidInputError(f"the object at {locator} has the name or id {name!r}; both must be the same")
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
 
 
 def build_first_entries(base: TreeSnapshot, staged: StagedTreeWrite) -> list[Entry]:
-    """Return the tree keys with their pointers, in order, of a first version that is not empty."""
+    """Return the sorted tree keys and pointers of a non-empty first version."""
     return sorted(Entry(base.keys.key_of(locator), pointer) for locator, pointer in staged.pointers.items())
 
 
 class TreeNodeWriter:
-    """The files of the new nodes of one commit, as they are named."""
+    """Collects the files of the new nodes of one commit."""
 
     def __init__(self, like: Root, settings: LakehouseSettings, now_millis: int, new_id: Callable[[], str]) -> None:
         self._revision = like.revision
@@ -137,7 +136,7 @@ class TreeNodeWriter:
         self.nodes: dict[str, Node] = {}
 
     def write(self, node: Node) -> str:
-        """Take the node's file, and return its path."""
+        """Encode the node, assign its path, and return the path."""
         path = self._revision.node_path(self._new_id())
         self.files[path] = encode_node(node, self._system, self._revision, self._order, self._compression)
         self.nodes[path] = node
@@ -145,7 +144,7 @@ class TreeNodeWriter:
 
 
 def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNodeWriter, created_at_millis: int) -> Root:
-    """Return the root that follows `base`; the nodes below it that are new are in `nodes`."""
+    """Return the root that follows `base`; new nodes below it are added to `nodes`."""
     names, keys = _names_after(base, staged.changes)
     transaction = staged.changes.transaction_id
     messages = [
@@ -154,7 +153,7 @@ def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNode
     ]
     for message in messages:
         if message.key.startswith("\0"):
-            raise NotFoundError(f"there is no namespace for the {message.key[1:]}: create it first")
+            raise NotFoundError(f"the namespace of the {message.key[1:]} does not exist; create it first")
     node = write_new_nodes(
         apply_messages(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write
     )
@@ -164,10 +163,10 @@ def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNode
 
 
 def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, LocatorKeyCodec]:
-    """Return the key names after the changes, and how the changes' own locators become tree keys.
+    """Return the key names after the changes, and the codec for the locators of the changes.
 
-    A locator of the changes may still name a namespace as it was called before it
-    was renamed in the same transaction.
+    A locator of the changes may use the former name of a namespace that the same
+    transaction renames.
     """
     now = {
         locator.name: value.id
@@ -181,7 +180,7 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Locato
     before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, Namespace)}
     names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
     former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
-    # Also those that go by their key name again, under which a former name may be filed here.
+    # Also namespaces renamed back to their key name, which may be a former name here.
     again = {name: names.key_name_of(name) or name for name in now}
     return names, replace(base.keys, names=KeyNames(former | again | dict(names.renamed)))
 
@@ -192,7 +191,7 @@ _NODES_PER_WRITE = 128
 def rebuild_tree(
     effects: Effects, files: TreeFiles, like: Root, settings: LakehouseSettings, entries: Iterable[Entry]
 ) -> Node:
-    """Return the root of a tree of the entries, whose other nodes are written many at a time."""
+    """Return the root of a tree of the entries; the other nodes are written in batches."""
     nodes = TreeNodeWriter(like, settings, effects.now_millis(), effects.new_id)
 
     def write(node: Node) -> str:
@@ -208,8 +207,8 @@ def rebuild_tree(
 
 
 def scan_entries(revision: TreeRevision, base: TreeSnapshot) -> Iterator[Entry]:
-    """Yield what the version holds, in the order and with the tree keys of another format revision."""
+    """Yield the entries of the version, in the order and with the tree keys of another format revision."""
     old, sizes = base.keys.encoding, base.keys.sizes
     entries = scan(base.root.node, "", None, base.read_nodes)
-    ways = ((old.parts_of(key, sizes), value) for key, value in entries)
-    return iter(sorted(Entry(revision.keys.key_of(kind, parts, sizes), value) for (kind, parts), value in ways))
+    decoded = ((old.parts_of(key, sizes), value) for key, value in entries)
+    return iter(sorted(Entry(revision.keys.key_of(kind, parts, sizes), value) for (kind, parts), value in decoded))

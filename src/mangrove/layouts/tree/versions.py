@@ -1,13 +1,12 @@
 """Lookup of root nodes by version, with a hint to the newest version.
 
-A hint is advice. Whatever it holds, a reader goes on: a hint that cannot be
-understood is the same as none, and one that is behind or ahead only costs probes.
+The hint is not authoritative. An unreadable hint counts as missing; one that is
+behind or ahead only costs additional probes.
 
-The name of every version up to the newest is taken: by its root, or, where it
-has expired, by a root that says so. Only names of versions that expired long ago
-are free again, and never one right after a version that is kept. So a version
-after which the name is free is the newest, or it has expired, and then a listing
-tells.
+The name of every version up to the newest is taken, by its root or by an expired
+marker. Only the names of versions that expired long ago are free again, and never
+the name right after a live version. If the name after a version is free, that
+version is the newest or has expired; in the second case the versions are listed.
 """
 
 import re
@@ -47,7 +46,7 @@ def encode_hint(version: int) -> bytes:
 
 
 def decode_hint(data: bytes) -> int | None:
-    """Return the version that the hint names, or None where it names none.
+    """Return the version in the hint, or None if it is invalid.
 
     >>> decode_hint(b"100")
     100
@@ -65,12 +64,12 @@ _ROOTS_PER_READ = 32
 
 
 def read_root(store: Store, names: RootNames, version: int) -> Root | None:
-    """Return the root of a version, also one that says that the version has expired; None if the name is free."""
+    """Return the root of a version, which may be an expired marker; None if the name is free."""
     return read_roots(store, names, [version])[0]
 
 
 def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[Root | None]:
-    """Return the roots of several versions, None where the name is free."""
+    """Return the roots of several versions; None if the name is free."""
     paths = [names.path(version) for version in versions]
     revisions = list_java_revisions(names)
     return [
@@ -80,12 +79,12 @@ def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[
 
 
 def read_live_roots(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:
-    """Yield the roots of those of the versions that are kept, reading some of them at a time."""
+    """Yield the roots of the live versions among these, read in batches."""
     return (root for root, _ in read_live_root_files(store, names, versions))
 
 
 def read_live_root_files(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[Root, bytes]]:
-    """Yield the roots of those of the versions that are kept, with the bytes of their files."""
+    """Yield the roots of the live versions among these, with the bytes of their files."""
     revisions = list_java_revisions(names)
     for start in range(0, len(versions), _ROOTS_PER_READ):
         paths = {names.path(version): version for version in versions[start : start + _ROOTS_PER_READ]}
@@ -96,7 +95,7 @@ def read_live_root_files(store: Store, names: RootNames, versions: Sequence[int]
 
 
 def read_retired_roots(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[tuple[str, Root]]:
-    """Yield where each of the versions that has expired is kept as it was, and its root; not those that are gone."""
+    """Yield the path and root of the copy of each expired version among these, if it still exists."""
     for start in range(0, len(versions), _ROOTS_PER_READ):
         expired = {
             root.retired_path: root.version
@@ -110,20 +109,20 @@ def read_retired_roots(store: Store, names: RootNames, versions: Sequence[int]) 
 
 
 def read_newest_root(store: Store, names: RootNames, known: int, known_root: Root | None = None) -> Root:
-    """Return the root of the newest version; the name of `known` is taken, by `known_root` if that was read."""
+    """Return the root of the newest version; `known` is a taken version, `known_root` its root if already read."""
     newest = find_newest_version(lambda version: store.exists(names.path(version)), known)
     for _ in range(_LISTINGS_MAX):
         root = known_root if newest == known and known_root is not None else read_root(store, names, newest)
         if root is not None and not root.is_expired:
             return root
         newest = max(list_taken_versions(store, names), default=0)
-    raise NotFoundError(f"the newest version of {store.uri} expired again and again while it was looked for: try again")
+    raise NotFoundError(f"the newest version of {store.uri} expired {_LISTINGS_MAX} times during the lookup; retry")
 
 
 def find_root_names(store: Store) -> tuple[RootNames, int] | None:
-    """Return how the roots of the lakehouse are named and a version that exists, or None if there is no lakehouse.
+    """Return the root naming of the lakehouse and an existing version, or None if there is no lakehouse.
 
-    A hint that is missing, unreadable, behind or ahead costs a listing at most.
+    A missing, unreadable or wrong hint costs at most one listing.
     """
     for names, version in _read_hints(store):
         if store.exists(names.path(version)):
@@ -132,10 +131,10 @@ def find_root_names(store: Store) -> tuple[RootNames, int] | None:
 
 
 def find_newest_root(store: Store) -> tuple[RootNames, Root] | None:
-    """Return how the roots of the lakehouse are named and the newest of them, or None if there is no lakehouse.
+    """Return the root naming of the lakehouse and its newest root, or None if there is no lakehouse.
 
-    Where the hint is right this takes two round trips: one for the hint, one for the
-    root together with the two names after it, which must be free.
+    With a correct hint this takes two round trips: one for the hint, one for the root
+    and the two names after it, which must be free.
     """
     for names, version in _read_hints(store):
         data, *after = store.read_many([names.path(version + place) for place in range(3)])
@@ -151,7 +150,7 @@ def find_newest_root(store: Store) -> tuple[RootNames, Root] | None:
 
 
 def _read_hints(store: Store) -> Iterator[tuple[RootNames, int]]:
-    """Yield the versions of which hints say that they are there, as each kind of root names would have it."""
+    """Yield the versions named by hints, with each possible root naming."""
     for hint in store.read_many(_HINTS):
         version = None if hint is None else decode_hint(hint)
         if version is not None:
@@ -159,12 +158,12 @@ def _read_hints(store: Store) -> Iterator[tuple[RootNames, int]]:
 
 
 def list_taken_versions(store: Store, names: RootNames) -> list[int]:
-    """Return the versions whose names are taken, oldest first, from a listing."""
+    """Return the versions whose names are taken, oldest first; lists the store."""
     return sorted(names.version_of(path) for path in _paths(store, names.before) if names.is_root(path))
 
 
 def list_versions_since(store: Store, names: RootNames, millis: int) -> list[int]:
-    """Return the versions whose files were written at that time or later by the store's clock, oldest first."""
+    """Return the versions whose files were written at or after that time by the store's clock, oldest first."""
     entries = (entry for entry in store.list(names.before, delimiter=True) if isinstance(entry, ObjectInfo))
     return sorted(
         names.version_of(entry.path)

@@ -1,7 +1,7 @@
 """Comparison of two lakehouses by versions, objects and row counts.
 
-The first version and the newest are compared as a whole. Between them each
-version is compared by what it changed, which by induction is as good.
+The first and the newest version are compared in full, and all versions between them
+by their changes, which by induction is equivalent.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _DIFFERENCES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class VersionMapping:
-    """Which versions of one lakehouse are the first, second … of the other, and what its objects should be there."""
+    """The versions of one lakehouse that correspond to those of the other, with the expected objects."""
 
     versions: Sequence[int]
     expected: Callable[[Object], Object | None]
@@ -33,28 +33,28 @@ class VersionMapping:
 
 @dataclass(frozen=True, slots=True)
 class LakehouseComparison:
-    """What was compared, and what was found different."""
+    """What was compared, and the differences found."""
 
     versions: int
     objects: Mapping[str, int]
-    """How many objects of each kind the newest version has."""
+    """The number of objects of each kind in the newest version."""
     changes: int
-    """How many changes of objects all versions together made."""
+    """The number of object changes in all versions."""
     rows: int
-    """The rows that the newest version's manifests count."""
+    """The number of rows in the manifests of the newest version."""
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
-        held = ", ".join(f"{count:,} {kind}s" for kind, count in self.objects.items() if count)
+        counts = ", ".join(f"{count:,} {kind}s" for kind, count in self.objects.items() if count)
         verdict = f"{len(self.differences):,} differences" if self.differences else "no difference"
         return (
             f"{verdict} in {self.versions:,} versions with {self.changes:,} changes; "
-            f"the newest holds {held or 'nothing'}, {self.rows:,} rows"
+            f"the newest has {counts or 'no objects'}, {self.rows:,} rows"
         )
 
 
 class _DifferenceLog:
-    """What was found different, and only as much as people can read."""
+    """The differences found, limited in number."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -70,7 +70,7 @@ def compare_lakehouses(
     matched: VersionMapping,
     watch: ProgressCallback = ignore_progress,
 ) -> LakehouseComparison:
-    """Return what the other lakehouse holds that the source does not, or holds differently, in any version."""
+    """Return the differences between the source and the other lakehouse in all versions."""
     told = _DifferenceLog()
     changes = 0
     numbers = range(len(matched.versions))
@@ -79,7 +79,7 @@ def compare_lakehouses(
         where = f"version {number}"
         _compare_lines(theirs.commit, ours.commit, where, told)
         if matched.expected_settings(theirs.after.settings) != ours.after.settings:
-            told.tell(f"{where}: the lakehouse's own definition")
+            told.tell(f"{where}: the lakehouse definition differs")
         wanted = _changed_objects(source, theirs, matched.expected)
         changes += len(wanted)
         _compare(wanted, _changed_objects(other, ours, lambda value: value), where, told)
@@ -109,7 +109,7 @@ def _changed_objects(
 
 
 def _without_locator_fields(value: Object) -> Object:
-    """Return the object without what its locator says again."""
+    """Return the object without the fields that its locator repeats."""
     return replace(value, position=None) if isinstance(value, Delta) else value
 
 
@@ -121,15 +121,15 @@ def _compare(
         if locator not in found:
             told.tell(f"{said} did not change")
         elif locator not in wanted:
-            told.tell(f"{said} changed, and should not have")
+            told.tell(f"{said} changed unexpectedly")
         elif wanted[locator] != found[locator]:
-            told.tell(f"{said} is not the same")
+            told.tell(f"{said} differs")
 
 
 def _compare_newest(
     source: MaintenanceContext, other: MaintenanceContext, matched: VersionMapping, told: _DifferenceLog
 ) -> tuple[dict[str, int], int]:
-    """Compare the newest version as a whole, and return how many objects of each kind and how many rows it has."""
+    """Compare the newest version in full, and return its object counts by kind and its row count."""
     counted: Counter[str] = Counter()
     rows = 0
     theirs = source.metastore.at_version(matched.versions[-1])

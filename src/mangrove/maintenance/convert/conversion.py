@@ -1,14 +1,14 @@
 """The conversion job, its options and its report.
 
-    1. every version is looked through; what has no place in the destination stops it here
-    2. the record is written, which says what is converted from where
-    3. data files are copied, those that are not there yet
-    4. each version is committed in the destination, by what it changed
-    5. the destination is checked, and compared with the source object by object
+    1. scan all versions; unsupported objects stop the conversion here
+    2. write the conversion record
+    3. copy the data files that are not copied yet
+    4. commit each version in the destination by its changes
+    5. check the destination, and compare it with the source object by object
 
-The destination's clock is the source's history, and its ids follow from the
-source's versions. So a run that was killed and is repeated writes the same files
-again, and goes on after the last version that is committed.
+The destination's clock replays the history of the source, and its ids are derived
+from the source's versions. A repeated run after a crash therefore writes the same
+files and continues after the last committed version.
 """
 
 import enum
@@ -40,22 +40,22 @@ __all__ = ["ConvertReport", "CopyFiles", "DataMode", "HistoryMode", "convert_lak
 
 
 class HistoryMode(enum.Enum):
-    """How much of a lakehouse's past is converted."""
+    """How much of the history is converted."""
 
     ALL = "all"
     LATEST = "latest"
 
 
 class DataMode(enum.Enum):
-    """What becomes of data files."""
+    """Whether data files are copied."""
 
     COPY = "copy"
     REFERENCE = "reference"
-    """They stay where they are, and the destination names them there: then the source must not be vacuumed."""
+    """Data files stay in the source, which must then not be vacuumed."""
 
 
 class CopyFiles(Protocol):
-    """Copies files of known sizes between two stores; Spark may bring one that uses many machines."""
+    """Copies files of known sizes between two stores; Spark provides a distributed one."""
 
     def __call__(self, source: Store, destination: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
         """Copy the files, or raise."""
@@ -64,29 +64,29 @@ class CopyFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """What was converted, what could not be, and whether both are the same now."""
+    """What was converted, what was not, and the result of the comparison."""
 
     source: str
     destination: str
     layout: str
     versions: int
-    """How many versions the destination has."""
+    """The number of versions of the destination."""
     versions_there: int
-    """How many of them were there from an earlier run."""
+    """The number of versions from earlier runs."""
     files_copied: int
     bytes_copied: int
     files_there: int
     files_elsewhere: int
-    """Data files that are not below the source's root, and are named as before."""
+    """Data files outside the source root, whose locations are unchanged."""
     comparison: LakehouseComparison
     problems: tuple[Problem, ...] = ()
-    """What a check of the destination found."""
+    """The result of the check of the destination."""
     notes: tuple[str, ...] = ()
-    """What is not in the destination as it is in the source."""
+    """The differences between destination and source."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether the destination holds what the source holds, and breaks no rule."""
+        """Whether the destination is equal to the source and passes the check."""
         return not self.problems and not self.comparison.differences
 
     def __str__(self) -> str:
@@ -115,9 +115,9 @@ def convert_lakehouse(
     count_rows: CountRowsOfMany | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> ConvertReport:
-    """Convert a lakehouse; a conversion that was interrupted goes on when it is called again in the same way.
+    """Convert a lakehouse; repeating the call resumes an interrupted conversion.
 
-    Called again after the source has grown, it adds the versions that came since.
+    If the source has new versions, a repeated call adds them.
     """
     _check_place(source.store, place.store)
     record = _record(source, place, history, data)
@@ -158,7 +158,7 @@ def convert_lakehouse(
 
 
 class _LocationMap:
-    """Where data files lie for whoever reads the destination."""
+    """The locations of data files in the destination."""
 
     def __init__(self, paths: Mapping[str, str], prefix: str) -> None:
         self._paths = paths
@@ -179,13 +179,13 @@ def _build_mapping(versions: Sequence[int], history: HistoryMode, place: Convers
 def _check_place(source: Store, destination: Store) -> None:
     here, there = source.uri, destination.uri
     if there.startswith(here) or here.startswith(there):
-        raise InvalidInputError(f"{there} and the lakehouse {here} lie one in the other: convert to another place")
+        raise InvalidInputError(f"{there} and the lakehouse {here} are nested; convert to another location")
 
 
 def _record(
     source: MaintenanceContext, place: ConversionTarget, history: HistoryMode, data: DataMode
 ) -> ConversionRecord:
-    """Return what the destination is to be, which is what an earlier run recorded, or refuse what is something else."""
+    """Return the conversion record, from an earlier run if there is one; raise an error for another conversion."""
     destination = place.store
     (found,) = destination.read_many([CONVERSION_PATH])
     newest = source.metastore.latest().version
@@ -193,17 +193,19 @@ def _record(
     if found is None:
         other = next(iter(destination.list()), None)
         if other is not None:
-            raise AlreadyExistsError(f"{destination.uri} is not empty (it has {other.path}): convert to another place")
+            raise AlreadyExistsError(
+                f"{destination.uri} is not empty (it contains {other.path}); convert to another location"
+            )
         return ConversionRecord(source.store.uri, place.layout, history.value, data.value, first)
     there = decode_conversion(found, f"{CONVERSION_PATH} in {destination.uri}")
     if there != ConversionRecord(source.store.uri, place.layout, history.value, data.value, there.first_version):
         raise AlreadyExistsError(
-            f"{destination.uri} holds {there} in the {there.layout} layout: convert to another place, or in that way"
+            f"{destination.uri} contains {there} in the {there.layout} layout; use another location or the same options"
         )
     if history is HistoryMode.ALL and there.first_version != first:
         raise ConflictError(
-            f"version {there.first_version} of {source.store.uri}, with which the conversion to {destination.uri} "
-            f"began, has expired; it begins with {first} now. Convert to another place"
+            f"version {there.first_version} of {source.store.uri}, the first of the conversion to {destination.uri}, "
+            f"has expired; the oldest is {first} now. Convert to another location"
         )
     return there
 
@@ -218,6 +220,6 @@ def _check_copied(destination: Store, sizes: Mapping[str, int], missing: Mapping
     left = find_missing_copies(sizes, destination.list()) if missing else {}
     if left:
         raise StorageError(
-            f"{min(left)} and {len(left) - 1} others are not in {destination.uri} in full, though they were copied "
-            "there: convert again in the same way to complete it"
+            f"{min(left)} and {len(left) - 1} other files are incomplete in {destination.uri}; "
+            "repeat the conversion with the same options to complete it"
         )

@@ -1,7 +1,6 @@
 """The changes of each source version, mapped to the destination.
 
-Nearly everything stays as it is. What names a version gets the number that the
-version has there, and what names a data file leads to where that file is then.
+Version numbers and data file locations are mapped; everything else is unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,28 +26,28 @@ __all__ = [
 ]
 
 Relocate = Callable[[str], str]
-"""Where the file at a location of the source lies for whoever reads the destination."""
+"""Maps a data file location of the source to one of the destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionMapping:
-    """What changes on the way: the numbers of versions, and the locations of data files."""
+    """The mapping of version numbers and data file locations."""
 
     numbers: Mapping[int, int]
-    """Which version of the destination each version of the source becomes."""
+    """The destination version of each source version."""
     relocate: Relocate
     keeps_shared: bool = True
-    """Whether shared transactions stay; without the version that they stand on nobody could publish them."""
+    """Whether shared transactions are converted; without their base version they cannot be published."""
     dropped_properties: frozenset[str] = frozenset()
-    """Properties of the lakehouse itself that mean nothing in the destination's layout."""
+    """Lakehouse properties without meaning in the destination layout."""
 
     def object(self, value: Object) -> Object | None:
-        """Return the object as the destination has it, or None if it has no place there."""
+        """Return the object for the destination, or None if it is not converted."""
         match value:
             case Delta():
                 return self._delta(value)
             case SharedTransaction(state=SharedTransactionState.PUBLISHED):
-                # It notes how far a stream has come, and stands on no version.
+                # It records the progress of a stream and has no base version.
                 return value
             case SharedTransaction():
                 base = self.numbers.get(value.base_version)
@@ -57,7 +56,7 @@ class ConversionMapping:
                 return value
 
     def settings(self, value: LakehouseSettings) -> LakehouseSettings:
-        """Return the lakehouse's own definition as the destination has it."""
+        """Return the lakehouse definition for the destination."""
         ages = value.maximum_version_age_millis_overrides
         properties = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
         return replace(
@@ -74,7 +73,7 @@ class ConversionMapping:
         )
 
     def _export_location(self, settings: LakehouseSettings, name: str) -> str | None:
-        """Return the location of a copy elsewhere if its name still says the right version, else the version alone."""
+        """Return the location of an export if its name still has the right version, else the version alone."""
         location = settings.exported_snapshots[name]
         try:
             version = find_export(settings, name).version
@@ -104,12 +103,14 @@ def describe_dropped_settings(settings: LakehouseSettings, conversion_mapping: C
     """Return what of a lakehouse's own definition is not carried over."""
     kept = conversion_mapping.settings(settings).exported_snapshots
     exports = [
-        f"the export {name!r} names a version that is not converted, and its name is left out"
+        f"the export {name!r} names a version that is not converted; it is dropped"
         for name in settings.exported_snapshots
         if name not in kept
     ]
     dropped = conversion_mapping.dropped_properties & settings.properties.keys()
-    return exports + [f"the property {name} means nothing there, and is left out" for name in sorted(dropped)]
+    return exports + [
+        f"the property {name} has no meaning in the destination; it is dropped" for name in sorted(dropped)
+    ]
 
 
 _KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
@@ -117,18 +118,18 @@ _KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
 
 @dataclass(frozen=True, slots=True)
 class VersionStep:
-    """One version of the source, after the one before it."""
+    """One version of the source and its predecessor."""
 
     before: Snapshot | None
     after: Snapshot
 
     @property
     def commit(self) -> Commit:
-        """The history's line about the version."""
+        """The history entry of the version."""
         return self.after.commit
 
     def differences(self, lake: MaintenanceContext) -> Iterator[Difference]:
-        """Yield what the version changed, parents before children; of the first version all that it holds."""
+        """Yield the changes of the version, parents before children; for the first version all objects."""
         if self.before is not None:
             yield from lake.maintenance.differences(self.before, self.after)
             return
@@ -138,7 +139,7 @@ class VersionStep:
 
 
 def iterate_steps(lake: MaintenanceContext, versions: Sequence[int], done: int = 0) -> Iterator[VersionStep]:
-    """Yield the versions one after the other, without the first `done` of them."""
+    """Yield the versions in order, without the first `done` of them."""
     before = lake.metastore.at_version(versions[done - 1]) if done else None
     for version in versions[done:]:
         after = lake.metastore.at_version(version)
@@ -149,10 +150,10 @@ def iterate_steps(lake: MaintenanceContext, versions: Sequence[int], done: int =
 def build_step_changes(
     lake: MaintenanceContext, step: VersionStep, conversion_mapping: ConversionMapping, transaction_id: str
 ) -> Changes:
-    """Return the changes that make the destination's next version hold what this one holds.
+    """Return the changes that turn the destination's newest version into this one.
 
-    A version that changed nothing, such as one that only wrote the tree anew, is a
-    version all the same: then the definition is written again.
+    A version without changes, such as one that only rewrote the tree, is converted too:
+    it writes the definition again.
     """
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
@@ -178,10 +179,10 @@ def build_step_changes(
 
 
 def find_rollback_target(lake: MaintenanceContext, versions: Sequence[int], number: int) -> int | None:
-    """Return which of the versions before it the version at this place holds again, or None if that one is gone.
+    """Return the earlier version that a rollback at this index restored, or None if it has expired.
 
-    The history does not say it, so versions are compared, the latest first. They
-    share all their nodes with the one that is looked for, so each costs one request.
+    The history does not record it, so versions are compared, latest first. A version
+    shares all nodes with its rollback target, so each comparison costs one request.
     """
     after = lake.metastore.at_version(versions[number])
     for earlier in reversed(range(number)):
@@ -192,7 +193,7 @@ def find_rollback_target(lake: MaintenanceContext, versions: Sequence[int], numb
 
 
 def _same_settings(before: Snapshot, after: Snapshot) -> bool:
-    """Return whether two versions have the same definition, without what it says of versions."""
+    """Return whether two versions have the same definition, ignoring the version bookkeeping."""
 
     def content(snapshot: Snapshot) -> LakehouseSettings:
         return replace(snapshot.settings, exported_snapshots={}, maximum_version_age_millis_overrides={})

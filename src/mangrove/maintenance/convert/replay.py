@@ -1,9 +1,9 @@
 """Replay of source versions as commits in the destination, with resumption after a crash.
 
-The clock is the source's history, and ids follow from the source's versions: a
-run that was killed and is repeated writes the same files, and leaves no others.
-They follow from all that decides what is in the files, so that in a place that was
-emptied and converted to anew no name has another meaning than before.
+The clock replays the history of the source, and ids are derived from the source's
+versions: a repeated run after a crash writes the same files and no others. The ids
+depend on all options that determine file content, so that a file name never has two
+meanings, even if the destination was emptied and converted to again.
 """
 
 import hashlib
@@ -44,19 +44,19 @@ CONVERSION_PATH = "_mangrove_conversion.json"
 
 @dataclass(frozen=True, slots=True)
 class ConversionRecord:
-    """From where a lakehouse is converted into which layout, and how much of it."""
+    """The source, target layout and extent of a conversion."""
 
     source: str
     layout: str
     history: str
     data: str
     first_version: int
-    """The version of the source that became version 0; a shorter history would give all others other numbers."""
+    """The source version that became version 0; it determines all other version numbers."""
 
     def __post_init__(self) -> None:
         texts = (self.source, self.layout, self.history, self.data)
         if not all(isinstance(text, str) for text in texts) or type(self.first_version) is not int:
-            raise FormatError(f"a conversion's record is of other types than it should be: {self!r}")
+            raise FormatError(f"invalid types in a conversion record: {self!r}")
 
     def __str__(self) -> str:
         return f"a conversion of {self.source} from version {self.first_version} on ({self.history}, {self.data})"
@@ -73,37 +73,37 @@ def encode_conversion(record: ConversionRecord) -> bytes:
 
 
 def decode_conversion(data: bytes, where: str) -> ConversionRecord:
-    """Return the record that a file holds."""
+    """Return the conversion record in a file."""
     try:
         return ConversionRecord(**json.loads(data))
     except (ValueError, TypeError) as error:
         raise FormatError(
-            f"{where} does not say what was converted ({error!r}): convert again to another place"
+            f"{where} is not a valid conversion record ({error!r}); convert to another location"
         ) from error
 
 
 class MaintainedMetastore(Metastore, MetastoreMaintenance, Protocol):
-    """A metastore that is its own upkeep, as those of all layouts are."""
+    """A metastore that also implements maintenance, as both layouts do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionTarget:
-    """Where the destination is, and how a lakehouse of the wanted layout is made and opened there."""
+    """The destination, and how a lakehouse of its layout is created and opened."""
 
     store: Store
     layout: str
-    """The layout with its format revision, as it is asked for when a lakehouse is made."""
+    """The layout with its format revision, as given at creation."""
     ids_without_dots: bool
-    """Whether the layout has no room for ids that hold a dot."""
+    """Whether the layout does not support ids with a dot."""
     unknown_properties: frozenset[str]
-    """Properties of a lakehouse that the layout refuses."""
+    """Lakehouse properties that the layout does not support."""
     make: Callable[[Effects, LakehouseSettings, Changes], MaintainedMetastore]
     open: Callable[[Effects], MaintainedMetastore | None]
-    """Returns the lakehouse that is there, or None."""
+    """Returns the existing lakehouse, or None."""
 
 
 class HistoryReplay:
-    """The destination while it is made: its time and its ids are those of the version that is told again."""
+    """The destination during conversion, with the time and ids of the replayed version."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class HistoryReplay:
             now_millis=lambda: self._now_millis,
             new_id=self._new_id,
             pause=source.effects.pause,
-            # Hints are left to the end: one request less for each version.
+            # Hints are written at the end, which saves one request per version.
             later=lambda _: None,
         )
         self._made = place.open(self._effects)
@@ -134,11 +134,11 @@ class HistoryReplay:
     @property
     def made(self) -> MaintenanceContext:
         """The destination, once it has a version."""
-        assert self._made is not None, "it has no version yet"
+        assert self._made is not None, "the destination has no version yet"
         return MaintenanceContext(self._effects, self._made, self._made)
 
     def run(self, survey: Survey, watch: ProgressCallback) -> int:
-        """Commit the versions that are missing, and return how many were there."""
+        """Commit the missing versions, and return how many existed already."""
         done = self._done()
         for number, step in enumerate(iterate_steps(self._source, self._versions, done), start=done):
             self._replay_version(number, step, survey)
@@ -146,7 +146,7 @@ class HistoryReplay:
         return done
 
     def _done(self) -> int:
-        """Return how many versions are there, or refuse a destination in which others have committed."""
+        """Return the number of existing versions; raise an error if the destination has other commits."""
         if self._made is None:
             return 0
         self._newest = self._made.latest()
@@ -158,8 +158,8 @@ class HistoryReplay:
             if newest.transaction_id == _transaction_id(step, self._source.store.uri):
                 return place + 1
         raise AlreadyExistsError(
-            f"{self._place.store.uri} has changes of its own since it was converted (version {newest.version}): "
-            "convert to another place"
+            f"{self._place.store.uri} has other commits since it was converted (version {newest.version}); "
+            "convert to another location"
         )
 
     def _replay_version(self, number: int, step: VersionStep, survey: Survey) -> None:
@@ -178,7 +178,7 @@ class HistoryReplay:
         target = None if commit.rolled_back_from is None else find_rollback_target(self._source, self._versions, number)
         if commit.rolled_back_from is not None and target is None:
             survey.note(
-                f"version {commit.version} is a rollback to one that is not converted, and looks like any other"
+                f"version {commit.version} is a rollback to an unconverted version; it becomes an ordinary version"
             )
         assert self._newest is not None, "there is a first version"
         is_earlier = 0 < commit.created_at_millis < self._newest.commit.created_at_millis
@@ -187,10 +187,12 @@ class HistoryReplay:
             raise _concurrent_writer_error(self._place.store.uri, made.version)
         self._newest = made
         if made.commit.created_at_millis != commit.created_at_millis:
-            survey.note(f"version {commit.version} has the time of the one before it, and is a millisecond later now")
+            survey.note(
+                f"version {commit.version} has the time of the previous version; its time is increased by a millisecond"
+            )
 
     def _committed(self, changes: Changes, target: int | None) -> Snapshot:
-        """Return the destination's next version: an earlier one again, or what the changes make of the newest."""
+        """Return the destination's next version: a rollback, or the changes on the newest."""
         assert self._made is not None, "there is a first version"
         assert self._newest is not None, "there is a first version"
         if target is None:
@@ -199,18 +201,18 @@ class HistoryReplay:
         return self._made.roll_back(self._made.at_version(target), bare)
 
     def _new_id(self) -> str:
-        """Return an id that another run gives in the same place, in the form of a UUID of version 4."""
+        """Return a deterministic id in the form of a version 4 UUID."""
         self._ids_made += 1
         digest = hashlib.sha256(f"{self._seed} {self._ids_made}".encode()).digest()
         return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
 def _transaction_id(commit: Commit, uri: str) -> str:
-    """Return the id under which a version is told again; other programs do not always give one."""
+    """Return the transaction id of a replayed version; other programs do not always record one."""
     return commit.transaction_id or f"converted-{hashlib.sha256(uri.encode()).hexdigest()[:8]}-{commit.version}"
 
 
 def _concurrent_writer_error(uri: str, version: int) -> ConflictError:
     return ConflictError(
-        f"somebody else committed version {version} to {uri} while it was converted: convert again when nobody does"
+        f"a concurrent writer committed version {version} to {uri} during the conversion; stop it and convert again"
     )

@@ -29,37 +29,37 @@ _NOTES_MAX = 100
 
 @runtime_checkable
 class _HasUnmappedFields(Protocol):
-    """A layout whose files can say more of an object than the object itself."""
+    """A layout whose files can contain more than the objects represent."""
 
     def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]: ...
 
 
 @runtime_checkable
 class _HasForeignCommits(Protocol):
-    """A layout into which another program commits what becomes a version only when somebody looks."""
+    """A layout with commits of another program that are not imported as versions yet."""
 
     def list_foreign_commits(self) -> list[str]: ...
 
 
 @dataclass
 class Survey:
-    """What a walk over the versions met."""
+    """The result of the scan."""
 
     locations: set[str] = field(default_factory=set)
-    """The data files, as manifests name them."""
+    """The data file locations in the manifests."""
     elsewhere: int = 0
     notes: dict[str, None] = field(default_factory=dict)
     changed: list[Locator] = field(default_factory=list)
-    """What the version that is looked at has put."""
+    """The puts of the current version."""
     _unmapped_fields: set[tuple[Kind, str]] = field(default_factory=set)
 
     def note(self, what: str) -> None:
-        """Keep a note once, and of very many only the first."""
+        """Add a note once; the number of notes is limited."""
         if len(self.notes) < _NOTES_MAX:
             self.notes[what] = None
 
     def note_unmapped_fields(self, lake: MaintenanceContext, snapshot: Snapshot) -> None:
-        """Note what of the objects that this version changed only their own layout can hold, each sort of it once."""
+        """Note the fields of the changed objects that the destination cannot represent, each kind once."""
         changed, self.changed = self.changed, []
         if not isinstance(lake.maintenance, _HasUnmappedFields):
             return
@@ -67,13 +67,14 @@ class Survey:
             for what in found:
                 if (locator.kind, what) not in self._unmapped_fields:
                     self._unmapped_fields.add((locator.kind, what))
-                    self.note(f"{what} has no place there and stays behind, as of the {locator.kind.word} {locator}")
+                    self.note(
+                        f"{what} is not supported there and is dropped, e.g. of the {locator.kind.word} {locator}"
+                    )
 
     def paths(self, source: Store) -> dict[str, str]:
-        """Return where in the source's root each data file lies that lies there at all, by its location.
+        """Return the path below the source root of each data file below it, by location.
 
-        Whether another program's URI is escaped cannot be seen from it; which of
-        the readings is a file can.
+        URIs of other programs may be escaped or not; the variant that exists is used.
         """
         readings = {location: resolve_paths(location, source.uri) for location in self.locations}
         self.elsewhere = sum(not paths for paths in readings.values())
@@ -85,7 +86,7 @@ class Survey:
         return found
 
     def sizes(self, source: Store) -> dict[str, int]:
-        """Return the sizes of the data files below the source's root, or refuse if one is missing."""
+        """Return the sizes of the data files below the source root; raise an error if one is missing."""
         return load_file_sizes(source, set(self.paths(source).values()))
 
 
@@ -97,14 +98,14 @@ def survey_versions(
     ids_without_dots: bool,
     watch: ProgressCallback,
 ) -> Survey:
-    """Return what the versions hold that conversion must know, or refuse what has no place in the destination."""
+    """Scan the versions before conversion; raise an error for objects that the destination does not support."""
     survey = Survey()
     for transaction in (
         lake.maintenance.list_foreign_commits() if isinstance(lake.maintenance, _HasForeignCommits) else []
     ):
         survey.note(
-            f"transaction {transaction} of DeltaCAT is in no version yet, so it is not converted: "
-            f"check {lake.store.uri} with repair first"
+            f"transaction {transaction} of DeltaCAT is not imported yet and cannot be converted; "
+            f"run `mangrove check --repair` on {lake.store.uri} first"
         )
     for number, step in enumerate(iterate_steps(lake, versions), start=1):
         settings = conversion_mapping.settings(step.after.settings)
@@ -112,7 +113,7 @@ def survey_versions(
             survey.note(note)
         _survey_step(lake, step, settings, conversion_mapping, survey, ids_without_dots=ids_without_dots)
         survey.note_unmapped_fields(lake, step.after)
-        watch(Progress("looking through versions", number, len(versions)))
+        watch(Progress("scanning versions", number, len(versions)))
     return survey
 
 
@@ -134,19 +135,19 @@ def _survey_step(
         try:
             _check(one.locator, value, settings, ids_without_dots=ids_without_dots)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{where} has no place in the destination: {error}") from error
+            raise InvalidInputError(f"{where} is not supported by the destination: {error}") from error
         if conversion_mapping.object(value) is None:
-            survey.note(f"{where} stands on a version that is not converted, and is left out")
+            survey.note(f"{where} is based on a version that is not converted; it is dropped")
         if isinstance(value, Delta):
             survey.locations.update(entry.location for entry in value.manifest.entries)
         elif isinstance(value, Table) and value.location is not None:
-            survey.note(f"{where} keeps its data at {value.location}, which stays where it is")
+            survey.note(f"{where} has its data at {value.location}, which is not copied")
 
 
 def _check(locator: Locator, value: Object, settings: LakehouseSettings, *, ids_without_dots: bool) -> None:
-    """Refuse what the destination's layout would refuse."""
+    """Raise an error for an object that the destination layout does not support."""
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
     object_id = getattr(value, "id", None)
     if ids_without_dots and isinstance(object_id, str) and "." in object_id:
-        raise InvalidInputError(f"its id {object_id!r} holds a dot, after which DeltaCAT would look for the id alone")
+        raise InvalidInputError(f"its id {object_id!r} contains a dot, which DeltaCAT does not support")

@@ -15,7 +15,7 @@ __all__ = ["PROCEDURES", "Procedure", "execute_call"]
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """The names of the arguments, in order, and what is done with them; those in front are required."""
+    """The argument names in order, the required ones first, and the implementation."""
 
     arguments: tuple[str, ...]
     required: int
@@ -23,7 +23,7 @@ class Procedure:
 
 
 def execute_call(statement: CallStatement, lake: Lakehouse, namespace: str) -> InlineResult:
-    """Run the procedure, and return what it reports."""
+    """Run the procedure and return its report."""
     name = statement.name.parts[-1].lower()
     procedure = PROCEDURES.get(name)
     if procedure is None or len(statement.name.parts) > 2:

@@ -51,7 +51,7 @@ class _Bound(Protocol):
 
 
 def execute_ddl(statement: DdlStatement, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
-    """Change the catalog as the statement asks, and return what was done; `bound` gives the rows of a query."""
+    """Execute the DDL statement and return a message; `bound` returns the rows of a query."""
     match statement:
         case CreateNamespace():
             namespace = resolver.namespace_of(statement.name)
@@ -102,7 +102,7 @@ def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: Na
     if isinstance(there, Table) and statement.if_not_exists:
         return f"table {locator} was there already"
     if statement.must_exist and not isinstance(there, Table):
-        raise NotFoundError(f"there is no table {locator} to replace: write CREATE OR REPLACE TABLE")
+        raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
     said = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
     if statement.query is not None:
@@ -114,7 +114,7 @@ def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: Na
 
 
 def _build_create_arguments(statement: CreateTable, catalog: LakeTransaction, resolver: NameResolver) -> dict[str, Any]:
-    """Return what `create_table` is told."""
+    """Return the arguments of `create_table`."""
     said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
         with locate_errors_at(resolver.text, statement.like.start):
@@ -232,7 +232,7 @@ def _free_check(table: LakeTable) -> str:
 
 
 def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
-    """Return the columns of CLUSTER BY as the table's property names them; refuse those that are not there."""
+    """Return the columns of CLUSTER BY for the table property; raise an error for unknown columns."""
     for name in columns:
         if schema is not None:
             schema.column(*split_path(name))
@@ -265,7 +265,7 @@ def _create_view(statement: CreateView, catalog: LakeTransaction, resolver: Name
 
 
 def _check_view_query(query: Query) -> str:
-    """Return the text of a view's query; a view follows its tables, so it cannot stand at one moment of the whole."""
+    """Return the text of a view's query; a lakehouse-wide AS OF clause is not allowed in a view."""
     if query.at is not None:
         raise InvalidInputError(
             "a view cannot stand AT LAKE VERSION: say VERSION AS OF behind each table, or read the view AT LAKE VERSION"
@@ -323,14 +323,14 @@ def _drop(statement: DropObject, catalog: LakeTransaction, resolver: NameResolve
 
 
 def _beside(name: SqlName, table: LakeTable) -> SqlName:
-    """Return a new name; without a namespace, it is in that of the table."""
+    """Return a new name; an unqualified one is in the namespace of the table."""
     return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
 
 
 def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
     missing = [name for name in names if name not in there]
     if missing and not if_exists:
-        raise NotFoundError(f"there is no property {missing[0]!r}: write IF EXISTS to pass over that")
+        raise NotFoundError(f"property {missing[0]!r} does not exist; use IF EXISTS to ignore that")
     return tuple(name for name in names if name in there)
 
 

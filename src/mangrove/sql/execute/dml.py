@@ -76,7 +76,7 @@ def qualify_columns(text: str, columns: Collection[str], name: str) -> str:
 def execute_update_delete_merge(
     statement: Update | Delete | Merge, transaction: LakeTransaction, expressions: StatementExpressions
 ) -> RowCounts:
-    """Change the rows of the table as the statement says."""
+    """Execute UPDATE, DELETE or MERGE."""
     table = load_managed_table(transaction, expressions.binder.resolver, statement.table)
     try:
         return _execute_change(statement, table, expressions)
@@ -101,7 +101,7 @@ def _execute_change(
 
 
 def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressions: StatementExpressions) -> None:
-    """Raise what Spark refuses about a condition or a value, at its place in the statement."""
+    """Raise Spark's error for a condition or value, with its position in the statement."""
     quoted = quote_name(statement.alias or statement.table.parts[-1])
     tables = f"{quote_name(table.locator.namespace)}.{quote_name(table.name)} AS {quoted}"
     requested = [(statement.condition, tables)] if statement.condition is not None else []
@@ -156,7 +156,7 @@ def _update(statement: Update, table: LakeTable, expressions: StatementExpressio
 def _where(
     condition: str, statement: Update | Delete, table: LakeTable, expressions: StatementExpressions
 ) -> str | Predicate | SparkCondition:
-    """Return the condition: a predicate, by which files are skipped, where that is certainly the same, or follows."""
+    """Return the condition as a predicate for file pruning if it is equivalent or implied."""
     binder = expressions.binder
     names = [statement.alias] if statement.alias else [table.name]
     schema = require_schema(table)
@@ -174,7 +174,7 @@ def _where(
 def _merge_single_row(
     table: LakeTable, name: SqlName, alias: str | None, expressions: StatementExpressions
 ) -> TableMerge:
-    """Return a merge with one row that matches all: so subqueries can name the table's row by its alias."""
+    """Return a merge with one row that matches all, so that subqueries can use the table's alias."""
     one = create_one_row(expressions.binder.engine.session, "mangrove one")
     return table.merge(one, "true", target_name=alias or name.parts[-1], source_name="mangrove one", engine="spark")
 
@@ -209,7 +209,7 @@ def _merge(statement: Merge, table: LakeTable, expressions: StatementExpressions
 
 
 def _find_used_columns(statement: Merge, source_columns: list[str]) -> list[str]:
-    """Return the columns of the source that the merge may bring into the table: all, or those that are set by name."""
+    """Return the columns of the source that the merge may assign: all, or those set by name."""
     if any(clause.action in ("update all", "insert all") for clause in statement.clauses):
         return source_columns
     named = {assignment.column[-1].casefold() for clause in statement.clauses for assignment in clause.assignments}
@@ -256,7 +256,7 @@ def _with_clause(
 def _resolve_positional_columns(
     assignments: tuple[Assignment, ...], schema: Schema, table: LakeTable
 ) -> tuple[Assignment, ...]:
-    """Return the assignments with the columns to which their places give them, where they name none."""
+    """Return the assignments with the columns of positional values resolved."""
     if not assignments or assignments[0].column:
         return assignments
     if len(assignments) != len(schema.columns):
@@ -274,7 +274,7 @@ def _build_assignments(
     expressions: StatementExpressions,
     table: LakeTable,
 ) -> dict[str, str]:
-    """Return what each column becomes; a field of a struct becomes its struct, made anew."""
+    """Return the new value of each column; assigning a struct field rebuilds the struct."""
     found: dict[str, str] = {}
     fields: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for assignment in assignments:
@@ -325,7 +325,7 @@ def _struct_text(data_type: object, here: str, changed: list[tuple[tuple[str, ..
 
 
 def _names(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
-    """Return by what the columns of the table may be qualified; an alias hides the table's own name."""
+    """Return the valid qualifiers of the table's columns; an alias replaces the table name."""
     if alias is not None:
         return [(alias.casefold(),)]
     folded = tuple(part.casefold() for part in name.parts)
@@ -355,7 +355,7 @@ def execute_dml(
     source: StatementSource,
     bound: Callable[[Query], BoundQuery],
 ) -> RowCounts:
-    """Do what the statement says, and return how many rows came, changed and went."""
+    """Execute the DML statement and return the row counts."""
     if isinstance(statement, TruncateStatement):
         return execute_truncate(statement, transaction, binder.resolver)
     common = None if isinstance(statement, Insert | MultiInsert) else statement.common
@@ -384,7 +384,7 @@ def execute_dml(
 
 
 def format_row_counts(counts: RowCounts) -> str:
-    """Return for people what was changed."""
+    """Return a readable message of the row counts."""
     words = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
     found = [f"{number:,} {word}" for word, number in words.items() if number]
     return f"rows: {', '.join(found)}" if found else "no row was changed"

@@ -28,13 +28,13 @@ _QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 
 
 def has_subquery(text: str) -> bool:
-    """Return whether a query stands between brackets somewhere in a text."""
+    """Return whether a text contains a subquery."""
     tokens = tokenize(text)
     return any(token.text == "(" and following.word in _QUERY_STARTS for token, following in itertools.pairwise(tokens))
 
 
 def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -> str:
-    """Return the text with other names before its columns; None stands for no name at all.
+    """Return the text with other qualifiers of its columns; None removes a qualifier.
 
     >>> rewrite_qualifiers("o.id = sales.orders.x + f(o.y)", {("o",): None, ("sales", "orders"): "t"})
     'id = `t`.x + f(y)'
@@ -60,7 +60,7 @@ def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -
 
 @dataclass
 class StatementExpressions:
-    """The texts of one statement; the temporary views that they need are there until it is closed."""
+    """The expressions of one statement; their temporary views exist until it is closed."""
 
     binder: QueryBinder
     source: StatementSource
@@ -68,7 +68,7 @@ class StatementExpressions:
     _views: list[str] = field(default_factory=list)
 
     def text(self, piece: SqlFragment) -> str:
-        """Return a condition or a value as Spark takes it."""
+        """Return a condition or value as Spark SQL."""
         written = self._written_out(piece)
         if not has_subquery(written):
             return written
@@ -77,7 +77,7 @@ class StatementExpressions:
         return self._with_views(written, piece)
 
     def rows(self, piece: SqlFragment) -> Frame:
-        """Return the rows of a table or of a query between brackets."""
+        """Return the rows of a table or of a subquery."""
         # The place of the text stays what it is, whatever we write before it.
         head = f"{self._common()}SELECT * FROM "  # noqa: S608 - the user's own query
         return self.binder.query(
@@ -85,7 +85,7 @@ class StatementExpressions:
         ).frame
 
     def try_out(self, piece: SqlFragment, tables: str, *, is_condition: bool = False) -> None:
-        """Have Spark look at a condition or a value over some tables, without running it."""
+        """Let Spark analyze a condition or value over some tables, without running it."""
         start, end = (f"1 FROM {tables} WHERE (", ")") if is_condition else ("(", f") FROM {tables}")
         head = f"{self._common()}SELECT {start}"
         looked_at = f"{head}{self._to_spark_text(piece)}{end}"
@@ -95,7 +95,7 @@ class StatementExpressions:
         return "" if self.common is None else f"{self._to_spark_text(self.common)} "
 
     def _to_spark_text(self, piece: SqlFragment) -> str:
-        """Return a text in which no parameter is left that goes by its place: others may come to stand before it."""
+        """Return a text without positional parameters, whose positions may shift."""
         return piece.text if isinstance(self.source.arguments, Mapping) else self._written_out(piece)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class StatementExpressions:
         return name
 
     def _written_out(self, piece: SqlFragment) -> str:
-        """Return the text with values in the place of its parameters."""
+        """Return the text with its parameters replaced by values."""
         arguments = self.source.arguments
         if not arguments:
             return piece.text
@@ -179,7 +179,7 @@ def _with_common(text: str, common: str) -> str:
 
 
 def _is_parameter(tokens: Sequence[SqlToken], place: int) -> bool:
-    """Return whether a colon begins a parameter, and not the path into a variant value."""
+    """Return whether a colon begins a parameter, and not a path into a variant value."""
     if tokens[place].text != ":" or not tokens[place + 1].is_name:
         return False
     before = tokens[place - 1] if place else None

@@ -34,7 +34,7 @@ _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 
 @dataclass(frozen=True, slots=True)
 class PreparedInsert:
-    """An insert whose rows are bound to the tables as they are now, before anything is written."""
+    """An insert whose rows are bound to the current tables, before anything is written."""
 
     statement: Insert
     table: LakeTable
@@ -50,7 +50,7 @@ def prepare_insert(
     bound: Callable[[Query], BoundQuery],
     expressions: StatementExpressions,
 ) -> PreparedInsert:
-    """Return the rows of the query as the table takes them."""
+    """Return the rows of the query in the form of the table."""
     table = load_managed_table(transaction, resolver, statement.table)
     schema = require_schema(table)
     _check_named(statement, schema, expressions.source.text)
@@ -60,7 +60,7 @@ def prepare_insert(
 
 
 def _check_named(statement: Insert, schema: Schema, text: str) -> None:
-    """Refuse a column that is not there or is named twice, where it stands."""
+    """Raise an error at its position for a column that does not exist or is named twice."""
     seen: set[str] = set()
     for name, place in zip(statement.columns, statement.column_places, strict=True):
         with locate_errors_at(text, place):
@@ -71,7 +71,7 @@ def _check_named(statement: Insert, schema: Schema, text: str) -> None:
 
 
 def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> RowCounts:
-    """Add the rows to the table, or put them in the place of others."""
+    """Append the rows to the table, or overwrite others."""
     statement, table = work.statement, work.table
     if statement.replace_where is not None:
         return table.overwrite(work.rows, where=expressions.text(statement.replace_where))
@@ -81,12 +81,12 @@ def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> R
 
 
 def execute_truncate(statement: TruncateStatement, transaction: LakeTransaction, resolver: NameResolver) -> RowCounts:
-    """Take all rows away."""
+    """Delete all rows."""
     return load_managed_table(transaction, resolver, statement.table).overwrite([])
 
 
 def load_managed_table(transaction: LakeTransaction, resolver: NameResolver, name: SqlName) -> LakeTable:
-    """Return the table that rows are written to; refuse one whose data others keep."""
+    """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     locator = resolver.table(name)
     if transaction.reading().get(resolver.view_at(locator)) is not None:
         raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
@@ -94,14 +94,14 @@ def load_managed_table(transaction: LakeTransaction, resolver: NameResolver, nam
         table = transaction.table(locator)
     except NotFoundError:
         hint = suggest_table_name(transaction, resolver.namespace, (locator.namespace, locator.name))
-        raise NotFoundError(f"there is no table {locator}{hint}") from None
+        raise NotFoundError(f"table {locator} does not exist{hint}") from None
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
     return table
 
 
 def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
-    """Return the query with the defaults of columns in the place of DEFAULT in a list of values."""
+    """Return the query with DEFAULT in a list of values replaced by the column defaults."""
     tokens = tokenize(query.piece.text)
     if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
         return query
@@ -130,7 +130,7 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
 
 
 def _as_rows(values: str) -> str:
-    """Return a list of values as one SELECT a row.
+    """Return a list of values as one SELECT per row.
 
     >>> _as_rows("values (1, uuid()), (2, 'x')")
     "SELECT 1, uuid() UNION ALL SELECT 2, 'x'"
@@ -191,7 +191,7 @@ def _overwrite_rows(
 
 
 def _build_partition_condition(column: str, value: str) -> str:
-    """Return the condition that a column has the value that PARTITION says, which may be none."""
+    """Return the condition for the value of a column in PARTITION, which may be null."""
     words = [token.word or token.text for token in tokenize(value)[:-1]]
     if "NULL" not in words:
         return f"{column} = {value}"
@@ -199,7 +199,7 @@ def _build_partition_condition(column: str, value: str) -> str:
 
 
 def require_schema(table: LakeTable) -> Schema:
-    """Return the columns of a table; refuse one that has none yet."""
+    """Return the columns of a table; raise an error if it has none yet."""
     schema = table.schema
     if schema is None:
         raise InvalidInputError(f"{join_name(table.locator.namespace, table.name)} has no columns yet: alter it first")

@@ -80,7 +80,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """A table that a query reads, and what is certain about the rows that it needs."""
+    """A table that a query reads, and the predicate on the rows that it needs."""
 
     name: str
     state: TableState
@@ -89,11 +89,11 @@ class TableScan:
     """The columns that our own readers read; None for all, or where Spark reads, which leaves out others itself."""
 
     def plan(self) -> ScanPlan:
-        """Return which files are read, and why others are skipped."""
+        """Return the scan plan: which files are read, and why others are skipped."""
         return plan_scan(self.state, self.predicate)
 
     def explained(self) -> str:
-        """Return for people how many files are read, how many skipped, and which condition says so."""
+        """Return a readable summary of the files read and skipped, and the predicate."""
         plan = self.plan()
         why = "" if self.predicate is None else f", by {render_predicate_sql(self.predicate, self.state.schema)}"
         which = "" if self.columns is None else f"; columns {', '.join(self.columns)}"
@@ -102,7 +102,7 @@ class TableScan:
 
 @dataclass(frozen=True, slots=True)
 class ScanRequirements:
-    """What a query needs of one table or view: which rows, and which columns. Without words, all of them."""
+    """The rows and columns of a table or view that a query needs; by default all."""
 
     rows: PushedPredicate = ()
     columns: NamesOf = require_all_columns
@@ -111,7 +111,7 @@ class ScanRequirements:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedName:
-    """What a name stands for, in the catalog of the moment that is asked for."""
+    """The object that a name resolves to, in the catalog as of the requested version."""
 
     catalog: Catalog
     locator: TableLocator | ViewLocator
@@ -123,7 +123,7 @@ class ResolvedName:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedQuery:
-    """A text, and what its names stand for, by their places; names of others are not among them."""
+    """A query text and its resolved names by position; names outside the lakehouse are not included."""
 
     read: AnalyzedQuery
     found: Mapping[int, ResolvedName]
@@ -132,12 +132,12 @@ class ResolvedQuery:
 
     @cached_property
     def columns(self) -> TypedColumns | None:
-        """The columns that the text gives, where they are certain."""
+        """The result columns, if they are known."""
         is_prunable = self.read.parsed.is_prunable
         return PredicatePushdown(self._columns_of).scopes.columns(self.read.parsed.tree) if is_prunable else None
 
     def wanted(self, above: ScanRequirements) -> Callable[[TableRef], ScanRequirements]:
-        """Return what tells of each mention what is needed there, if `above` is what is needed of the text."""
+        """Return the scan requirements of each table reference, given those of the query itself."""
         parsed = self.read.parsed
         # Behind a pipe, other rows may come than those of which something is asked here.
         pushed_predicates = PredicatePushdown(self._columns_of, above.rows if parsed.is_prunable else ())
@@ -171,7 +171,7 @@ _CACHED_TEXT_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """The rows of a query, the tables that it reads, and the dotted names that stand in it."""
+    """The rows of a query, the tables that it reads, and its dotted names."""
 
     frame: Frame
     scans: tuple[TableScan, ...]
@@ -208,11 +208,11 @@ class QueryBinder:
 
     @cached_property
     def kept(self) -> StatementCache:
-        """What earlier statements on the lakehouse made."""
+        """The cache of earlier statements on the lakehouse."""
         return statement_cache_of(self.engine)
 
     def query(self, piece: SqlFragment, whole: str, head: str = "") -> BoundQuery:
-        """Return the rows of a query; `whole` is the statement of which it is a piece, `head` what goes before it."""
+        """Return the rows of a query; `whole` is the full statement, `head` the text before the query."""
         looked_up = self._resolve_query(piece, whole)
         constants = ConstantResolver(cache(self.time_zone), self._used_arguments(looked_up.read.tokens, piece, whole))
         replacements = list(self._build_replacements(looked_up, piece, whole, ScanRequirements(), constants))
@@ -227,7 +227,7 @@ class QueryBinder:
         replacements: list[TextReplacement],
         head: str = "",
     ) -> Frame:
-        """Return the rows of a query, with the splices in it and those for names that only Spark recognises."""
+        """Return the rows of a query, with its replacements and those for names that only Spark recognizes."""
         for _ in range(len(tokens) + 1):
             pieces = [PositionedText(head, None), *apply_replacements(piece, replacements)]
             outcome = run_sql_text(self.kept.names, pieces, self._used_arguments(tokens, piece, whole, replacements))
@@ -237,13 +237,13 @@ class QueryBinder:
         raise AssertionError("each round finds a name at another place")
 
     def frame_at(self, table_ref: TableRef, whole: str, start: int) -> Frame | None:
-        """Return the rows of what is named in a part of the statement that begins at `start`."""
+        """Return the rows of a table reference in a part of the statement that begins at `start`."""
         piece = SqlFragment("", start - table_ref.start)
         found = self._resolve_table_ref(table_ref, piece, whole)
         return None if found is None else self._rows_at(found, table_ref, piece, whole)
 
     def frame_of(self, name: tuple[str, ...]) -> Frame | None:
-        """Return the rows of a table or view by its name, None if the lakehouse has none of that name."""
+        """Return the rows of a table or view by name, or None if it does not exist in the lakehouse."""
         found = self._found(TableRef(name, 0, 0, None, None))
         return None if found is None else self._rows(found, ScanRequirements())
 
@@ -278,7 +278,7 @@ class QueryBinder:
         return self.kept.texts.got(text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text))
 
     def _resolve_query(self, piece: SqlFragment, whole: str) -> ResolvedQuery:
-        """Return what the names of a query stand for."""
+        """Resolve the names of a query."""
         try:
             read = self._read(piece.text)
         except InvalidAsOfError as error:
@@ -297,7 +297,7 @@ class QueryBinder:
         above: ScanRequirements,
         constants: ConstantResolver,
     ) -> Iterator[TextReplacement]:
-        """Yield what stands in the place of each name; `above` is what is needed of the query itself."""
+        """Yield the replacement of each table reference; `above` are the requirements of the query itself."""
         parsed, tokens, found = looked_up.read.parsed, looked_up.read.tokens, looked_up.read.table_refs
         called = assign_aliases(found)
         ours: set[tuple[str, ...]] = set()
@@ -327,7 +327,7 @@ class QueryBinder:
         whole: str,
         replacements: list[TextReplacement],
     ) -> TextReplacement:
-        """Return the splice for a name that only Spark recognised as a table's; raise any other refusal."""
+        """Return the replacement for a name that only Spark recognized as a table; raise any other error."""
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in replacements):
@@ -338,7 +338,7 @@ class QueryBinder:
             found = self._resolve_table_ref(table_ref, piece, whole)
             if found is None:
                 hint = suggest_table_name(self.resolver.catalog, self.resolver.namespace, parts)
-                message = f"there is no table or view {join_name(*parts)}{hint}"
+                message = f"table or view {join_name(*parts)} does not exist{hint}"
                 raise NotFoundError(format_with_caret(whole, refusal.start or 0, message))
             return replace_table_name(table_ref, self._rows_at(found, table_ref, piece, whole), quote_name(parts[-1]))
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
@@ -375,11 +375,11 @@ class QueryBinder:
             return self._rows(found, wanted or ScanRequirements(), constants)
 
     def resolve_as_of(self, moment: AsOfExpression, whole: str) -> int | str:
-        """Return what a moment is whose place is one in the whole statement."""
+        """Evaluate an AS OF expression at a position of the whole statement."""
         return self._computed(moment, SqlFragment("", 0), whole)
 
     def _computed(self, moment: AsOfExpression, piece: SqlFragment, whole: str) -> int | str:
-        """Return the moment; the same words mean the same moment in all of the statement."""
+        """Return the value of the AS OF expression; equal texts have equal values within a statement."""
         key = (moment.kind, moment.text) if "?" not in moment.text else (moment, piece.start)
         if key not in self._as_of_cache:
             tokens = tokenize(whole[: piece.start + moment.end], piece.start + moment.start)
@@ -391,7 +391,7 @@ class QueryBinder:
         return self._as_of_cache[key]
 
     def _found(self, table_ref: TableRef) -> ResolvedName | None:
-        """Return what a name stands for, None where it is none of the lakehouse's."""
+        """Resolve a name; None if it is not in the lakehouse."""
         namespace, name = self._resolved(table_ref.parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_of_session(name)):
             return None
@@ -412,11 +412,11 @@ class QueryBinder:
             self.names.append(found)
             return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
         if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
-            raise NotFoundError(f"there is no table or view {found} at {table_ref.moment!r}")
+            raise NotFoundError(f"table or view {found} does not exist as of {table_ref.moment!r}")
         return None
 
     def _state(self, catalog: Catalog, locator: TableLocator, value: Table) -> TableState | None:
-        """Return the state of a table whose files are ours, as it was for an earlier statement."""
+        """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
@@ -425,7 +425,7 @@ class QueryBinder:
         return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
 
     def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
-        """Return the rows of a table or view, or at least what is wanted of them."""
+        """Return the rows of a table or view, at least the required ones."""
         value = found.value
         if is_cached(self.engine, join_name(found.locator.namespace, found.locator.name)):
             # Spark finds what it keeps only where the same columns are read.
@@ -443,7 +443,7 @@ class QueryBinder:
         return self._table_rows(found, TableScan(str(found.locator), found.state, requested, columns))
 
     def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
-        """Return whether workers read files of a table because other programs wrote them."""
+        """Return whether a table has files of other programs, which workers read."""
         version = _version_of(found.catalog)
         return self.kept.foreign.got(
             None if version is None else (version, found.locator), lambda: has_foreign_files(state)
@@ -467,7 +467,7 @@ class QueryBinder:
         return self._frames[key]
 
     def _inside(self, found: ResolvedName) -> ResolvedQuery:
-        """Return what the names in a view's query stand for; each view is looked into once."""
+        """Resolve the names in a view's query; each view is resolved once."""
         key = (found.locator, found.moment)
         inner = self._within(found)
         if key not in self._views:
@@ -476,7 +476,7 @@ class QueryBinder:
         return self._views[key]
 
     def _within(self, found: ResolvedName) -> "QueryBinder":
-        """Return what looks up the names in a view's query."""
+        """Return the binder for the names in a view's query."""
         namespace = found.value.properties.get(VIEW_NAMESPACE, found.locator.namespace)
         is_now = found.moment is None
         return replace(
@@ -490,7 +490,7 @@ class QueryBinder:
         )
 
     def _view_rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver) -> Frame:
-        """Return the rows of a view, made once of the same rows of its tables."""
+        """Return the rows of a view, computed once per set of input rows."""
         inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
         with annotate_view_errors(str(found.locator)):
             replacements = list(inner._build_replacements(looked_up, piece, piece.text, wanted, constants))
@@ -511,12 +511,12 @@ class QueryBinder:
         return self.includes_session_views and self._of_session[name]
 
     def _look_into_session(self, names: Collection[str]) -> None:
-        """Ask which names are those of temporary views, which come first."""
+        """Find the names of temporary views, which take precedence."""
         found = self.kept.names.temporary_views(names)
         self._of_session.update((name, name in found) for name in names)
 
     def time_zone(self) -> str:
-        """Return where the session is, which says what a time without a zone means."""
+        """Return the session time zone, which applies to times without a zone."""
         return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
 
 
@@ -531,17 +531,17 @@ def _identity(instead: Frame | str) -> object:
 
 
 def _version_of(catalog: Catalog) -> int | None:
-    """Return the version that a catalog is for good, None for one that may still change."""
+    """Return the fixed version of a catalog, or None if it may still change."""
     return catalog.version if isinstance(catalog, LakeSnapshot) else None
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:
-    """Return what Spark finds an expression without columns to be."""
+    """Return the value of an expression without columns, evaluated by Spark."""
     return binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame.collect()[0][0]
 
 
 def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
-    """Return the text that an expression is."""
+    """Return the string value of an expression."""
     value = evaluate_constant(piece, binder, whole)
     if not isinstance(value, str) or not value.strip():
         raise InvalidInputError(f"{piece.text} is {value!r}: it must be a text")
@@ -549,7 +549,7 @@ def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
 
 
 def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinder, whole: str) -> Arguments:
-    """Return the values that EXECUTE IMMEDIATE gives to the parameters of its text."""
+    """Return the parameter values of EXECUTE IMMEDIATE."""
     values = [(name, evaluate_constant(piece, binder, whole)) for name, piece in statement.arguments]
     if values and values[0][0] is not None:
         return {str(name): value for name, value in values}
@@ -557,7 +557,7 @@ def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinde
 
 
 def set_variables(into: SqlFragment, frame: Frame, names: SessionNames, whole: str) -> None:
-    """Set variables of the session to the columns of the only row; without a row, to null."""
+    """Set session variables to the columns of the only row; without a row, to null."""
     # Two columns of one name would have no place in a frame that has one.
     numbered = rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
     pieces = [

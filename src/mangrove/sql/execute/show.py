@@ -41,7 +41,7 @@ ResultRow: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class InlineResult:
-    """Rows with named columns of known types, as in "version bigint, message string"."""
+    """Rows with named and typed columns, as in "version bigint, message string"."""
 
     schema: str
     rows: tuple[ResultRow, ...]
@@ -53,7 +53,7 @@ class InlineResult:
 
 
 def build_count_result(counts: RowCounts) -> InlineResult:
-    """Return the one row about what a statement did to rows."""
+    """Return the one-row result with the row counts of a statement."""
     row = (counts.inserted, counts.updated, counts.deleted)
     return InlineResult("rows_inserted bigint, rows_updated bigint, rows_deleted bigint", (row,))
 
@@ -113,7 +113,7 @@ def build_file_result(table: LakeTable) -> InlineResult:
 
 
 def build_partition_result(table: LakeTable) -> InlineResult:
-    """Return a row for each partition that rows lie in."""
+    """Return a row for each partition."""
     state = table.state()
     names = [field.name for field in state.version.partition_scheme.fields]
     found: dict[str, list[int]] = {}
@@ -140,7 +140,7 @@ _HISTORY_LINES: Final = 100
 
 
 def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
-    """Return what is asked for; `view_columns` tells the columns of a view."""
+    """Execute SHOW; `view_columns` returns the columns of a view."""
     catalog = resolver.catalog
     match statement.kind:
         case "namespaces":
@@ -174,7 +174,7 @@ def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns:
 
 
 def _is_nowhere(statement: ShowStatement, resolver: NameResolver) -> bool:
-    """Return whether the namespace that nobody named is not there: where one begins, nothing is there to be shown."""
+    """Return whether the default namespace does not exist; then the result is empty."""
     return statement.name is None and resolver.catalog.reading().get(resolver.namespace_of(None)) is None
 
 
@@ -207,7 +207,7 @@ def _about(statement: ShowStatement, resolver: NameResolver, view_columns: _View
 
 
 def execute_describe(statement: Describe, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
-    """Return the rows about a namespace or table: name, what it is, and what people say about it."""
+    """Return the rows of DESCRIBE: name, type and comment."""
     if statement.kind == "history":
         return build_history_result(islice(resolver.table_history(resolver.table(statement.name)), _HISTORY_LINES))
     if statement.kind == "namespace":
@@ -238,7 +238,7 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
 
 
 def render_create_statement(found: LakeTable | LakeView) -> str:
-    """Return the statement that makes such a table or view."""
+    """Return the CREATE statement of a table or view."""
     name = f"{quote_name(found.locator.namespace)}.{quote_name(found.name)}"
     if isinstance(found, LakeView):
         comment = "" if found.description is None else f"\nCOMMENT {quote_text(found.description)}"
@@ -293,7 +293,9 @@ def _table_or_view(resolver: NameResolver, locator: TableLocator) -> LakeTable |
         return resolver.catalog.table(locator)
     except NotFoundError:
         hint = suggest_table_name(resolver.catalog, resolver.namespace, (locator.namespace, locator.name))
-        raise NotFoundError(f"there is no table or view {join_name(locator.namespace, locator.name)}{hint}") from None
+        raise NotFoundError(
+            f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
+        ) from None
 
 
 def _schema(found: LakeTable | LakeView, view_columns: _ViewColumns) -> Schema:
@@ -309,7 +311,7 @@ def _list_names(names: list[str], namespace: str, column: str, pattern: str | No
 
 
 def _is_like(name: str, pattern: str | None) -> bool:
-    """Return whether a name fits Spark's patterns: `*` is any text, `|` is or; `%` is taken as well."""
+    """Return whether a name matches Spark's pattern: `*` is any text, `|` is or; `%` is supported too."""
     if pattern is None:
         return True
     choices = [re.escape(one.strip()).replace(r"\*", ".*").replace("%", ".*") for one in pattern.split("|")]

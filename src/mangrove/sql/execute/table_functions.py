@@ -31,7 +31,7 @@ _AtArgument: TypeAlias = Callable[[int], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class TableFunctionCall:
-    """A function with its arguments, and where it stands."""
+    """A table function call with its arguments and position."""
 
     name: str
     arguments: tuple[int | str, ...]
@@ -42,7 +42,7 @@ class TableFunctionCall:
 
 
 def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> TableFunctionCall:
-    """Return the call that begins at a place in the tokens."""
+    """Return the call that begins at this token index."""
     cursor = TokenCursor(text)
     cursor.tokens, cursor.place = tokens, place
     start, name = cursor.next.start, cursor.single_name().lower()
@@ -64,7 +64,7 @@ def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> Table
 
 
 def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: SparkEngine, at: _AtArgument) -> Frame:
-    """Return what the function tells, as Spark's rows; errors about an argument arise in the block that `at` gives."""
+    """Return the result as Spark rows; errors about an argument are raised inside the context that `at` returns."""
     if call.name == "history" and not call.arguments:
         return _to_frame(engine, build_history_result(islice(resolver.history(), _HISTORY_MAX)))
     with at(0):

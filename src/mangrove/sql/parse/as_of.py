@@ -25,7 +25,7 @@ _UNITS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AsOfExpression:
-    """An expression for a version or a time, and where it stands in its query."""
+    """An expression for a version or a time, and its position in the query."""
 
     kind: str
     """One of version, time."""
@@ -35,7 +35,7 @@ class AsOfExpression:
 
     @property
     def clause(self) -> str:
-        """What stands before it."""
+        """The keywords before it."""
         return "VERSION AS OF" if self.kind == "version" else "TIMESTAMP AS OF"
 
 
@@ -64,7 +64,7 @@ def evaluate_as_of(moment: AsOfExpression, run: Callable[[str], Frame | SparkErr
 
 
 def find_expression_end(tokens: Sequence[SqlToken], place: int) -> int:
-    """Return the place behind the expression that begins at a place, as far as one can stand before an alias."""
+    """Return the index after the expression that begins at this index, up to an alias."""
     while True:
         while tokens[place].text in ("+", "-", "~"):
             place += 1
@@ -75,7 +75,7 @@ def find_expression_end(tokens: Sequence[SqlToken], place: int) -> int:
 
 
 def parse_as_of_expression(kind: str, tokens: Sequence[SqlToken]) -> AsOfExpression:
-    """Return the moment that these tokens compute; refuse a query, which would have to read tables first."""
+    """Return the AS OF expression of these tokens; raise an error for a subquery."""
     # Between two tokens is a blank, so that nothing but the places inside is lost.
     moment = AsOfExpression(kind, " ".join(token.text for token in tokens), tokens[0].start, tokens[-1].end)
     if any(one.text == "(" and other.word in _QUERY_STARTS for one, other in itertools.pairwise(tokens)):
@@ -107,7 +107,7 @@ def _operand_end(tokens: Sequence[SqlToken], place: int) -> int:
 
 
 def _interval_end(tokens: Sequence[SqlToken], place: int) -> int:
-    """Return the place behind `1 DAY 2 HOURS`, `'1-2' YEAR TO MONTH` or `'1 day'`."""
+    """Return the index after `1 DAY 2 HOURS`, `'1-2' YEAR TO MONTH` or `'1 day'`."""
     while tokens[place].kind is not SqlTokenKind.END:
         place += tokens[place].text in ("+", "-")
         place = _operand_end(tokens, place)
@@ -122,7 +122,7 @@ def _interval_end(tokens: Sequence[SqlToken], place: int) -> int:
 
 
 def _find_closing(tokens: Sequence[SqlToken], place: int, opening: str, closing: str) -> int:
-    """Return the place behind what closes the bracket at a place, or the end."""
+    """Return the index after the closing bracket of the bracket at this index, or the end."""
     depth = 0
     while tokens[place].kind is not SqlTokenKind.END:
         seen = (tokens[place].text, tokens[place].word)

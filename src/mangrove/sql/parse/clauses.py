@@ -42,7 +42,7 @@ _BEHIND_NAMES: Final = frozenset(
 
 
 def refuse_unsupported_syntax(cursor: TokenCursor) -> None:
-    """Refuse a statement that Spark would not understand either, at the word that it would not understand."""
+    """Raise an error for syntax that Spark does not support either, at the unsupported word."""
     tokens, depth = cursor.tokens[cursor.place :], 0
     first = [token.word for token in tokens[:2]]
     if first in (["UPSERT", "INTO"], ["REPLACE", "INTO"], ["INSERT", "OR"]):
@@ -55,7 +55,7 @@ def refuse_unsupported_syntax(cursor: TokenCursor) -> None:
 
 
 def refuse_unsupported_constraints(cursor: TokenCursor) -> None:
-    """Refuse a constraint that other engines keep, where it begins."""
+    """Raise an error for a constraint of other engines, at its position."""
     message = UNSUPPORTED_CONSTRAINTS.get(cursor.next.word)
     if message is not None:
         raise build_error_at(cursor.text, cursor.next.start, message)
@@ -94,7 +94,7 @@ _KINDS = {"VERSION": "version", "TIMESTAMP": "time"}
 
 
 def parse_query(cursor: TokenCursor) -> Query:
-    """Take all that comes as a query, without `AT LAKE VERSION 41` or `AT LAKE TIMESTAMP '…'` at its end."""
+    """Parse the rest as a query, without a trailing `AT LAKE VERSION 41` or `AT LAKE TIMESTAMP '…'`."""
     first = cursor.place
     piece = cursor.rest()
     tokens = cursor.tokens

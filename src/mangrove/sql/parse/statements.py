@@ -59,7 +59,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What Spark understands once our tables are put in it."""
+    """A query for Spark, with table references to replace."""
 
     piece: SqlFragment
     at: str | int | AsOfExpression | None = None
@@ -68,7 +68,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A column and what it becomes."""
+    """A column and its new value."""
 
     column: tuple[str, ...]
     """Its path; nothing where the values of an insert go by their places."""
@@ -130,7 +130,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class MergeWhenClause:
-    """What happens to rows that a merge found, or did not find."""
+    """A WHEN clause of a merge."""
 
     group: str
     """One of matched, not matched, not matched by source."""
@@ -142,7 +142,7 @@ class MergeWhenClause:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Change a table by what another has."""
+    """Merge a source into a table."""
 
     table: SqlName
     alias: str | None
@@ -166,7 +166,7 @@ class TruncateStatement:
 
 @dataclass(frozen=True, slots=True)
 class CacheTable:
-    """Keep the rows of a table in Spark's memory, or let them go."""
+    """Cache the rows of a table in Spark's memory, or remove them."""
 
     name: SqlName
     action: str
@@ -209,21 +209,21 @@ class BeginStatement:
 
 @dataclass(frozen=True, slots=True)
 class CommitStatement:
-    """Make the transaction real."""
+    """Commit the transaction."""
 
     message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackStatement:
-    """Forget the transaction, or what came after a savepoint."""
+    """Roll back the transaction, or to a savepoint."""
 
     to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointStatement:
-    """Remember what the transaction has done so far."""
+    """Set a savepoint."""
 
     name: str
     is_release: bool = False
@@ -234,7 +234,7 @@ class SavepointStatement:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """How Spark would run a query, and which files it would read."""
+    """Show the plan of a query and the files it would read."""
 
     head: str
     query: Query
@@ -242,7 +242,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryView:
-    """A query with a name that lasts as long as Spark's session."""
+    """A view that exists for the Spark session."""
 
     name: SqlName
     query: Query
@@ -253,7 +253,7 @@ class TemporaryView:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Where names without a namespace are looked up from now on."""
+    """Set the default namespace."""
 
     namespace: SqlName
 
@@ -263,7 +263,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class CreateNamespace:
-    """Make a namespace."""
+    """Create a namespace."""
 
     name: SqlName
     if_not_exists: bool = False
@@ -273,14 +273,14 @@ class CreateNamespace:
 
 @dataclass(frozen=True, slots=True)
 class SetProperties:
-    """Put properties."""
+    """Set properties."""
 
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class UnsetProperties:
-    """Remove properties; those that are not there only where `if_exists` is said."""
+    """Remove properties; with `if_exists` missing ones are ignored."""
 
     names: tuple[str, ...]
     if_exists: bool = False
@@ -288,14 +288,14 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True)
 class SetComment:
-    """Describe anew."""
+    """Set the comment."""
 
     comment: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenameTo:
-    """Give another name."""
+    """Rename an object."""
 
     name: SqlName
 
@@ -310,7 +310,7 @@ class AlterNamespace:
 
 @dataclass(frozen=True, slots=True)
 class CheckConstraint:
-    """A condition that every row fulfils."""
+    """A check constraint."""
 
     name: str | None
     condition: str
@@ -318,7 +318,7 @@ class CheckConstraint:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """Make a table, empty or with the rows of a query."""
+    """Create a table, empty or with the rows of a query."""
 
     name: SqlName
     columns: str | None = None
@@ -359,7 +359,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Give a column another name."""
+    """Rename a column."""
 
     path: tuple[str, ...]
     to: str
@@ -375,7 +375,7 @@ class DropColumns:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumn:
-    """Change one thing about a column."""
+    """Change one attribute of a column."""
 
     path: tuple[str, ...]
     what: str
@@ -385,14 +385,14 @@ class AlterColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddCheck:
-    """Add a condition that every row fulfils."""
+    """Add a check constraint."""
 
     check: CheckConstraint
 
 
 @dataclass(frozen=True, slots=True)
 class DropCheck:
-    """Drop such a condition."""
+    """Drop a check constraint."""
 
     name: str
     if_exists: bool = False
@@ -400,7 +400,7 @@ class DropCheck:
 
 @dataclass(frozen=True, slots=True)
 class SetClusterBy:
-    """Say anew by what the rows of files are ordered."""
+    """Set the clustering columns."""
 
     columns: tuple[str, ...]
 
@@ -430,7 +430,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """Give a query a name in the lakehouse."""
+    """Create a view."""
 
     name: SqlName
     query: Query
@@ -462,7 +462,7 @@ class DropObject:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Tell about a namespace, a table or view, a column, or the history."""
+    """Describe a namespace, a table or view, a column, or the history."""
 
     kind: str
     name: SqlName

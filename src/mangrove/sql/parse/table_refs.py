@@ -45,7 +45,7 @@ _TRAVEL: Final = {"VERSION": "version", "SYSTEM_VERSION": "version", "TIMESTAMP"
 
 
 class InvalidAsOfError(InvalidInputError):
-    """What stands behind AS OF is no moment; `start` is its place in the query."""
+    """The expression after AS OF is invalid; `start` is its position in the query."""
 
     def __init__(self, message: str, start: int = 0) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class InvalidAsOfError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """A table's name in a query, with the moment that follows it."""
+    """A table reference in a query, with its AS OF clause."""
 
     parts: tuple[str, ...]
     start: int
@@ -69,7 +69,7 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """What sqlglot made of a query: its tables by the places of their names, and the qualified columns."""
+    """The sqlglot tree of a query: its tables by position, and the qualified columns."""
 
     tables: dict[int, exp.Table]
     qualified: tuple[tuple[tuple[str, ...], int, int], ...] = ()
@@ -85,7 +85,7 @@ class ParsedQuery:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedQuery:
-    """All that the text of a query says by itself, whatever the lakehouse holds."""
+    """The analysis of a query text, independent of the lakehouse."""
 
     text: str
     tokens: list[SqlToken]
@@ -94,14 +94,14 @@ class AnalyzedQuery:
 
 
 def analyze_query(text: str) -> AnalyzedQuery:
-    """Take a query apart."""
+    """Analyze a query text."""
     tokens = tokenize(text)
     parsed = parse_query_tables(text, tokens)
     return AnalyzedQuery(text, tokens, parsed, tuple(find_table_refs(parsed, tokens)))
 
 
 def parse_query_tables(text: str, tokens: list[SqlToken]) -> ParsedQuery:
-    """Return the tables that are named in a query, but not those that are names of its WITH clauses."""
+    """Return the tables of a query, without references to its CTEs."""
     tree = _tree(text, tokens)
     tables = _tables(tree)
     piped = _cut_at_pipe(text, tokens) if _is_plain(tokens) else None
@@ -157,13 +157,13 @@ def _cut_at_pipe(text: str, tokens: list[SqlToken]) -> str | None:
 
 
 def parse_query_tree(text: str) -> Any | None:
-    """Return what sqlglot made of a query, or None where it does not understand all of it just as Spark does."""
+    """Return the sqlglot tree of a query, or None if sqlglot and Spark may differ."""
     parsed = parse_query_tables(text, tokenize(text))
     return parsed.tree if parsed.is_prunable else None
 
 
 def _number_parameters(text: str, tokens: list[SqlToken]) -> str:
-    """Return the text with a name in the place of each `?`."""
+    """Return the text with a named parameter in place of each `?`."""
     pieces, done = [], 0
     requested = [token for token in tokens if token.text == "?" and token.start < len(text)]
     for number, token in enumerate(requested):
@@ -188,7 +188,7 @@ def _put_back(tree: Any, tokens: list[SqlToken]) -> None:
 
 
 def find_cte(table: exp.Table) -> exp.CTE | None:
-    """Return the WITH clause in sight of it whose name the table has, if there is one."""
+    """Return the CTE in scope that the table reference names, if there is one."""
     if len(table.parts) != 1:
         return None
     name = table.name.casefold()
@@ -218,7 +218,7 @@ def _find_clause(name: str, clauses: list[exp.CTE]) -> exp.CTE | None:
 
 
 def find_table_refs(parsed: ParsedQuery, tokens: list[SqlToken]) -> list[TableRef]:
-    """Return the tables in the order in which they are named."""
+    """Return the table references in text order."""
     at = {token.start: place for place, token in enumerate(tokens)}
     found = []
     for start, table in sorted(parsed.tables.items()):
@@ -230,7 +230,7 @@ def find_table_refs(parsed: ParsedQuery, tokens: list[SqlToken]) -> list[TableRe
 
 
 def _check_as_of(kind: str, moment: int | str) -> None:
-    """Refuse a version where a time is asked for: the rows of another moment would be a wrong answer."""
+    """Raise an error for a version where a time is expected."""
     if kind == "time" and (isinstance(moment, int) or not isinstance(parse_as_of(moment), AsOfTime)):
         raise InvalidInputError(
             f"TIMESTAMP AS OF has {moment!r}: write a time such as '2026-11-01T08:30:00Z', "
@@ -239,14 +239,14 @@ def _check_as_of(kind: str, moment: int | str) -> None:
 
 
 def _parse_literal_as_of(tokens: Sequence[SqlToken]) -> int | str | None:
-    """Return the version, name or time that is written out; None for any other expression."""
+    """Return a literal version, name or time; None for any other expression."""
     if len(tokens) == 1 and tokens[0].kind is SqlTokenKind.NUMBER and tokens[0].text.isdecimal():
         return int(tokens[0].text)
     return parse_text_literal(tokens[0]) if len(tokens) == 1 and tokens[0].kind is SqlTokenKind.TEXT else None
 
 
 def parse_table_ref(tokens: list[SqlToken], parts: tuple[str, ...], first: int, place: int) -> TableRef:
-    """Return the mention whose name lies between two places in the tokens, with what follows it."""
+    """Return the table reference between two token indexes, with the clauses after it."""
     end = tokens[place - 1].end
     moment: int | str | None = None
     computed: AsOfExpression | None = None

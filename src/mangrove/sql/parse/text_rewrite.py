@@ -13,7 +13,7 @@ __all__ = ["TextReplacement", "apply_replacements", "assign_aliases", "find_unre
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """What stands in the place of a part of the query."""
+    """The replacement of a part of the query text."""
 
     start: int
     end: int
@@ -23,14 +23,14 @@ class TextReplacement:
 
 
 def replace_table_name(table_ref: TableRef, frame: Frame, alias: str) -> TextReplacement:
-    """Return the splice for a table, which keeps its name as an alias."""
+    """Return the replacement of a table name, which becomes an alias."""
     return TextReplacement(
         table_ref.start, table_ref.end, frame, None if table_ref.alias_place is None else alias, table_ref.alias_place
     )
 
 
 def apply_replacements(piece: SqlFragment, replacements: Sequence[TextReplacement]) -> Iterator[PositionedText | Frame]:
-    """Yield the query with the splices in it; what is left of the text keeps its place in the statement."""
+    """Yield the query with the replacements; the rest of the text keeps its positions."""
     cuts: list[tuple[int, int, Frame | str]] = []
     for splice in replacements:
         cuts.append((splice.start, splice.end, splice.instead))
@@ -45,7 +45,7 @@ def apply_replacements(piece: SqlFragment, replacements: Sequence[TextReplacemen
 
 
 def assign_aliases(found: Sequence[TableRef]) -> dict[tuple[str, ...], str]:
-    """Return how each table is called in the query: by its own name, and in full where two have the same."""
+    """Return the alias of each table: its name, fully qualified if two have the same."""
     bare = {table_ref.parts for table_ref in found if table_ref.alias_place is not None}
     last = [parts[-1].casefold() for parts in bare]
     return {
@@ -57,7 +57,7 @@ def assign_aliases(found: Sequence[TableRef]) -> dict[tuple[str, ...], str]:
 
 
 def find_unresolved_name(refusal: SparkErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
-    """Return the parts of the name that Spark did not find, and the place after it; it may come from a parameter."""
+    """Return the parts of the name that Spark did not resolve, and the index after it."""
     said, _ = parse_name_chain([*tokenize(refusal.parameters.get("relationName", "``"))], 0)
     parts, after = parse_name_chain(tokens, place)
     if parts == said:

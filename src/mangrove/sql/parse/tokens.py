@@ -43,19 +43,19 @@ _WIDTH_MAX = 100
 
 
 def build_error_at(text: str, position: int, message: str) -> InvalidInputError:
-    """Return the refusal of what stands at a position."""
+    """Return the error for a position in the text."""
     return InvalidInputError(format_with_caret(text, position, message))
 
 
 def locate_error(error: _Kind, text: str, position: int) -> _Kind:
-    """Return the same error with the place at which it arose; one that names its place already stays."""
+    """Return the error with its position, unless it already has one."""
     message = str(error)
     return error if "\n" in message else type(error)(format_with_caret(text, position, message))
 
 
 @contextmanager
 def locate_errors_at(text: str, position: int) -> Iterator[None]:
-    """Say of an error without a place that it arose here."""
+    """Add this position to errors without one."""
     try:
         yield
     except MangroveError as error:
@@ -63,7 +63,7 @@ def locate_errors_at(text: str, position: int) -> Iterator[None]:
 
 
 def format_with_caret(text: str, position: int, message: str) -> str:
-    r"""Return the message with its place.
+    r"""Return the message with its position.
 
     >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs is not there"))
     line 2, column 6: table ordrs is not there
@@ -86,7 +86,7 @@ def line_of(text: str, position: int) -> int:
 
 
 class SqlTokenKind(enum.Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     QUOTED_NAME = "quoted name"
@@ -98,7 +98,7 @@ class SqlTokenKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """A piece of SQL text, and the characters from `start` to before `end` that it takes."""
+    """A token, from `start` (inclusive) to `end` (exclusive)."""
 
     kind: SqlTokenKind
     text: str
@@ -107,17 +107,17 @@ class SqlToken:
 
     @property
     def word(self) -> str:
-        """The word in capitals, as the grammar knows it; empty for what is no word."""
+        """The word in upper case; empty if the token is not a word."""
         return self.text.upper() if self.kind is SqlTokenKind.WORD else ""
 
     @property
     def is_name(self) -> bool:
-        """Whether it can be a part of a name."""
+        """Whether it can be part of a name."""
         return self.kind in (SqlTokenKind.WORD, SqlTokenKind.QUOTED_NAME)
 
     @property
     def name(self) -> str:
-        """The name that it stands for, without backticks."""
+        """The name without backticks."""
         return self.text[1:-1].replace("``", "`") if self.kind is SqlTokenKind.QUOTED_NAME else self.text
 
 
@@ -165,7 +165,7 @@ def tokenize(text: str, start: int = 0) -> list[SqlToken]:
 
 
 def parse_name_chain(tokens: Sequence[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
-    """Return the parts of the dotted name that begins at a place, and the place after it."""
+    """Return the parts of the dotted name that begins at this index, and the index after it."""
     parts = [tokens[place].name]
     place += 1
     while tokens[place].text == "." and tokens[place + 1].is_name:
@@ -175,7 +175,7 @@ def parse_name_chain(tokens: Sequence[SqlToken], place: int) -> tuple[tuple[str,
 
 
 def parse_text_literal(token: SqlToken) -> str:
-    """Return what a text literal means, without its quotes and escapes."""
+    """Return the value of a string literal."""
     if token.text[0] in "rR":
         return token.text[2:-1]
     return unquote_text(token.text)
@@ -198,7 +198,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SqlName:
-    """A dotted name, and where it stands."""
+    """A dotted name and its position."""
 
     parts: tuple[str, ...]
     start: int
@@ -207,14 +207,14 @@ class SqlName:
 
 @dataclass(frozen=True, slots=True)
 class SqlFragment:
-    """A part of the text that Spark is to understand, such as a query or a condition, and where it begins."""
+    """A part of the text for Spark, such as a query or a condition, and its position."""
 
     text: str
     start: int
 
 
 class TokenCursor:
-    """Walks over one statement."""
+    """A cursor over the tokens of one statement."""
 
     def __init__(self, text: str, start: int = 0, computed: "Callable[[SqlFragment], str] | None" = None) -> None:
         self.text = text
@@ -225,45 +225,45 @@ class TokenCursor:
 
     @property
     def next(self) -> SqlToken:
-        """The token that comes."""
+        """The next token."""
         return self.tokens[self.place]
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing comes."""
+        """Whether all tokens are consumed."""
         return self.next.kind is SqlTokenKind.END
 
     def peek(self, ahead: int = 1) -> SqlToken:
-        """Return a later token; past the end, the end."""
+        """Return a later token, or the end token."""
         return self.tokens[min(self.place + ahead, len(self.tokens) - 1)]
 
     def is_next(self, *words: str) -> bool:
-        """Return whether these words or marks come."""
+        """Return whether the next tokens are these words or marks."""
         return all(wanted in (self.peek(ahead).word, self.peek(ahead).text) for ahead, wanted in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Take these words or marks, if they come."""
+        """Consume these words or marks if they are next."""
         if not self.is_next(*words):
             return False
         self.place += len(words)
         return True
 
     def accept_one_of(self, *words: str) -> str | None:
-        """Take one of these words, if it comes, and return it."""
+        """Consume and return one of these words if it is next."""
         return next((word for word in words if self.accept(word)), None)
 
     def expect(self, *words: str) -> None:
-        """Take these words or marks, or refuse what comes."""
+        """Consume these words or marks, or raise an error."""
         if not self.accept(*words):
             raise self.refusal(" ".join(words))
 
     def expect_end(self) -> None:
-        """Refuse whatever comes."""
+        """Raise an error unless all tokens are consumed."""
         if not self.is_at_end:
             raise self.refusal("the end of the statement")
 
     def name(self) -> SqlName:
-        """Take a dotted name."""
+        """Consume a dotted name."""
         if not self.next.is_name:
             raise self.refusal("a name")
         start = self.next.start
@@ -275,21 +275,21 @@ class TokenCursor:
         return SqlName(parts, start, self.tokens[self.place - 1].end)
 
     def single_name(self) -> str:
-        """Take a name of one part."""
+        """Consume a name of one part."""
         if not self.next.is_name:
             raise self.refusal("a name")
         self.place += 1
         return self.tokens[self.place - 1].name
 
     def expect_text(self) -> str:
-        """Take a text literal, and return what it means."""
+        """Consume a string literal and return its value."""
         if self.next.kind is not SqlTokenKind.TEXT:
             raise self.refusal("a text between quotes")
         self.place += 1
         return parse_text_literal(self.tokens[self.place - 1])
 
     def whole_number(self) -> int:
-        """Take a whole number."""
+        """Consume an integer."""
         token = self.next
         if token.kind is not SqlTokenKind.NUMBER or not token.text.isdecimal():
             raise self.refusal("a whole number")
@@ -297,7 +297,7 @@ class TokenCursor:
         return int(token.text)
 
     def listed(self, take: Callable[[], T]) -> tuple[T, ...]:
-        """Take a list between brackets."""
+        """Consume a list in parentheses."""
         self.expect("(")
         found = [take()]
         while self.accept(","):
@@ -306,7 +306,7 @@ class TokenCursor:
         return tuple(found)
 
     def piece_until(self, *stops: str) -> SqlFragment:
-        """Take what comes before one of these words or marks outside of brackets and CASE, or the end."""
+        """Consume everything before one of these words or marks outside of parentheses and CASE, or the end."""
         first, depth = self.place, 0
         while not self.is_at_end:
             token = self.next
@@ -325,7 +325,7 @@ class TokenCursor:
         return SqlFragment(self.text[start : self.tokens[self.place - 1].end], start)
 
     def rest(self) -> SqlFragment:
-        """Take everything that comes."""
+        """Consume all remaining tokens."""
         start = self.next.start
         if self.is_at_end:
             raise self.refusal("a query")
@@ -333,14 +333,14 @@ class TokenCursor:
         return SqlFragment(self.text[start : self.tokens[-2].end], start)
 
     def bracketed(self) -> SqlFragment:
-        """Take an expression between brackets, and return it without them."""
+        """Consume an expression in parentheses, and return it without them."""
         self.expect("(")
         piece = self.piece_until(")")
         self.expect(")")
         return piece
 
     def refusal(self, wanted: str) -> InvalidInputError:
-        """Return the error that something else was expected here."""
+        """Return the error for an unexpected token."""
         token = self.next
         found = "the statement ends" if token.kind is SqlTokenKind.END else f"there is {token.text!r}"
         return build_error_at(self.text, token.start, f"{found} where {wanted} was expected")
@@ -353,7 +353,7 @@ _AFTER_BEGIN: Final = frozenset({"TRANSACTION", "WORK", "ISOLATION", "MESSAGE"})
 
 @dataclass(frozen=True, slots=True)
 class ScriptPart:
-    """One statement of a script, and where in the script it begins."""
+    """One statement of a script and its position."""
 
     text: str
     start: int

@@ -38,7 +38,7 @@ _NARROW: Final = (Boolean, Int16, Int32, Date, Int64)
 
 
 def require_all_columns() -> Names:
-    """Return that all columns are needed."""
+    """Return a requirement of all columns."""
     return None
 
 
@@ -62,14 +62,14 @@ def select_read_columns(schema: Schema, names: Names) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class ColumnPruning:
-    """What one text needs of each table that it names; `above` is what is needed of its own columns."""
+    """The columns that a query text needs of each table; `above` are those needed of its own result."""
 
     read: AnalyzedQuery
     above: NamesOf = require_all_columns
     _of_queries: dict[int, Names] = field(default_factory=dict)
 
     def of_table(self, table: exp.Table) -> Names:
-        """Return which columns of a table or view can be needed, by one place where it is named."""
+        """Return the columns of a table or view that one reference to it can need."""
         return self._of_source(table) if self._is_understood else None
 
     @cached_property
@@ -86,7 +86,7 @@ class ColumnPruning:
 
     @cached_property
     def _stars(self) -> list[tuple[Any, Any]]:
-        """Each star that stands for columns, with the SELECT in which it is."""
+        """Each star that expands to columns, with its SELECT."""
         found = self.read.parsed.tree.find_all(exp.Star)
         return [(star, star.find_ancestor(exp.Select)) for star in found if not isinstance(star.parent, exp.Count)]
 
@@ -106,7 +106,7 @@ class ColumnPruning:
         return found
 
     def _of_source(self, node: Any) -> Names:
-        """Return which columns are needed of what stands after FROM or JOIN."""
+        """Return the columns needed of a FROM or JOIN item."""
         joined = node.parent
         select = joined.parent if isinstance(joined, exp.From | exp.Join) else None
         alias = node.args.get("alias")
@@ -124,7 +124,7 @@ class ColumnPruning:
         return names
 
     def _stars_over(self, select: exp.Select, called: str) -> Iterator[tuple[Any, Any]]:
-        """Yield the stars that may stand for columns of a source of the SELECT."""
+        """Yield the stars that may expand to columns of a source of the SELECT."""
         for star, within in self._stars:
             owner = star.parent if isinstance(star.parent, exp.Column) else None
             if owner is None:
@@ -134,7 +134,7 @@ class ColumnPruning:
                 yield star, within
 
     def _of_query(self, query: exp.Select) -> Names:
-        """Return which of the columns are needed that a SELECT gives; a star hands on their names as they are."""
+        """Return the needed columns of a SELECT; a star passes their names on unchanged."""
         if id(query) not in self._of_queries:
             self._of_queries[id(query)] = None  # A clause that reads itself is read whole.
             self._of_queries[id(query)] = self._around(query) if _hands_names_on(query) else None
@@ -159,7 +159,7 @@ class ColumnPruning:
 
 @dataclass(frozen=True, slots=True)
 class _ReferencedNames:
-    """The names in a text: those that begin a chain with dots, and each that follows another."""
+    """The names in a text: first parts of dotted names, and all later parts."""
 
     first: frozenset[str]
     following: frozenset[tuple[str, str]]
@@ -180,17 +180,17 @@ class _ReferencedNames:
         return cls(frozenset(first), frozenset(following))
 
     def of_source(self, called: str) -> frozenset[str]:
-        """Return the names that may mean columns of a source that is called so."""
+        """Return the names that may be columns of the source with this name."""
         return self.first | {name for qualifier, name in self.following if qualifier == called}
 
 
 def _is_pattern(token: SqlToken) -> bool:
-    """Return whether it is a quoted name that Spark may be told to take for a pattern of names."""
+    """Return whether it is a quoted name that Spark may treat as a column name pattern."""
     return token.kind is SqlTokenKind.QUOTED_NAME and _PATTERN_SIGN.search(token.name) is not None
 
 
 def _is_item(star: Any, select: exp.Select) -> bool:
-    """Return whether a star is an item of the SELECT's list, and not the argument of a function."""
+    """Return whether a star is an item of the SELECT list, and not a function argument."""
     owner = star.parent if isinstance(star.parent, exp.Column) else star
     return any(item is owner for item in select.expressions)
 
@@ -202,7 +202,7 @@ def _is_inside(inner: Any, select: exp.Select) -> bool:
 
 
 def _hands_names_on(select: exp.Select) -> bool:
-    """Return whether what it gives depends on its columns by their names alone, neither by places nor by all."""
+    """Return whether its result depends on its columns by name only, not by position or number."""
     order = select.args.get("order")
     keys = [] if order is None else [ordered.this for ordered in order.expressions]
     return has_only_known_args(select, *_HANDS_ON) and all(isinstance(key, exp.Column) and key.name for key in keys)

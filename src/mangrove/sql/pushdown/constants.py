@@ -53,13 +53,13 @@ _DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
 
 @dataclass(frozen=True)
 class ConstantResolver:
-    """What constants mean in one statement: by the session's time zone, and the arguments that came with it."""
+    """The values of constants in one statement, with the session time zone and the arguments."""
 
     time_zone: Callable[[], str]
     arguments: _Arguments = None
 
     def beside(self, column: Column, node: Any) -> ConstantValue | None:
-        """Return the constant, if Spark would compare it with the column in just the way that we do."""
+        """Return the constant if Spark's comparison with the column has the same result as ours."""
         if isinstance(node, exp.Paren):
             return self.beside(column, node.this)
         if isinstance(node, exp.Placeholder):
@@ -79,12 +79,12 @@ class ConstantResolver:
                 return None
 
     def counts_in_utc(self, column: Column) -> bool:
-        """Return whether the column's values have the same days and hours for Spark as in UTC."""
+        """Return whether the column's values have the same days and hours in Spark as in UTC."""
         return not isinstance(column.type, TimestampTz) or self.is_utc
 
     @property
     def is_utc(self) -> bool:
-        """Whether the session counts hours as UTC does."""
+        """Whether the session time zone is equivalent to UTC."""
         return self.time_zone().upper() in _UTC
 
     def _time(self, column: Column, node: Any) -> str | None:
@@ -121,7 +121,7 @@ class ConstantResolver:
 
 
 def _find_argument(arguments: _Arguments, node: exp.Placeholder) -> Any:
-    """Return the argument that a parameter stands for, or None where there is none."""
+    """Return the argument of a parameter, or None."""
     name = node.name
     if isinstance(arguments, Mapping):
         return arguments.get(name)
@@ -142,7 +142,7 @@ def _number(node: Any) -> decimal.Decimal | None:
 
 
 def _day(node: Any) -> str | None:
-    """Return a day that is written out, or counted from one that is."""
+    """Return a literal date, or one computed from a literal."""
     match node:
         case exp.Paren():
             return _day(node.this)

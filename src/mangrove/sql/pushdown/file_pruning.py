@@ -49,7 +49,7 @@ _PLAIN_PATTERN: Final = re.compile(r"[^%_\\]+%?")
 
 
 def build_table_predicate(pushed: PushedPredicate, schema: Schema, constants: ConstantResolver) -> Predicate | None:
-    """Return what every row of the table fulfils that can matter to the query, or None where that may be any row."""
+    """Return a predicate that all table rows relevant to the query satisfy, or None if there is none."""
     found = [predicate for part in pushed if (predicate := _read(part, schema, constants)) is not None]
     found = [predicate for predicate in dict.fromkeys(found) if predicate != ConstantPredicate(holds=True)]
     return AllOf(tuple(found)) if len(found) > 1 else next(iter(found), None)
@@ -89,7 +89,7 @@ def _read(part: PushedFilter | PushedAlternatives, schema: Schema, constants: Co
 
 
 def _holds_for_nulls(predicate: Predicate) -> bool:
-    """Return whether a row of nulls alone fulfils it."""
+    """Return whether a row of only nulls satisfies it."""
     match predicate:
         case ConstantPredicate(holds):
             return holds
@@ -105,7 +105,7 @@ def _holds_for_nulls(predicate: Predicate) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _DerivedExpression:
-    """An expression that stands inside so many of the SELECTs that lie between."""
+    """An expression and the number of SELECTs that it is nested in."""
 
     node: Any
     depth: int
@@ -113,14 +113,14 @@ class _DerivedExpression:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Turns a condition into a predicate on one table; None stands for whatever is not certain."""
+    """Converts a condition to a predicate on one table; None means unknown."""
 
     requested: PushedFilter
     schema: Schema
     constants: ConstantResolver
 
     def predicate(self, node: Any, *, is_exact: bool) -> Predicate | None:
-        """Return what holds just where the condition does, or, if it need not be exact, at least there."""
+        """Return an equivalent predicate or, if it need not be exact, an implied one."""
         match node:
             case exp.Paren():
                 return self.predicate(node.this, is_exact=is_exact)
@@ -184,7 +184,7 @@ class _Reader:
             return None
 
     def _same(self, node: Any, *, is_exact: bool) -> Predicate | None:
-        """Return when a column and a constant are equal, or both null, which is never unknown."""
+        """Return the null-safe equality of a column and a constant."""
         for left, right in ((node.left, node.right), (node.right, node.left)):
             column = self._column(self._made(left))
             if column is None or isinstance(right.unnest(), exp.Column):
@@ -200,7 +200,7 @@ class _Reader:
     def _compared_inside(
         self, operator: Operator, made: _DerivedExpression, beside: _DerivedExpression
     ) -> Predicate | None:
-        """Return the comparison of what is made of a column, or of a constant that stands where a column would."""
+        """Return the comparison of a derived column, or of a constant in place of a column."""
         if isinstance(made.node, exp.Literal):
             # Where an outer join may put null in its place, it is no constant.
             is_constant = not self.requested.is_beside_nulls or made.depth == beside.depth == 0
@@ -228,7 +228,7 @@ class _Reader:
         return ColumnComparison(column.id, Operator.EQUAL, pattern.this)
 
     def _made(self, node: Any, depth: int = 0) -> _DerivedExpression | None:
-        """Return what an expression is, inside all that only hands it on."""
+        """Return the expression without wrappers that only pass it on."""
         while isinstance(node, exp.Paren) or (isinstance(node, exp.Column) and depth < len(self.requested.ways)):
             if isinstance(node, exp.Paren):
                 node = node.this
@@ -251,7 +251,7 @@ def _both(left: Predicate | None, right: Predicate | None, *, is_exact: bool) ->
 
 
 def _compare_constants(operator: Operator, left: exp.Literal, right: Any) -> Predicate | None:
-    """Return whether one constant compares so with another of its kind."""
+    """Return the result of comparing two constants of the same kind."""
     if not isinstance(right, exp.Literal) or left.is_string != right.is_string:
         return None
     one, other = (_value(literal) for literal in (left, right))

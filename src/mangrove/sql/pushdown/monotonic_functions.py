@@ -37,7 +37,7 @@ _UNITS: Final[dict[str, tuple[Transform, str]]] = {
 def rewrite_monotonic_comparison(
     made: Any, operator: Operator, constant: Any, constants: ConstantResolver, column_of: _ColumnOf
 ) -> Predicate | None:
-    """Return the comparison of a column that means the same, or None where there is none, or it is not certain."""
+    """Return the equivalent comparison of a column, or None if there is none."""
     match made:
         case exp.Year() if has_only_known_args(made, "this"):
             inner = made.this.this if isinstance(made.this, exp.TsOrDsToDate) else made.this
@@ -60,7 +60,7 @@ def rewrite_monotonic_comparison(
 
 
 def _time_column(node: Any, constants: ConstantResolver, column_of: _ColumnOf) -> Column | None:
-    """Return the column, if it has days, and they are the same for Spark and for us."""
+    """Return the column if it has dates that are the same in Spark and here."""
     column = column_of(node)
     if column is None or not isinstance(column.type, Date | Timestamp | TimestampTz):
         return None
@@ -84,7 +84,7 @@ def _of_day(column: Column | None, operator: Operator, day: Any) -> Predicate | 
 def _of_cut(
     made: Any, column: Column | None, operator: Operator, constant: Any, constants: ConstantResolver
 ) -> Predicate | None:
-    """Return what a comparison of a cut time is, where it is compared with the beginning of such a period."""
+    """Return the rewritten comparison of a truncated time with the start of a period."""
     unit = made.args.get("unit")
     known = _UNITS.get(unit.name.upper()) if isinstance(unit, exp.Var | exp.Literal) else None
     if column is None or known is None:
@@ -107,7 +107,7 @@ def _of_cut(
 
 
 def _of_beginning(column: Column | None, length: Any, operator: Operator, text: Any) -> Predicate | None:
-    """Return what a comparison of the first characters of a text is, where there are just as many."""
+    """Return the rewritten comparison of a text prefix with a text of the same length."""
     if column is None or not isinstance(column.type, Varchar) or not isinstance(text, str) or not text:
         return None
     if not isinstance(length, exp.Literal) or length.is_string or length.this != str(len(text)):

@@ -46,12 +46,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ColumnEquivalences:
-    """Sets of columns of a SELECT's sources; those of one set are equal and compare alike with any value."""
+    """Equivalence classes of columns of a SELECT's sources."""
 
     sets: tuple[frozenset[ColumnPlace], ...] = ()
 
     def name_in(self, number: int, place: ColumnPlace) -> str | None:
-        """Return the column of one source that has the value of the column at `place`."""
+        """Return the column of one source that equals the column at `place`."""
         if place[0] == number:
             return place[1]
         equal = next((one for one in self.sets if place in one), frozenset())
@@ -116,7 +116,7 @@ _DEPENDENT_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PushedFilter:
-    """A condition somewhere in a query, and how its columns lead to those of the part of which it is asked."""
+    """A condition in a query, and the mapping of its columns to those of the part it applies to."""
 
     node: Any
     ways: tuple[_ProjectionPath, ...]
@@ -129,7 +129,7 @@ class PushedFilter:
 
 @dataclass(frozen=True, slots=True)
 class PushedAlternatives:
-    """At least one of several demands, each made by another use of the part."""
+    """A disjunction of filters, one for each use of the part."""
 
     pushed_predicates: "tuple[PushedPredicate, ...]"
 
@@ -138,7 +138,7 @@ PushedPredicate: TypeAlias = tuple[PushedFilter | PushedAlternatives, ...]
 
 
 class PredicatePushdown:
-    """The demands that one text makes; `above` is what is asked of its own rows."""
+    """The pushed filters of one text; `above` are the filters on its result."""
 
     def __init__(self, columns_of: Callable[[exp.Table], TypedColumns | None], above: PushedPredicate = ()) -> None:
         self.scopes = Scopes(columns_of)
@@ -147,11 +147,11 @@ class PredicatePushdown:
         self._uses: dict[int, list[exp.Table]] | None = None
 
     def on_table(self, table: exp.Table) -> PushedPredicate:
-        """Return what is asked of the rows of a table or view that the text names."""
+        """Return the filters on the rows of a table or view that the text references."""
         return self._on_source(table) if has_only_known_args(table, "this", "db", "alias", "version") else ()
 
     def _on_source(self, node: Any) -> PushedPredicate:
-        """Return what is asked of the rows of what stands after FROM or JOIN, by the names of its own columns."""
+        """Return the filters on a FROM or JOIN item, by the names of its own columns."""
         joined = node.parent
         select = joined.parent if isinstance(joined, exp.From | exp.Join) else None
         if not isinstance(select, exp.Select) or select.args.get("sample"):
@@ -177,7 +177,7 @@ class PredicatePushdown:
         return tuple(found)
 
     def _unnamed(self, node: Any) -> tuple[OutputColumn, ...] | None:
-        """Return the columns of a source by the names that they have inside it."""
+        """Return the columns of a source by their inner names."""
         if isinstance(node, exp.Subquery):
             return self.scopes.outputs(node.this)
         clause = find_cte(node)
@@ -186,7 +186,7 @@ class PredicatePushdown:
         return self.scopes.table_outputs(node)
 
     def _on_query(self, query: Any) -> PushedPredicate:
-        """Return what is asked of the rows that a query gives, as far as it hands the question on to its sources."""
+        """Return the filters on the result of a query that can be pushed to its sources."""
         if id(query) not in self._on_queries:
             self._on_queries[id(query)] = ()  # A clause that reads itself is asked for all.
             self._on_queries[id(query)] = self._around(query) if _passes(query) else ()
@@ -229,7 +229,7 @@ class PredicatePushdown:
 
 @dataclass(frozen=True)
 class _Projection:
-    """How the columns that a SELECT gives are made of those of its sources."""
+    """How the columns of a SELECT are computed from its sources."""
 
     scope: Scope
     outputs: tuple[OutputColumn, ...] | None
@@ -241,7 +241,7 @@ class _Projection:
         return [window for clause in clauses if clause is not None for window in clause.find_all(exp.Window)]
 
     def node(self, name: str | None) -> Any:
-        """Return what makes the column of that name, where a condition on it can go before all else that is done."""
+        """Return the expression of the column with that name if a filter on it can be pushed below it."""
         made = [output.node for output in self.outputs or () if name and output.name == name]
         if len(made) != 1 or made[0] is None:
             return None
@@ -255,13 +255,13 @@ class _Projection:
 
 @dataclass(frozen=True)
 class _Groups:
-    """The groups that a SELECT makes of its rows, and what it asks of them: that of a key, it asks of their rows."""
+    """The groups of a SELECT and its HAVING conditions; conditions on keys apply to their rows."""
 
     scope: Scope
     outputs: tuple[OutputColumn, ...] | None
 
     def conditions(self) -> Iterator[Any]:
-        """Yield the conditions of HAVING, where rows with the same keys are always of one group."""
+        """Yield the HAVING conditions, if rows with equal keys are always in one group."""
         select = self.scope.select
         having, group = select.args.get("having"), select.args.get("group")
         if having is None or group is None or not _is_plain_group(group) or any(map(_depends_on_rows, select.walk())):
@@ -269,7 +269,7 @@ class _Groups:
         yield from iterate_conjuncts(having.this)
 
     def node(self, column: Any) -> Any:
-        """Return what HAVING means by a column: a key, or what the SELECT gives; None where both have the name."""
+        """Return the expression of a column in HAVING: a key or an output; None if it is ambiguous."""
         place = self.scope.meant(column, self.scope.seen_by_where)
         key = column if place in self._keys else None
         named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
@@ -288,7 +288,7 @@ class _Groups:
 
 
 def _conditions(scope: Scope, number: int) -> Iterator[tuple[Any, frozenset[int]]]:
-    """Yield each condition that all rows fulfil in which a row of the source matters, and the sources that it sees."""
+    """Yield each condition that all relevant rows of the source satisfy, and the sources it can use."""
     where = scope.select.args.get("where")
     if where is not None:
         yield from ((part, scope.seen_by_where) for part in iterate_conjuncts(where.this))
@@ -311,7 +311,7 @@ def _finder(scope: Scope, number: int, seen: frozenset[int], equalities: ColumnE
 def _inside(
     pushed: PushedPredicate, projection: _Projection, name_of: _NameOf, adds_nulls: bool
 ) -> Iterator[PushedFilter | PushedAlternatives]:
-    """Yield a demand on what a SELECT gives as one on a source of it."""
+    """Yield a filter on the result of a SELECT as a filter on one of its sources."""
     for part in pushed:
         if isinstance(part, PushedAlternatives):
             yield PushedAlternatives(
@@ -329,7 +329,7 @@ def _build_projection_path(projection: _Projection, name_of: _NameOf) -> _Projec
 def _rename_columns(
     pushed: PushedPredicate, outside: tuple[OutputColumn, ...] | None, inside: tuple[OutputColumn, ...] | None
 ) -> PushedPredicate:
-    """Return a demand on columns by the names that they have inside, where they stand in the same order."""
+    """Return a filter with columns renamed to their inner names, by position."""
     if outside is None or inside is None or len(outside) != len(inside):
         return ()
     names = [output.name for output in outside]
@@ -355,7 +355,7 @@ def _size(pushed: PushedPredicate) -> int:
 
 
 def _passes(query: Any) -> bool:
-    """Return whether leaving rows out before a query leaves the same rows out behind it."""
+    """Return whether filtering before a query is equivalent to filtering its result."""
     if isinstance(query, exp.SetOperation):
         return has_only_known_args(query, "with_", "this", "expression", "distinct", "order")
     if isinstance(query, exp.Subquery):
@@ -371,7 +371,7 @@ def _passes(query: Any) -> bool:
 
 
 def _is_plain_group(group: Any) -> bool:
-    """Return whether each row is in one group, and not in one for each of several sets of keys."""
+    """Return whether each row is in one group, without grouping sets."""
     several = exp.Rollup | exp.Cube | exp.GroupingSets
     return has_only_known_args(group, "expressions", "all") and not any(
         isinstance(key, several) for key in group.expressions
@@ -379,5 +379,5 @@ def _is_plain_group(group: Any) -> bool:
 
 
 def _depends_on_rows(node: Any) -> bool:
-    """Return whether it is a function whose value depends on which rows, or files, are there."""
+    """Return whether it is a function whose value depends on which rows or files are read."""
     return isinstance(node, _DEPENDENT) or (isinstance(node, exp.Anonymous) and node.name.upper() in _DEPENDENT_NAMES)

@@ -45,12 +45,12 @@ _KINDS: Final = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
 
 
 def has_only_known_args(node: Any, *allowed: str) -> bool:
-    """Return whether a node says nothing but what we know; a later sqlglot may put more into it."""
+    """Return whether a node has only known arguments; a later sqlglot may add others."""
     return {name for name, value in node.args.items() if value and not name.startswith("_")} <= set(allowed)
 
 
 def is_plain_cte(clause: exp.CTE) -> bool:
-    """Return whether a WITH clause is a query and nothing more, which does not read itself."""
+    """Return whether a CTE is a plain, non-recursive query."""
     is_recursive = clause.parent is None or clause.parent.args.get("recursive")
     return has_only_known_args(clause, "this", "alias") and not is_recursive
 
@@ -67,7 +67,7 @@ def is_comparison_compatible(one: DataType | None, other: DataType | None) -> bo
 
 
 def iterate_conjuncts(condition: Any) -> Iterator[Any]:
-    """Yield what is joined by AND."""
+    """Yield the operands of AND."""
     if isinstance(condition, exp.Paren):
         yield from iterate_conjuncts(condition.this)
     elif isinstance(condition, exp.And):
@@ -79,7 +79,7 @@ def iterate_conjuncts(condition: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column that a part of a query gives: its name, its type where that is certain, and what makes it there."""
+    """An output column: its name, its type if known, and its expression."""
 
     name: str
     type: DataType | None = None
@@ -88,7 +88,7 @@ class OutputColumn:
 
 @dataclass(frozen=True, eq=False)
 class FromItem:
-    """What one name after FROM or JOIN stands for; without `outputs`, nothing is known about its columns."""
+    """A FROM or JOIN item; without `outputs` its columns are unknown."""
 
     node: Any
     join: exp.Join | None
@@ -96,11 +96,11 @@ class FromItem:
 
     @cached_property
     def alias(self) -> str:
-        """How the SELECT calls it."""
+        """The alias in the SELECT."""
         return str(self.node.alias_or_name).casefold()
 
     def is_called(self, name: str, namespace: str = "") -> bool:
-        """Return whether a column's qualifier means it; one that has an alias is called nothing else."""
+        """Return whether a column qualifier refers to it; an alias replaces the name."""
         if not namespace:
             return self.alias == name.casefold()
         is_plain = isinstance(self.node, exp.Table) and self.node.args.get("alias") is None
@@ -108,56 +108,56 @@ class FromItem:
 
     @cached_property
     def by_name(self) -> dict[str, OutputColumn]:
-        """Its columns by their names, but those whose name another has."""
+        """Its columns by unambiguous name."""
         outputs = self.outputs or ()
         names = [output.name for output in outputs]
         return {output.name: output for output in outputs if names.count(output.name) == 1}
 
     @property
     def is_tested(self) -> bool:
-        """Whether only the presence of its rows counts, so that nothing behind the join sees its columns."""
+        """Whether it is a semi or anti join, whose columns are not visible after the join."""
         return self.join is not None and self.join.kind in ("SEMI", "ANTI")
 
     @property
     def is_optional(self) -> bool:
-        """Whether rows to its left stay where it has none for them, or go where it has some."""
+        """Whether rows to its left remain without a match (outer join), or are removed by one (anti join)."""
         return self.join is not None and (self.join.side == "LEFT" or self.is_tested)
 
     @cached_property
     def merged(self) -> tuple[str, ...]:
-        """The columns that USING makes one with those to the left."""
+        """The columns that USING merges with those to the left."""
         using = self.join.args.get("using") if self.join is not None else None
         return tuple(name.name.casefold() for name in using or ())
 
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """The names that the clauses of one SELECT can use."""
+    """The names visible in the clauses of one SELECT."""
 
     select: exp.Select
     sources: tuple[FromItem, ...]
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether all of its joins are of kinds that we know."""
+        """Whether all of its joins are supported."""
         return all(map(_is_known_join, self.sources[1:]))
 
     @cached_property
     def adds_nulls(self) -> bool:
-        """Whether an outer join may put nulls in the place of a source's row."""
+        """Whether an outer join may replace a row of a source by nulls."""
         return any(source.join.side and not source.is_tested for source in self.sources[1:] if source.join is not None)
 
     @cached_property
     def seen_by_where(self) -> frozenset[int]:
-        """The sources whose columns stand behind all joins."""
+        """The sources whose columns are visible after all joins."""
         return frozenset(number for number, source in enumerate(self.sources) if not source.is_tested)
 
     def seen_by_join(self, number: int) -> frozenset[int]:
-        """Return the sources whose columns the condition of a join can name."""
+        """Return the sources whose columns a join condition can use."""
         return frozenset(one for one in self.seen_by_where if one < number) | {number}
 
     def meant(self, column: Any, seen: Collection[int]) -> ColumnPlace | None:
-        """Return which column of which source is meant."""
+        """Resolve a column to its source and column."""
         if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(column.parts) > 3:
             return None
         name = column.name.casefold()
@@ -178,7 +178,7 @@ class Scope:
 
 
 class Scopes:
-    """The scopes of the SELECTs of one text, made when they are asked for."""
+    """The scopes of the SELECTs of one text, created on demand."""
 
     def __init__(
         self,
@@ -201,14 +201,14 @@ class Scopes:
         return self._scopes[id(select)]
 
     def outputs(self, query: Any) -> tuple[OutputColumn, ...] | None:
-        """Return the columns that a query gives, in order, or None where they are not certain."""
+        """Return the output columns of a query in order, or None if they are unknown."""
         if id(query) not in self._outputs:
             self._outputs[id(query)] = None  # What reads itself stays unknown.
             self._outputs[id(query)] = self._made_outputs(query)
         return self._outputs[id(query)]
 
     def columns(self, query: Any) -> TypedColumns | None:
-        """Return the names and types of the columns that a query gives, or None where they are not certain."""
+        """Return the names and types of the output columns of a query, or None if they are unknown."""
         outputs = self.outputs(query)
         return None if outputs is None else [(output.name, output.type) for output in outputs]
 
@@ -243,7 +243,7 @@ class Scopes:
         return apply_column_aliases(outputs, node)
 
     def table_outputs(self, table: exp.Table) -> tuple[OutputColumn, ...] | None:
-        """Return the columns of a table or view that is no name of the text's own."""
+        """Return the columns of a table or view that is not a CTE."""
         columns = self._columns_of(table)
         return None if columns is None else tuple(OutputColumn(name.casefold(), kind) for name, kind in columns)
 
@@ -268,7 +268,7 @@ class Scopes:
 
 
 def apply_column_aliases(outputs: tuple[OutputColumn, ...] | None, node: Any) -> tuple[OutputColumn, ...] | None:
-    """Return the columns as they are called after `AS name (…)`."""
+    """Return the columns renamed by `AS name (…)`."""
     alias = node.args.get("alias")
     names = [] if alias is None else [name.name.casefold() for name in alias.args.get("columns") or ()]
     if outputs is None or not names:
@@ -288,7 +288,7 @@ def _is_known_join(source: FromItem) -> bool:
 
 
 def find_plain_type(scope: Scope, node: Any) -> DataType | None:
-    """Return the type of a name or a literal, or one that compares in the same way."""
+    """Return the type of a name or literal, or one that compares in the same way."""
     match node:
         case exp.Paren():
             return find_plain_type(scope, node.this)
@@ -305,7 +305,7 @@ def find_plain_type(scope: Scope, node: Any) -> DataType | None:
 
 
 def _expand_star(scope: Scope, star: Any) -> list[OutputColumn] | None:
-    """Return what `*` or `name.*` stands for."""
+    """Return the expansion of `*` or `name.*`."""
     inner = star.this if isinstance(star, exp.Column) else star
     if (
         not isinstance(inner, exp.Star)

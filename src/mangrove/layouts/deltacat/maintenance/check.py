@@ -40,7 +40,7 @@ _NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
 
 
 def find_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
-    """Yield each rule that the version breaks; damage hides only what lies below it."""
+    """Yield each violated invariant of the version; damage only masks problems below it."""
     files = CatalogFiles(snapshot.files.store, snapshot.files.revision)
     fresh = CatalogSnapshot(files, snapshot.guard)
     path = snapshot.guard.path
@@ -63,10 +63,10 @@ def find_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
 
 
 def _find_unlogged_revisions(files: CatalogFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
-    """Yield the revisions that DeltaCAT does not see, since the log lacks their transactions.
+    """Yield the revisions that DeltaCAT does not see because their transactions are not in the log.
 
-    A copy that reads the rest from its source has neither such a revision nor its log
-    here: both lie in the source, which is checked by itself.
+    A shallow copy has neither such revisions nor their logs: both are in the source,
+    which is checked separately.
     """
     logged = list_logged_transactions(files)
     unlogged = [one for one in wanted if one.stored.transaction not in logged]
@@ -77,11 +77,10 @@ def _find_unlogged_revisions(files: CatalogFiles, wanted: list[RevisionRef]) -> 
 
 
 def _find_lost_mappings(snapshot: CatalogSnapshot, wanted: list[RevisionRef]) -> Iterator[Problem]:
-    """Yield the files that lead DeltaCAT from a name to an object, or that end such a way, and that are gone.
+    """Yield the missing mapping files that map a name to an object or unmap it.
 
-    What an attempt left that never committed has a transaction that the log does not
-    have, and counts for nothing. A copy that reads the rest from its source has few of
-    the revisions here, and the mapping only if the object's first revision is.
+    Files of aborted attempts have a transaction that is not in the log, and are ignored.
+    A shallow copy has a mapping only if it has the object's first revision.
     """
     files = snapshot.files
     committed = {*list_logged_transactions(files), snapshot.guard.transaction}
@@ -101,7 +100,7 @@ def _find_lost_mappings(snapshot: CatalogSnapshot, wanted: list[RevisionRef]) ->
 
 
 def _find_damaged_deletions(snapshot: CatalogSnapshot) -> Iterator[Problem]:
-    """Yield the revisions that say that an object is gone and that DeltaCAT cannot read; the index leads to none."""
+    """Yield the delete revisions that DeltaCAT cannot read; the index references none of them."""
     files = snapshot.files
     committed = {*list_logged_transactions(files), snapshot.guard.transaction}
     paths = iter(
@@ -118,15 +117,15 @@ def _find_damaged_deletions(snapshot: CatalogSnapshot) -> Iterator[Problem]:
 
 
 def _lost_mapping_problem(files: CatalogFiles, folder: str, mapped: MappingEntry) -> Problem:
-    does = f"leads from a name to {mapped.target}" if mapped.target else "says that a name leads nowhere any more"
+    does = f"maps a name to {mapped.target}" if mapped.target else "removes the mapping of a name"
     return Problem(
         files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
-        f"the file that {does} is missing, and DeltaCAT sees it otherwise: copy it from an export",
+        f"the file that {does} is missing, so DeltaCAT sees another state; restore it from an export",
     )
 
 
 def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
-    """Yield what is wrong with the log and the definition of each version up to this one."""
+    """Yield the problems of the logs and definitions of all versions up to this one."""
     files = snapshot.files
     for start in range(snapshot.guard.first, snapshot.version + 1, _GUARDS_PER_READ):
         try:
@@ -137,9 +136,11 @@ def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
         logs = files.store.read_many([guard.log_path for guard in guards])
         for guard, log in zip(guards, logs, strict=True):
             if guard.log is not None and log is None and guard.version < snapshot.version:
-                yield Problem(guard.log_path, f"the log of version {guard.version} is missing, and DeltaCAT lacks it")
+                yield Problem(
+                    guard.log_path, f"the log of version {guard.version} is missing, so DeltaCAT does not see it"
+                )
             if guard.log is not None and log is not None and log != encode_map(guard.log):
-                yield Problem(guard.log_path, f"it is not what the guard of version {guard.version} says it is")
+                yield Problem(guard.log_path, f"it differs from the log in the guard of version {guard.version}")
             try:
                 _ = CatalogSnapshot(files, guard).settings
             except FormatError as error:
@@ -147,15 +148,15 @@ def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
 
 
 def _find_unknown_files(snapshot: CatalogSnapshot) -> Iterator[Problem]:
-    """Yield the files in the folders of namespaces that are none of the layout's: nobody reads or deletes them."""
+    """Yield the unknown files in namespace folders, which are neither read nor deleted."""
     for folder in load_namespace_names(snapshot):
         for entry in snapshot.files.store.list(f"{folder}/"):
             if isinstance(entry, ObjectInfo) and not is_numbered_path(entry.path):
-                yield Problem(entry.path, "it is no file of the catalog: move it out of the namespace's folder")
+                yield Problem(entry.path, "it is not a catalog file; move it out of the namespace folder")
 
 
 def _find_lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
-    """Yield that versions after the newest are gone, if the hint names one: it is written after its guard was made."""
+    """Yield a problem if the hint names a version after the newest: the hint is written after its guard."""
     store = snapshot.files.store
     hinted = read_hint(store)
     if hinted is None or hinted <= snapshot.version:
@@ -163,13 +164,13 @@ def _find_lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
     if not any(store.exists(guard_path(version)) for version in (snapshot.version + 1, hinted)):
         yield Problem(
             guard_path(hinted),
-            f"it is missing, though the hint names version {hinted} and the newest there is {snapshot.version}: "
-            "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
+            f"the file is missing: the hint names version {hinted}, but the newest version is {snapshot.version}. "
+            "Restore it from a copy before the next commit, or repair the hint",
         )
 
 
 def _list_revisions(snapshot: CatalogSnapshot) -> Iterator[RevisionRef]:
-    """Yield every revision that the index leads to."""
+    """Yield every revision that the index references."""
     for kind in Kind:
         if kind is Kind.LAKEHOUSE:
             continue
@@ -181,7 +182,7 @@ def _list_revisions(snapshot: CatalogSnapshot) -> Iterator[RevisionRef]:
             folder = parse_name_entry(value).folder
             stored = snapshot.stored_at(object_key(folder))
             if stored is None:
-                raise FormatError(f"the index leads from a name to {folder}, of which it has no revision")
+                raise FormatError(f"the index maps a name to {folder}, but has no revision of it")
             yield RevisionRef(kind, folder, stored)
 
 
@@ -201,7 +202,7 @@ _VERSIONS_MAX = 1000
 
 
 def diagnose_catalog(effects: Effects) -> OpenFailure | None:
-    """Return why the catalog under the store's root cannot be opened; None if it has no guards at all."""
+    """Return why the catalog at the store's root cannot be opened; None if it has no guards."""
     taken = list_taken_versions(effects.store)
     broken: list[Problem] = []
     for version in reversed(taken[-_VERSIONS_MAX:]):
@@ -219,6 +220,6 @@ def diagnose_catalog(effects: Effects) -> OpenFailure | None:
 def _with_advice(problem: Problem, opens: int) -> Problem:
     return Problem(
         problem.path,
-        f"{problem.rule}. Version {opens} still opens. Copy the file from an export or a backup; if there is none, and "
-        f"nobody else is at work, move it away: then version {opens} is the newest, and what came after it is lost",
+        f"{problem.rule}. Version {opens} can be opened. Restore it from an export or a backup; if there is none and "
+        f"there are no writers, move it away: then version {opens} is the newest, and later changes are lost",
     )

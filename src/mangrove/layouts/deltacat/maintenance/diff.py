@@ -46,7 +46,7 @@ _TABLE_VERSION_DEPTH = 2
 
 
 def scan_objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
-    """Yield every object of a kind in the whole version, in the order of the index."""
+    """Yield every object of a kind in the whole version, in index order."""
     names = load_namespace_names(snapshot) if kind in (Kind.TABLE, Kind.VIEW) else {}
     keys = _keys_in(snapshot, range_of_kind(kind))
     ways = (way for key in keys if (way := _locator(key, names)) is not None)
@@ -57,7 +57,7 @@ def scan_objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locato
 
 
 def diff_snapshots(before: CatalogSnapshot, after: CatalogSnapshot) -> Iterator[Difference]:
-    """Yield the objects that differ, in order of their locators, reading only what the two do not share."""
+    """Yield the objects that differ, in locator order; reads only what the versions do not share."""
     ordered = iter(sorted(_changed_locators(before, after)))
     while batch := list(islice(ordered, _OBJECTS_PER_READ)):
         pairs = zip(batch, before.get_many(batch), after.get_many(batch), strict=True)
@@ -65,7 +65,7 @@ def diff_snapshots(before: CatalogSnapshot, after: CatalogSnapshot) -> Iterator[
 
 
 def load_namespace_names(snapshot: CatalogSnapshot) -> dict[str, str]:
-    """Return what the namespaces of a version are called, by their ids."""
+    """Return the names of a version's namespaces by id."""
     first, end = range_of_kind(Kind.NAMESPACE)
     entries = scan(snapshot.guard.root, first, end, snapshot.read_nodes)
     return {parse_name_entry(entry.value).folder: name_of(entry.key) for entry in entries}
@@ -83,14 +83,14 @@ def _changed_locators(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Lo
             if key[0] == _NAMESPACE:
                 renamed.add(parse_name_entry(text).folder)
             if key[0] == _OBJECT:
-                # The name stayed and the object behind it changed.
+                # The name stayed, but maps to another object.
                 found |= _locators_of_key(parse_revision_entry(text).name, known)
             elif key[0] in _NAMED + _BELOW:
                 found |= _locators_of_key(key, known)
             found |= _table_version_of_stream(key)
     for folder in sorted(renamed):
         if None not in (names[0].get(folder), names[1].get(folder)) and names[0].get(folder) != names[1].get(folder):
-            # All that lies in a namespace is found in another way once the namespace is renamed.
+            # Renaming a namespace changes the locators of all objects in it.
             for snapshot, known in ((before, names[0]), (after, names[1])):
                 for kind in (Kind.TABLE, Kind.VIEW):
                     for key in _keys_in(snapshot, range_of_kind(kind, folder)):
@@ -99,9 +99,9 @@ def _changed_locators(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Lo
 
 
 def _table_version_of_stream(key: str) -> set[Locator]:
-    """Return the table version that shows another newest stream because of this key, if there is one.
+    """Return the table version whose newest stream changes with this key, or None.
 
-    What another program wrote says it in a mapping only.
+    Other programs record it only in a mapping.
     """
     way = locator_from_key(key) if key[0] in _BELOW else None
     if isinstance(way, StreamLocator):
@@ -118,7 +118,7 @@ def _keys_in(snapshot: CatalogSnapshot, wanted: IndexKeyRange) -> Iterator[str]:
 
 
 class _NamespaceNames:
-    """What the namespaces of a version are called, by their ids; each is looked up when it is asked for."""
+    """The names of a version's namespaces by id, looked up on demand."""
 
     def __init__(self, snapshot: CatalogSnapshot) -> None:
         self._snapshot = snapshot
@@ -146,7 +146,7 @@ def _locators_of_key(key: str, names: _Names) -> set[Locator]:
 
 
 def _locator(key: str, names: _Names) -> Locator | None:
-    """Return the way to what has this key; None if it was left behind by a namespace that is gone."""
+    """Return the locator of the object with this key; None if its namespace was dropped."""
     kind = Kind(int(key[0]))
     match kind:
         case Kind.NAMESPACE:

@@ -17,10 +17,10 @@ _GUARDS_PER_READ = 128
 
 
 def expire_versions(effects: Effects, newest: CatalogSnapshot, versions: Iterable[int]) -> None:
-    """Replace the guards of these versions by ones that say that they expired; their names stay taken for ever.
+    """Replace the guards of these versions by expired markers; their names stay taken for ever.
 
-    The guards that were there are written among the index nodes first, so that vacuum
-    can spare what they need until nobody can still be using it.
+    The former guards are first copied next to the index nodes, so that vacuum can keep
+    the files they reference during the grace period.
     """
     going = sorted(set(versions))
     first = newest.guard.first
@@ -29,7 +29,7 @@ def expire_versions(effects: Effects, newest: CatalogSnapshot, versions: Iterabl
     unknown = [version for version in going if not first <= version < newest.version]
     if unknown:
         raise NotFoundError(
-            f"version {unknown[0]} cannot expire: there is none, or another program made it, whose files stay. "
+            f"version {unknown[0]} cannot expire: it does not exist, or another program committed it. "
             "Nothing was changed"
         )
     for start in range(0, len(going), _GUARDS_PER_READ):
@@ -42,7 +42,7 @@ def expire_versions(effects: Effects, newest: CatalogSnapshot, versions: Iterabl
 
 
 def repair_log_and_hint(newest: CatalogSnapshot) -> list[str]:
-    """Write the newest version's log and the hint where they are missing or wrong, and say so."""
+    """Write the newest version's log and the hint if missing or wrong, and return what was repaired."""
     files, guard = newest.files, newest.guard
     done: list[str] = []
     if guard.log is not None and not files.store.exists(guard.log_path):
@@ -53,7 +53,7 @@ def repair_log_and_hint(newest: CatalogSnapshot) -> list[str]:
     if not guard.is_foreign and hint != encode_hint(guard.version):
         files.store.put(HINT_PATH, encode_hint(guard.version))
         before = "was missing" if hint is None else "named another version"
-        done.append(f"{HINT_PATH} {before}; it says now that version {guard.version} is the newest")
+        done.append(f"{HINT_PATH} {before}; it now names version {guard.version}")
     return done
 
 

@@ -1,14 +1,14 @@
 """The metadata files that catalog versions reference.
 
-A version needs its guard, its index nodes, and the revision files to which its
-index leads. DeltaCAT has no index: of each folder it takes the newest file whose
-transaction is in the log. So these stay, too:
+A version references its guard, its index nodes, and the revision files in its
+index. DeltaCAT has no index: it reads the newest file of each folder whose
+transaction is in the log. The following files are therefore live too:
 
 * the mapping files that were the newest of their folder in one of the versions;
-* what says that an object or a name is gone, while an older file of the same folder stays;
-* that of a name or a table version whose parent is there: DeltaCAT would count from 1 again;
-* the log of each transaction that wrote a file which stays;
-* what another program committed before the first version of ours, or beside us and not yet in a version.
+* the delete revision of an object or name, while an older file of the same folder is live;
+* that of a name or table version whose parent exists: DeltaCAT would count from 1 again;
+* the log of each transaction that wrote a live file;
+* commits of another program from before the first guard, or not imported into a version yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,19 +57,19 @@ _FOLDERS_AT_ONCE: Final = 256
 _TABLE_VERSION_DEPTH: Final = 2
 
 _Found: TypeAlias = tuple[str, NumberedFile]
-"""A path, and what it says."""
+"""A path and its parsed form."""
 
 
 @dataclass
 class _Needed:
-    """What the indexes of some versions lead to, and the transactions of their guards."""
+    """The files in the indexes of some versions, and the transactions of their guards."""
 
     revisions: set[tuple[str, int, str]] = field(default_factory=set)
     mappings: set[tuple[str, int]] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
 
     def add(self, snapshot: CatalogSnapshot, before: CatalogSnapshot | None) -> None:
-        """Take what the index of a version leads to, as far as that of the version before it does not."""
+        """Add the files in the index of a version that the index of the previous version does not have."""
         root = snapshot.guard.root
         entries: Iterable[tuple[str, str | None]] = (
             scan(root, "", None, snapshot.read_nodes)
@@ -88,7 +88,7 @@ class _Needed:
                 self.revisions.add((folder, stored.number, stored.transaction))
 
     def holds(self, file: NumberedFile) -> bool:
-        """Return whether one of the versions has this file as the newest of its folder."""
+        """Return whether this file is the newest of its folder in one of the versions."""
         folder = file.object_folder
         if folder is None:
             return (file.folder, file.number) in self.mappings
@@ -96,7 +96,7 @@ class _Needed:
 
 
 def list_reachable_files(snapshots: Iterable[CatalogSnapshot], newest: Callable[[], CatalogSnapshot]) -> Iterator[str]:
-    """Yield the layout's files that these versions need, and those that DeltaCAT needs to see the newest one."""
+    """Yield the layout's files that these versions reference or that DeltaCAT needs to read the newest one."""
     met: set[str] = set()
     needed = _Needed()
     before: CatalogSnapshot | None = None
@@ -123,18 +123,18 @@ def list_reachable_files(snapshots: Iterable[CatalogSnapshot], newest: Callable[
 
 
 def is_layout_file(path: str) -> bool:
-    """Return whether a revision, a mapping, an index node or a log lies at `path`, whatever needs it.
+    """Return whether `path` is the path of a revision, mapping, index node or log.
 
-    Guards go by expiry, and the hint is written over.
+    Guards are removed by expiry, and the hint is overwritten.
     """
     return path.startswith(NODE_FOLDER) or is_numbered_path(path) or parse_log_path(path) is not None
 
 
 def deletion_rank(path: str) -> int:
-    """Return in which step a file goes: what DeltaCAT would see in its absence must be gone before it.
+    """Return the step in which a file is deleted: files that its absence would expose to DeltaCAT go first.
 
-    Without the file that says that an object is gone, the one before would count
-    again; without a transaction's log, none of its files would.
+    Without the delete revision of an object its previous revision would be live again;
+    without the log of a transaction none of its files is live.
     """
     if parse_log_path(path) is not None:
         return 2
@@ -157,12 +157,12 @@ def _numbered_and_logs(kept: "_Kept") -> Iterator[str]:
 
 
 def _is_ours(revision: CatalogRevision, start: int) -> bool:
-    """Return whether a transaction is ours; in the seed's form all are that were not taken over."""
+    """Return whether Mangrove committed a transaction; in the first format revision all that were not imported."""
     return start % revision.time_units_per_milli == revision.start_offset
 
 
 class _Kept:
-    """Decides which revisions and mappings stay, folder by folder."""
+    """Selects the live revisions and mappings folder by folder."""
 
     def __init__(self, newest: CatalogSnapshot, needed: _Needed) -> None:
         self.newest = newest
@@ -173,12 +173,12 @@ class _Kept:
         taken_over = None if newest.guard.is_foreign else read_takeover_guard(newest.files.store)
         self._foreign = frozenset(one.id for one in taken_over.foreign) if taken_over is not None else frozenset()
         self.transactions = {*needed.transactions, *self._foreign}
-        """The transactions whose logs stay; whoever finds that a file stays adds its transaction."""
+        """The transactions of live files; their logs are live too."""
 
     def of_folders(self, folders: list[list[_Found]]) -> Iterator[_Found]:
-        """Yield the files that stay, of several folders, each given with all its files."""
+        """Yield the live files of several folders, each given with all its files."""
         if self.newest.guard.is_foreign:
-            # There is no version of ours, and the other program's are read from all its files.
+            # There are no guards: the versions of the other program are read from all its files.
             yield from (found for folder in folders for found in folder if found[1].transaction in self._committed)
             return
         plain = [all(self._needed.holds(file) and file.operation != DELETE for _, file in folder) for folder in folders]
@@ -202,15 +202,15 @@ class _Kept:
         if file.transaction not in self._committed:
             return is_needed and file.object_folder is not None
         if known is None or file.number > known:
-            return True  # another program committed it, and no version has it yet
+            return True  # a commit of another program that is not imported yet
         if file.operation == DELETE:
             return keeps_older or (file.number == known and _is_remembered(file, values))
-        # DeltaCAT may have written the number that we gave, too, and sees its own file; ours counts.
+        # DeltaCAT may have used the same number and reads its own file; Mangrove's file wins.
         return is_needed or (file.number == known and _is_overruled(file, values))
 
 
 def _keys(folder: list[_Found]) -> Iterator[str]:
-    """Yield the keys under which the index says what the newest file of a folder is, and whether its parent is gone."""
+    """Yield the index keys of the newest file of a folder, and whether its parent is deleted."""
     file = folder[0][1]
     object_folder = file.object_folder
     if object_folder is None:
@@ -228,11 +228,11 @@ def _live_key(object_folder: str) -> str | None:
     try:
         return live_key(object_folder)
     except FormatError:
-        return None  # nobody knows what lies there
+        return None  # unknown content
 
 
 def _newest_number(file: NumberedFile, values: Mapping[str, str]) -> int | None:
-    """Return the number of the newest file of a folder, as the index has it; None if it does not know the folder."""
+    """Return the number of the newest file of a folder from the index; None for an unknown folder."""
     if file.object_folder is None:
         mapped = values.get(mapping_key(file.folder))
         return None if mapped is None else parse_mapping_entry(mapped).number
@@ -255,9 +255,9 @@ def _is_overruled(file: NumberedFile, values: Mapping[str, str]) -> bool:
 
 
 def _is_remembered(file: NumberedFile, values: Mapping[str, str]) -> bool:
-    """Return whether DeltaCAT may give the same name or number again, and must count on from this file then.
+    """Return whether DeltaCAT may use the same name or number again and must continue from this file.
 
-    All other objects have ids or positions that nobody gives twice.
+    All other objects have ids or positions that are never reused.
     """
     folder = file.folder if file.object_folder is None else file.object_folder
     if folder.startswith(MANGROVE_FOLDER) or (
@@ -268,7 +268,7 @@ def _is_remembered(file: NumberedFile, values: Mapping[str, str]) -> bool:
 
 
 def _all_numbered(store: Store) -> Iterator[_Found]:
-    """Yield the revisions and mappings, those of what DeltaCAT does not know too, folder after folder."""
+    """Yield the revisions and mappings, including kinds unknown to DeltaCAT, folder by folder."""
     yield from list_numbered_files(store)
     for folder in (SETTINGS_FOLDER, view_folder(""), shared_transaction_folder("")):
         for entry in store.list(folder):

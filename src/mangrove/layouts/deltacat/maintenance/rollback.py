@@ -1,9 +1,8 @@
 """Rollback of a catalog to an earlier version.
 
-DeltaCAT knows revisions and no versions, so each object that differs gets a new
-revision that says what the earlier one said, and what came since is deleted.
-Names are led back one by one by their keys: a name that lies in a namespace which
-was itself renamed cannot be told by locators of one version alone.
+DeltaCAT knows revisions and no versions. Each object that differs therefore gets a
+new revision with its earlier content, and later objects are deleted. Names are
+restored by their keys, because locators are ambiguous if a namespace was renamed.
 """
 
 from collections.abc import Sequence
@@ -38,14 +37,14 @@ _NAMES, _BELOW, _OBJECT, _MAPPING = "1234", "5678", "o", "y"
 
 
 def roll_back(effects: Effects, newest: CatalogSnapshot, to: CatalogSnapshot, changes: Changes) -> CatalogSnapshot:
-    """Publish what `to` holds as the version after the newest, of which `newest` is known."""
+    """Publish the content of `to` as the next version; `newest` is the newest known version."""
     if not changes.is_empty:
-        raise InvalidInputError("a rollback changes nothing else: commit the changes after it")
+        raise InvalidInputError("a rollback cannot contain other changes; commit them separately")
     return commit_rollback(effects, to.files, newest, changes, lambda base, started: _stage_rollback(base, to, started))
 
 
 def _stage_rollback(newest: CatalogSnapshot, to: CatalogSnapshot, transaction: str) -> StagedCatalogWrite:
-    """Return what makes the newest version hold what `to` holds."""
+    """Return the staged files that restore the content of `to`."""
     draft = WriteDraft(newest, transaction)
     changed = list(index_differences(newest.guard.root, to.guard.root, newest.read_nodes))
     objects = [
@@ -66,7 +65,7 @@ def _stage_rollback(newest: CatalogSnapshot, to: CatalogSnapshot, transaction: s
 
 
 def _write_object(draft: WriteDraft, change: KeyChange, body: ObjectBody | None) -> None:
-    """Write an object as it was, or its last revision if it was not there."""
+    """Write an object as it was, or a delete revision if it did not exist."""
     folder = _folder(change.key)
     current = None if change.before is None else parse_revision_entry(change.before)
     if body is None or change.after is None:
@@ -104,7 +103,7 @@ def _folder(key: str) -> str:
 
 
 def _kind(key: str) -> Kind:
-    """Return the kind of the object with this key; for one that has a name, its folder tells."""
+    """Return the kind of the object with this key; for a named object from its folder."""
     if key_class_of(key) != _OBJECT:
         return Kind(int(key_class_of(key)))
     folder = folder_of_key(key)
@@ -117,7 +116,7 @@ def _kind(key: str) -> Kind:
 
 
 def _settings_after(newest: CatalogSnapshot, to: CatalogSnapshot) -> LakehouseSettings:
-    """Return the settings of `to`, with what the newest version knows of versions: that is no content of any."""
+    """Return the settings of `to` with the version bookkeeping of the newest version."""
     return replace(
         to.settings,
         exported_snapshots=newest.settings.exported_snapshots,

@@ -1,8 +1,8 @@
 """Integrity checks of a tree version and diagnosis of unreadable lakehouses.
 
-Everything is read from storage, whatever is held in memory. What lies below a
-table that was dropped is no problem but garbage: nothing leads to it. A root may
-be larger than other nodes, since it takes all messages of its transaction.
+Everything is read from storage, bypassing the caches. Objects below a dropped
+table are garbage and not a problem: they are unreachable. A root may be larger
+than other nodes, because it takes all messages of its transaction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,17 +39,17 @@ __all__ = ["diagnose_tree", "find_problems"]
 _OBJECTS_PER_READ = 512
 _NODES_PER_READ = 32
 _ANY_NAMESPACE_ID = "any"
-"""Tree keys below a table do not hold the id of its namespace, so whatever stands for it leads there."""
+"""A placeholder: tree keys below a table do not contain the id of its namespace."""
 
 
 def find_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
-    """Yield each rule that the version breaks; damage hides only what lies below it."""
+    """Yield each violated invariant of the version; damage only masks problems below it."""
     store = snapshot.files.store
     path = snapshot.root.path
     try:
         root = read_root(store, snapshot.root.revision.roots, snapshot.version)
         if root is None or root.is_expired:
-            yield Problem(path, "the version has expired, and its files may be gone")
+            yield Problem(path, "the version has expired; its files may be deleted")
             return
         path = root.definition_path or path
         fresh = TreeSnapshot(TreeFiles(store), root)
@@ -71,15 +71,15 @@ def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
     expected = names.path(root.version - 1) if root.version else None
     previous = root.system.get(PREVIOUS_ROOT)
     if previous != expected:
-        yield Problem(root.path, f"{PREVIOUS_ROOT} is {previous!r}, and the version before lies at {expected!r}")
+        yield Problem(root.path, f"{PREVIOUS_ROOT} is {previous!r}, but the previous version is at {expected!r}")
     rolled_back = root.system.get(ROLLBACK_FROM_ROOT)
     if rolled_back not in (None, expected):
-        yield Problem(root.path, f"{ROLLBACK_FROM_ROOT} is {rolled_back!r}, and the version before is {expected!r}")
+        yield Problem(root.path, f"{ROLLBACK_FROM_ROOT} is {rolled_back!r}, but the previous version is {expected!r}")
     if expected is None:
         return
     try:
         before = read_root(snapshot.files.store, names, root.version - 1)
-        # Where versions have expired, the name after one that is kept stays taken.
+        # When versions expire, the name after a live version stays taken.
         one_more = (
             read_root(snapshot.files.store, names, root.version - 2) if before is None and root.version > 1 else None
         )
@@ -87,21 +87,19 @@ def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
         yield Problem(expected, str(error))
         return
     if one_more is not None and not one_more.is_expired:
-        yield Problem(
-            expected, f"it is missing, though version {root.version} follows it and {root.version - 2} is kept"
-        )
+        yield Problem(expected, f"the file is missing, but versions {root.version} and {root.version - 2} exist")
     if before is None or root.version in root.clock_resets:
         return
     if 0 < root.created_at_millis <= before.created_at_millis:
         yield Problem(
             root.path,
-            f"it was created at {root.created_at_millis} ms, not after version {before.version} "
+            f"its creation time {root.created_at_millis} ms is not after that of version {before.version} "
             f"({before.created_at_millis} ms)",
         )
 
 
 def _find_lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
-    """Yield that versions after the newest are gone, if the hint names one: it is written after its root was made."""
+    """Yield a problem if the hint names a version after the newest: the hint is written after its root."""
     store, names = snapshot.files.store, snapshot.root.revision.roots
     (data,) = store.read_many([snapshot.root.revision.hint_path])
     hinted = None if data is None else decode_hint(data)
@@ -110,16 +108,15 @@ def _find_lost_newest(snapshot: TreeSnapshot) -> Iterator[Problem]:
     if not any(store.exists(names.path(version)) for version in (snapshot.version + 1, hinted)):
         yield Problem(
             names.path(hinted),
-            f"it is missing, though the hint names version {hinted} and the newest there is {snapshot.version}: "
-            "somebody deleted it. Put it back from a copy before anybody commits, or repair the hint",
+            f"the file is missing: the hint names version {hinted}, but the newest version is {snapshot.version}. "
+            "Restore it from a copy before the next commit, or repair the hint",
         )
 
 
 class _NodeChecker:
-    """Reads nodes from storage, siblings together; a broken one is a problem, and counts as an empty leaf.
+    """Reads nodes from storage, siblings in one batch; a broken node is a problem and counts as an empty leaf.
 
-    What was read is held, here and where the version came from, so that whoever
-    looks at the version afterwards does not read it again.
+    The nodes are cached here and in the snapshot, so later checks do not read them again.
     """
 
     def __init__(self, snapshot: TreeSnapshot, came_from: TreeFiles) -> None:
@@ -138,7 +135,7 @@ class _NodeChecker:
         return [self._read(pointer) for pointer in pointers]
 
     def read_or_loop(self, pointers: Sequence[str]) -> list[Node]:
-        """Return the nodes; a broken one points to itself, so that `verify_tree` does not take it for a leaf."""
+        """Return the nodes; a broken one references itself, so that `verify_tree` does not treat it as a leaf."""
         nodes = self.read(pointers)
         return [
             Node((), (), (pointer,)) if pointer in self.broken else node
@@ -179,12 +176,12 @@ class _NodeChecker:
 
     def _node(self, pointer: str, data: bytes | None) -> Node:
         if data is None:
-            self._note(pointer, "the node's file is missing")
+            self._note(pointer, "the node file is missing")
             return Node()
         size_max = self._settings.node_file_max_size_bytes
         if len(data) > size_max:
             self.problems.append(
-                Problem(pointer, f"a node's file has at most {size_max} bytes, but this one has {len(data)}")
+                Problem(pointer, f"the node file has {len(data)} bytes; at most {size_max} are allowed")
             )
         try:
             node = decode_node(data, pointer, self._revisions, order=self._settings.order).node
@@ -202,7 +199,7 @@ class _NodeChecker:
 
 
 class _ObjectChecker:
-    """Checks what the tree keys lead to, kind by kind, so that parents come before what lies below them."""
+    """Checks the objects behind the tree keys kind by kind, parents before children."""
 
     def __init__(self, snapshot: TreeSnapshot, nodes: _NodeChecker) -> None:
         self._snapshot = snapshot
@@ -236,7 +233,7 @@ class _ObjectChecker:
             self._table_ids |= {value.id for value in values if isinstance(value, Table)}
 
     def _located(self, kind: Kind) -> Iterator[tuple[Locator, str]]:
-        """Yield what the tree keys of a kind lead to, without those that `_keys` or `verify_tree` told of."""
+        """Yield the objects of a kind, without those that `_keys` or `verify_tree` already reported."""
         keys = self._snapshot.keys
         first, end = keys.encoding.range_below(kind, (), keys.sizes)
         entries = scan(self._snapshot.root.node, first, end, self._nodes.read)
@@ -279,7 +276,7 @@ class _ObjectChecker:
 
     def _is_there(self, locator: Locator) -> bool:
         if locator not in self._parents:
-            # Neighbours share a parent, so the last few suffice.
+            # Neighbours share a parent, so a small cache suffices.
             if len(self._parents) >= _OBJECTS_PER_READ:
                 self._parents.clear()
             self._parents[locator] = self._found(locator)
@@ -289,7 +286,7 @@ class _ObjectChecker:
         try:
             return self._snapshot.pointer(locator) is not None
         except FormatError:
-            return True  # unknown, since a node on the way is damaged: that has been told
+            return True  # unknown, because a node above is damaged; that is already reported
 
     def _defined(self, wanted: list[tuple[Locator, str]]) -> tuple[list[Object], list[Problem]]:
         try:
@@ -309,7 +306,7 @@ _VERSIONS_MAX = 1000
 
 
 def diagnose_tree(effects: Effects) -> OpenFailure | None:
-    """Return why the lakehouse under the store's root cannot be opened; None if there is none."""
+    """Return why the lakehouse at the store's root cannot be opened, or None if there is no lakehouse."""
     found = find_root_names(effects.store)
     if found is None:
         return None
@@ -326,11 +323,11 @@ def diagnose_tree(effects: Effects) -> OpenFailure | None:
     return OpenFailure(tuple(Problem(path, f"{rule}. {_NO_ADVICE}") for path, rule in broken.items()), None)
 
 
-_NO_ADVICE = "No version before it can be opened either: copy the file from an export or a backup"
+_NO_ADVICE = "No earlier version can be opened either: restore the file from an export or a backup"
 
 
 def _try_open(effects: Effects, names: RootNames, version: int, broken: dict[str, str]) -> TreeSnapshot | None:
-    """Return a version, None if it has expired; what stops that is noted under the file that is to blame."""
+    """Return a version, or None if it has expired; an error is recorded under the file that caused it."""
     path = names.path(version)
     try:
         root = read_root(effects.store, names, version)
@@ -344,13 +341,15 @@ def _try_open(effects: Effects, names: RootNames, version: int, broken: dict[str
 
 
 def _advice(path: str, snapshot: TreeSnapshot) -> str:
-    restore = f"Version {snapshot.version} still opens. Copy the file from an export or a backup; if there is none,"
+    restore = (
+        f"Version {snapshot.version} can be opened. Restore the file from an export or a backup; if there is none,"
+    )
     if snapshot.root.revision.roots.is_root(path):
         return (
-            f"{restore} and nobody else is at work, move it away: then version {snapshot.version} is the newest, and "
-            "what came after it is lost"
+            f"{restore} and there are no writers, move it away: then version {snapshot.version} is the newest, and "
+            "all later changes are lost"
         )
     return (
-        f"{restore} copy {snapshot.root.definition_path} to its place: then the lakehouse's own settings are those of "
+        f"{restore} copy {snapshot.root.definition_path} to its place: then the lakehouse has the settings of "
         f"version {snapshot.version} again, and nothing else is lost"
     )

@@ -24,10 +24,10 @@ _Pointers: TypeAlias = tuple[str | None, str | None]
 
 
 class TableOrigins:
-    """In which namespace each table was born: locators below a table say it, and their tree keys do not.
+    """The namespace in which each table was created: locators below a table contain it, their tree keys do not.
 
-    It never changes, so what was learnt from one version holds for all. What is
-    below a table that no version at hand has is given the table's own id.
+    It never changes, so an answer from one version is valid for all. For objects below
+    a table that no given version has, the table id is used.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class TableOrigins:
         self._learnt: set[int] = set()
 
     def namespace_id_of(self, table_id: str, versions: Sequence[TreeSnapshot]) -> str:
-        """Return the id of the namespace in which the table was born, looking into these versions if need be."""
+        """Return the id of the namespace in which the table was created, searching these versions if necessary."""
         for snapshot in versions:
             if table_id in self._known:
                 break
@@ -45,7 +45,7 @@ class TableOrigins:
         return self._known.get(table_id, table_id)
 
     def learn(self, objects: Iterable[Object]) -> None:
-        """Note the birthplaces of the tables among these objects, so that no version is searched for them."""
+        """Record the origins of the tables among these objects, which saves a search."""
         self._known |= {table.id: table.namespace_id for table in objects if isinstance(table, Table)}
 
 
@@ -59,10 +59,10 @@ def scan_objects(snapshot: TreeSnapshot, kind: Kind, table_origins: TableOrigins
 
 
 def diff_snapshots(before: TreeSnapshot, after: TreeSnapshot, table_origins: TableOrigins) -> Iterator[Difference]:
-    """Yield the objects that differ, in order of their locators.
+    """Yield the objects that differ, in locator order.
 
-    Where both versions have the same pointer they have the same object, and
-    nothing is read. What differs is held in memory by its locators and pointers.
+    Equal pointers mean equal objects, so these are not read. The locators and pointers
+    of the differences are held in memory.
     """
     changed = _changed_pointers(before, after, table_origins)
     ordered = iter(sorted(changed, key=lambda locator: (locator.kind, locator.parts)))
@@ -93,7 +93,7 @@ def _changed_pointers(
             if locator is not None:
                 found[locator] = (change.before, change.after)
     if below:
-        # A table that was made or dropped in between is among the changes: no version need be searched for it.
+        # Tables created or dropped in between are among the changes, so no search is needed for them.
         for snapshot, place in ((before, 0), (after, 1)):
             changed = ((way, pointers[place]) for way, pointers in found.items() if way.kind is Kind.TABLE)
             table_origins.learn(_load_objects(snapshot, changed).values())
@@ -110,7 +110,7 @@ def _changed_pointers(
 
 
 def _renamed_key_names(before: TreeSnapshot, after: TreeSnapshot) -> set[str]:
-    """Return the key names whose tables have another way to them after than before, though their tree keys stay."""
+    """Return the key names whose namespace has another name afterwards: the locators change, the tree keys do not."""
     old, new = before.root.key_names, after.root.key_names
     maybe = {*old.renamed, *old.renamed.values(), *new.renamed, *new.renamed.values()}
     return {name for name in maybe if old.name_filed_under(name) != new.name_filed_under(name)}
@@ -119,7 +119,7 @@ def _renamed_key_names(before: TreeSnapshot, after: TreeSnapshot) -> set[str]:
 def _diff_ranges(
     before: TreeSnapshot, after: TreeSnapshot, ranges: Iterable[TreeKeyRange], table_origins: TableOrigins
 ) -> dict[Locator, _Pointers]:
-    """Return the pointers that differ, from reading everything in these ranges of both versions."""
+    """Return the pointers that differ, by a full scan of these ranges in both versions."""
     pair = (after, before)
     old: dict[Locator, str] = {}
     new: dict[Locator, str] = {}
@@ -140,7 +140,7 @@ def _scan_located(
     table_origins: TableOrigins,
     kind: Kind | None = None,
 ) -> Iterator[tuple[Locator, str]]:
-    """Yield the locators and pointers of what lies in the range, optionally of one kind, and has a way to it."""
+    """Yield the locators and pointers in the range, optionally of one kind; unreachable objects are skipped."""
     for key, pointer in scan(snapshot.root.node, key_range.first, key_range.end, snapshot.read_nodes):
         if kind is not None and not snapshot.keys.encoding.is_of_kind(key, kind, snapshot.keys.sizes):
             continue
@@ -152,7 +152,7 @@ def _scan_located(
 def _locator(
     snapshot: TreeSnapshot, key: str, versions: Sequence[TreeSnapshot], table_origins: TableOrigins
 ) -> Locator | None:
-    """Return the way to the object with this tree key; None if it was left behind by a namespace that is gone."""
+    """Return the locator of the object with this tree key; None if its namespace was dropped."""
     kind, parts = snapshot.keys.encoding.parts_of(key, snapshot.keys.sizes)
     first = str(parts[0])
     if kind in _IN_NAMESPACES:

@@ -1,10 +1,10 @@
 """Version expiry and hint repair of the tree layout.
 
-A version expires when its root is replaced by one that says so. The names of the
-versions that expired last stay taken, and so does the one after each version that
-is kept: whoever slept meanwhile meets a taken name and not a free one. The root
-that was there is written as a node first, so that vacuum can spare what it needs
-until nobody can still be using it; then that node is garbage like any other.
+Expiry replaces the root of a version by an expired marker. The names of the most
+recently expired versions stay taken, and so does the name after each live version:
+a stalled writer finds its next name taken, never free. The former root is first
+copied to a node file, so that vacuum can keep the files it references during the
+grace period; later that node is garbage too.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from mangrove.storage.port import Store
 __all__ = ["EXPIRED_NAMES_MAX", "expire_versions", "repair_hint"]
 
 EXPIRED_NAMES_MAX = 10_000
-"""How many names stay taken at least: a writer that finds its next one free slept through as many commits."""
+"""The minimum number of names that stay taken; bounds how many commits a stalled writer may miss."""
 
 _ROOTS_PER_READ = 128
 
@@ -34,14 +34,14 @@ _ROOTS_PER_READ = 128
 def expire_versions(
     effects: Effects, newest: Root, versions: Iterable[int], names_max: int = EXPIRED_NAMES_MAX
 ) -> None:
-    """Replace the roots of these versions by roots that say that they expired, where they do not say so already."""
+    """Replace the roots of these versions by expired markers; versions already expired are skipped."""
     newest.revision.check_writable()
     going = sorted(set(versions))
     if newest.version in going:
         raise InvalidInputError(f"version {newest.version} is the newest and cannot expire; nothing was changed")
     unknown = [version for version in going if not 0 <= version < newest.version]
     if unknown:
-        raise NotFoundError(f"there is no version {unknown[0]} that could expire; nothing was changed")
+        raise NotFoundError(f"version {unknown[0]} does not exist; nothing was changed")
     names = newest.revision.roots
     now_millis = effects.now_millis()
     for start in range(0, len(going), _ROOTS_PER_READ):
@@ -59,14 +59,14 @@ def expire_versions(
 
 
 def _free_old_names(store: Store, names: RootNames, names_max: int) -> None:
-    """Free the names of the versions that expired long ago, but none that follows a version which is kept."""
+    """Free the names of versions that expired long ago, except those that follow a live version."""
     old = list_taken_versions(store, names)[:-names_max]
     kept = {root.version for root in read_live_roots(store, names, old)}
     store.delete_many(names.path(version) for version in old if version not in kept and version - 1 not in kept)
 
 
 def repair_hint(effects: Effects, newest: Root) -> list[str]:
-    """Write the hint anew if it does not name the newest version, and say so."""
+    """Rewrite the hint if it does not name the newest version, and return what was repaired."""
     newest.revision.check_writable()
     path = newest.revision.hint_path
     (data,) = effects.store.read_many([path])
@@ -74,7 +74,7 @@ def repair_hint(effects: Effects, newest: Root) -> list[str]:
         return []
     effects.store.put(path, encode_hint(newest.version))
     if data is None:
-        return [f"{path} was missing; it says now that version {newest.version} is the newest"]
+        return [f"{path} was missing; it now names version {newest.version}"]
     named = decode_hint(data)
     before = "could not be read" if named is None else f"named version {named}"
-    return [f"{path} {before}; it says now that version {newest.version} is the newest"]
+    return [f"{path} {before}; it now names version {newest.version}"]

@@ -19,11 +19,10 @@ _NODES_PER_READ = 64
 
 
 def list_reachable_files(snapshots: Iterable[TreeSnapshot]) -> Iterator[str]:
-    """Yield the paths of the roots, nodes and definitions that these versions need, each once.
+    """Yield the paths of the roots, nodes and definitions that these versions reference, each once.
 
-    A subtree that versions share is walked once. A definition counts as needed
-    while a node that is needed names it, also where a message in a node above
-    hides it.
+    A subtree shared by versions is walked once. A definition counts as referenced if
+    any reachable node names it, even if a message in a node above deletes it.
     """
     met: set[str] = set()
 
@@ -47,10 +46,10 @@ def list_reachable_files(snapshots: Iterable[TreeSnapshot]) -> Iterator[str]:
 
 
 def is_layout_file(path: str) -> bool:
-    """Return whether a node or a definition of ours lies at `path`, whatever names it.
+    """Return whether `path` is the path of a node or definition of this layout.
 
-    Roots go by expiry and the hint is written over, so neither is ever garbage. An
-    optimised path starts with bits of its own hash: nobody else's file does.
+    Roots are removed by expiry and the hint is overwritten, so neither is garbage. A
+    hashed path starts with bits of its own hash, which no foreign file does.
 
     >>> is_layout_file("1011/0000/1010/01001110-node-6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8.ipc")
     True

@@ -1,9 +1,8 @@
 """Rollback of the tree to an earlier version.
 
-A rollback replaces whatever is the newest version at the moment it is committed,
-so a rival that commits first does not stop it, unless that rival is a rollback
-too: then two people want different things. What it replaced is not lost, for the
-new root says which version that was, and that one can be rolled back to.
+A rollback replaces the newest version at the time of its commit. It conflicts only
+with a concurrent rollback. The new root records the version that it replaced, so a
+rollback can itself be rolled back.
 """
 
 from dataclasses import replace
@@ -38,14 +37,12 @@ __all__ = ["roll_back"]
 def roll_back(
     effects: Effects, files: TreeFiles, newest: TreeSnapshot, to: TreeSnapshot, changes: Changes
 ) -> TreeSnapshot:
-    """Publish what `to` holds as the version after the newest, of which `newest` is known."""
+    """Publish the content of `to` as the next version; `newest` is the newest known version."""
     if changes.puts or changes.deletes or changes.settings is not None:
-        raise InvalidInputError("a rollback changes nothing else: commit the changes after it")
+        raise InvalidInputError("a rollback cannot contain other changes; commit them separately")
     there = read_root(files.store, newest.root.revision.roots, to.version)
     if there is None or there.is_expired:
-        raise NotFoundError(
-            f"version {to.version} has expired and its files may be gone: see the history for what is there"
-        )
+        raise NotFoundError(f"version {to.version} has expired; see the history for the available versions")
     rebuilt: Node | None = None
     for attempt in range(ATTEMPTS_MAX):
         settings = _settings_after(newest, to)
@@ -55,7 +52,7 @@ def roll_back(
         system[ROLLBACK_FROM_ROOT] = newest.root.path
         root = Root(newest.version + 1, to.root.node, system, newest.root.revision, to.root.key_names)
         if to.root.revision.keys != root.revision.keys:
-            # Rivals do not bring the older format revision back, so one rebuilding serves every attempt.
+            # Concurrent commits never restore the older format revision, so one rebuild serves all attempts.
             rebuilt = rebuilt or rebuild_tree(effects, files, root, settings, scan_entries(root.revision, to))
             root = replace(root, node=rebuilt)
         check_deadline(changes, effects.now_millis())
@@ -70,7 +67,7 @@ def roll_back(
 
 
 def _settings_after(newest: TreeSnapshot, to: TreeSnapshot) -> LakehouseSettings:
-    """Return the settings of `to`, with what the newest version knows of versions: that is no content of any."""
+    """Return the settings of `to` with the version bookkeeping of the newest version."""
     return replace(
         to.settings,
         exported_snapshots=newest.settings.exported_snapshots,
