@@ -21,7 +21,7 @@ ERRORS = {
     "StorageError",
 }
 PUBLIC = {
-    "mangrove": {"Isolation", "Lakehouse", "check", "create", "open", *ERRORS},
+    "mangrove": {"Expr", "Isolation", "Lakehouse", "check", "col", "create", "expr", "lit", "open", *ERRORS},
     "mangrove.errors": ERRORS,
     "mangrove.spark.session": {"LOCAL_SETTINGS", "local_session"},
 }

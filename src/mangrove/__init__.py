@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
+    from mangrove.expressions.sql_expression import Expr, col, expr, lit
     from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyExistsError",
     "ConflictError",
+    "Expr",
     "FormatError",
     "InvalidInputError",
     "Isolation",
@@ -45,14 +47,21 @@ __all__ = [
     "NotFoundError",
     "StorageError",
     "check",
+    "col",
     "create",
+    "expr",
+    "lit",
     "open",
 ]
 
 
 _LATE = {
+    "Expr": "mangrove.expressions.sql_expression",
     "Isolation": "mangrove.metastore",
     "Lakehouse": "mangrove.lakehouse.lakehouse",
+    "col": "mangrove.expressions.sql_expression",
+    "expr": "mangrove.expressions.sql_expression",
+    "lit": "mangrove.expressions.sql_expression",
     "load_ipython_extension": "mangrove.sql.notebook",
 }
 """The names that are not there until somebody asks for them, each with its module; IPython asks for the last one."""

@@ -73,7 +73,7 @@ CHANGING: dict[str, Cost] = {
     "add a delta": Cost(append_delta, 3, 4),
     "append rows": Cost(lambda lake: lake.table("n.rows").append([{"id": 1}]), 4, 5, reads=3),
     "upsert rows": Cost(lambda lake: lake.table("n.rows").upsert([{"id": 1}]), 4, 5, reads=3),
-    "delete rows by key": Cost(lambda lake: lake.table("n.rows").delete([{"id": 7}]), 4, 5, reads=3),
+    "delete rows by key": Cost(lambda lake: lake.table("n.rows").delete_keys([{"id": 7}]), 4, 5, reads=3),
     "undo": Cost(lambda lake: lake.undo(lake.version), 2, 3, reads=6),
     "begin a shared transaction": Cost(lambda lake: lake.begin_shared("load"), 2, 3, reads=2),
     "new settings": Cost(lambda lake: lake.alter({"a": "b"}), 1, 2, reads=2),

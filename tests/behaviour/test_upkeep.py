@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
@@ -170,7 +171,11 @@ def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(tmp_path: P
     data.write_bytes(damaged)
     place = str(data.relative_to(tmp_path / "lake"))
     assert [problem.path for problem in lake.check()] == [place]
-    for refused in (orders.to_arrow, lambda: orders.update({"a": "a + 1"}), lambda: orders.to_arrow(where="a = 100")):
+    for refused in (
+        orders.to_arrow,
+        lambda: orders.update({"a": expr("a + 1")}),
+        lambda: orders.to_arrow(where="a = 100"),
+    ):
         with pytest.raises(FormatError, match="its footer does not match its checksum"):
             refused()
 

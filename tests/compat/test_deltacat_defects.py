@@ -72,7 +72,7 @@ def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse
 def test_a_delete_by_a_key_of_two_columns_removes_those_rows_alone(lake: mangrove.Lakehouse) -> None:
     table = lake.create_table("sales.lines", schema="a bigint not null, b bigint not null, v string", keys=["a", "b"])
     table.append([{"a": a, "b": b, "v": f"{a}{b}"} for a in (1, 2) for b in (1, 2)])
-    table.delete([{"a": 1, "b": 2}, {"a": 2, "b": 1}])
+    table.delete_keys([{"a": 1, "b": 2}, {"a": 2, "b": 1}])
     assert _rows(lake, "sales.lines") == [(1, 1, "11"), (2, 2, "22")]
 
 

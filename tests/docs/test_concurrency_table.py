@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.lakehouse.transaction import LakeTransaction
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
@@ -26,12 +27,12 @@ STATEMENTS: dict[str, dict[str, Statement]] = {
     "rows by key": {
         "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1, "w": 0}]),
         "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2, "w": 0}]),
-        "delete": lambda txn: txn.table("s.t").delete([{"k": 2}]),
+        "delete": lambda txn: txn.table("s.t").delete_keys([{"k": 2}]),
     },
     "by predicate": {
         "delete": lambda txn: txn.table("s.t").delete("v = 3"),
         "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4, "w": 0}], where="v = 4"),
-        "update": lambda txn: txn.table("s.t").update({"v": "v + 1"}, where="v = 2"),
+        "update": lambda txn: txn.table("s.t").update({"v": expr("v + 1")}, where="v = 2"),
         "merge": lambda txn: merged(txn),
         "upsert of some columns": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
     },

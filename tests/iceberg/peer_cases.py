@@ -150,7 +150,7 @@ def _upserted(name: str, **options: Any) -> _Building:
         table.upsert([{**row, "what": "new"} for row in rows[20:]])
         table.delete("id in (3, 21, 39)")
         table.upsert([{**rows[21], "what": "again"}])
-        table.update({"what": "'end'"}, where="id < 5")
+        table.update({"what": "end"}, where="id < 5")
         return table
 
     return build

@@ -89,7 +89,7 @@ def test_rows_that_upserts_and_deletes_by_key_hide_are_not_read(lake: Lakehouse)
     sales.delete("id in (3, 60, 119)")
     sales.upsert([{"id": 60, "what": "again"}])
     assert same_rows(lake, sales)
-    sales.update({"what": "'end'"}, where="id < 10")
+    sales.update({"what": "end"}, where="id < 10")
     assert same_rows(lake, sales)
 
 

@@ -59,7 +59,7 @@ def _delete(one: _Table, ids: list[int]) -> None:
 
 def _update(one: _Table, ids: list[int]) -> None:
     if one.names:
-        one.table.update({one.names[-1]: "'updated'"}, where=f"id > {ids[0]}")
+        one.table.update({one.names[-1]: "updated"}, where=f"id > {ids[0]}")
 
 
 def _overwrite(one: _Table, ids: list[int]) -> None:

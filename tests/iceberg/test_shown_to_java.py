@@ -81,7 +81,7 @@ def _changed(lake: Lakehouse, name: str, **settings: Any) -> list[tuple[str, lis
     shown()
     table.rename_column("what", "thing")
     table.add_column("what", "string")
-    table.update({"what": "'updated'"}, where="id < 5")
+    table.update({"what": "updated"}, where="id < 5")
     shown()
     return found
 

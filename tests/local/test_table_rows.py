@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.maintenance.test_maintenance_machine import HookedStore
 
+from mangrove import expr
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.engine_port import LocalRowEngine, RowReader, SparkRowEngine
@@ -79,7 +80,7 @@ def test_a_row_is_found_by_its_key_whichever_partition_it_moves_to(lake: Lakehou
     assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").scans] == [
         (datetime.date(2026, 1, 2),)
     ]
-    table.delete([{"order_id": 3}])
+    table.delete_keys([{"order_id": 3}])
     table.delete("customer = 'x'")
     assert table.to_arrow(["order_id", "customer"]).to_pylist() == [{"order_id": 2, "customer": "moved"}]
     table.overwrite(orders(7))
@@ -107,7 +108,7 @@ def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lak
     lake.begin_shared("rise")
     one, two = lake.join_shared("rise"), lake.join_shared("rise")
     for each in (one, two):
-        each.table("sales.orders").update({"amount": "amount + 1"})
+        each.table("sales.orders").update({"amount": expr("amount + 1")})
     one.save()
     with pytest.raises(ConflictError, match=r"rows of table sales\.orders: another participant"):
         two.save()
@@ -189,7 +190,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
     steps: list[Callable[[], object]] = [
         lambda: table.append(orders(1, 2, 3)),
         lambda: table.upsert(orders(3, 4)),
-        lambda: table.delete([{"order_id": 1}]),
+        lambda: table.delete_keys([{"order_id": 1}]),
         table.compact,
         lambda: table.append(orders(5)),
         lambda: table.overwrite(orders(6)),
@@ -222,7 +223,7 @@ def test_blind_writes_never_conflict(lake: Lakehouse, isolation: str) -> None:
     first, second = lake.transaction(isolation), lake.transaction(isolation)
     for number, concurrent_commit in ((2, first), (3, second)):
         concurrent_commit.table("sales.orders").append(orders(number))
-        concurrent_commit.table("sales.orders").delete([{"order_id": 1}])
+        concurrent_commit.table("sales.orders").delete_keys([{"order_id": 1}])
     first.commit()
     second.commit()
     assert ids(table) == [2, 3]
@@ -316,7 +317,7 @@ def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
     full = lake.version
     table.upsert(orders(2, 4, day=1, customer="new"))
     table.upsert(orders(3))
-    table.delete([{"order_id": 1}])
+    table.delete_keys([{"order_id": 1}])
     wanted = [("delete", 1, "x"), ("insert", 4, "new"), ("update_after", 2, "new"), ("update_before", 2, "x")]
     assert changes(table, full) == wanted
     table.compact()
@@ -418,7 +419,7 @@ def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[st
     assert table.overwrite(orders(3), where="order_id = 3") == RowCounts(inserted=1, deleted=2)
     if keys:
         assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0, upserted=2)
-        assert table.delete([{"order_id": 4}]) == RowCounts(deleted=None)
+        assert table.delete_keys([{"order_id": 4}]) == RowCounts(deleted=None)
     assert table.overwrite(orders(5)) == RowCounts(inserted=1, deleted=2)
 
 
@@ -438,7 +439,7 @@ def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> 
     table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     for number in range(10):
         table.upsert(orders(1, 100 + number, 200, customer=f"c{number}"))
-    table.delete([{"order_id": 105}, {"order_id": 300}])
+    table.delete_keys([{"order_id": 105}, {"order_id": 300}])
     state = table.state()
     before = store.requests.reads
     found = LocalEngine(store, lake.new_id).read(state, ["order_id", "customer"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove import InvalidInputError
+from mangrove import InvalidInputError, expr
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.write_plan import RowCounts
@@ -84,14 +84,14 @@ def test_rows_with_far_times_are_changed_and_compacted_like_others(tmp_path: Pat
     with pytest.raises(InvalidInputError, match="occur more than once"):
         table.upsert(pa.concat_tables([FAR, FAR]))
     first = 0 if keys == ("id",) else 10
-    assert table.update({"id": f"id + {20 - first}"}, "d > date '9999-12-31'") == RowCounts(updated=2)
+    assert table.update({"id": expr(f"id + {20 - first}")}, "d > date '9999-12-31'") == RowCounts(updated=2)
     assert table.delete("t < timestamp '1900-01-01 00:00:00'") == RowCounts(deleted=2)
     assert ids(table, "id >= 0") == [first, 21, 23]
     changed = table.changes(before)
     assert changed.num_rows == (8 if keys != ("id",) else 6)
     table.compact()
     assert ids(table, "n > timestamp_ntz '9999-12-31 00:00:00'") == [21, 23]
-    table.delete(FAR.select(list(keys)))
+    table.delete_keys(FAR.select(list(keys)))
     assert ids(table, "id >= 0") == ([] if keys != ("id",) else [21, 23])
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove import expr
 from mangrove.expressions.expression_parser import parse_expression
 from mangrove.expressions.predicate_parser import parse_predicate
 from mangrove.lakehouse.handles import LakeTable
@@ -72,7 +73,7 @@ def step_of(chance: random.Random, word: str, model: TableModel) -> tuple[Step, 
             return lambda table, engine: table.delete(where, engine=engine), counts
         case "update":
             count = model.update(lambda row: {"amount": row["amount"] and row["amount"] * 2}, predicate)
-            return lambda table, engine: table.update({"amount": "amount * 2"}, where, engine=engine), RowCounts(
+            return lambda table, engine: table.update({"amount": expr("amount * 2")}, where, engine=engine), RowCounts(
                 0, count
             )
         case _:
@@ -87,7 +88,7 @@ def step_of(chance: random.Random, word: str, model: TableModel) -> tuple[Step, 
                 lambda table, engine: (
                     table.merge(rows, "t.id = s.id", engine=engine)
                     .when_matched_delete("s.name is null")
-                    .when_matched_update({"name": "s.name", "place": "s.place"})
+                    .when_matched_update({"name": expr("s.name"), "place": expr("s.place")})
                     .when_not_matched_insert()
                     .execute()
                 ),

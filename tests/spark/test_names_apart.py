@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove import expr
 from mangrove.lakehouse.lakehouse import Lakehouse
 
 pytestmark = pytest.mark.interop
@@ -62,7 +63,7 @@ def test_changes_of_rows_after_a_swap_of_names_are_those_of_the_other_engine(
     (text,) = (column.name for column in table.schema.columns if column.id == 3)
     (key,) = table.keys
     for engine, one in (("spark", table), ("local", twin)):
-        one.update({text: f"concat({text}, '!')"}, where=f"{key} >= 2", engine=engine)
+        one.update({text: expr(f"concat({text}, '!')")}, where=f"{key} >= 2", engine=engine)
         one.delete(f"{key} = 1", engine=engine)
         source = {column.name: value for column, value in zip(one.schema.columns, (3, 6, "m", 8), strict=True)}
         merge = one.merge([source], f"t.{key} = s.{key}", engine=engine)

@@ -324,7 +324,7 @@ def test_a_table_follows_another_through_its_change_feed(spark: SparkSession, la
             copy = transaction.table("s.copy")
             gone = [row for row in newest.values() if row["_change_type"] == "delete"]
             came = [row for row in newest.values() if row["_change_type"] != "delete"]
-            copy.delete([{"id": row["id"]} for row in gone])
+            copy.delete_keys([{"id": row["id"]} for row in gone])
             copy.upsert([{"id": row["id"], "name": row["name"]} for row in came])
 
         assert lake.run_once("replicate", batch_id, work)

@@ -61,7 +61,7 @@ def test_rows_are_read_merged_as_of_any_version_with_the_columns_and_rows_asked_
     orders.append([order(number) for number in range(4)])
     before = lake.version
     orders.upsert([order(1, "bo", "9.00"), order(7, None)])
-    orders.delete([{"order_id": 0}])
+    orders.delete_keys([{"order_id": 0}])
     found = loaded(session, lake)
     assert numbers(found) == [1, 2, 3, 7]
     assert found.where("order_id = 1").collect()[0].asDict() == order(1, "bo", "9.00") | {

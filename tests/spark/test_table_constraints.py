@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.schema_text import format_schema
@@ -52,7 +53,7 @@ def test_defaults_and_checks_hold_for_every_verb(tmp_path: Path, engine: str, re
         table.upsert([{"id": 9, "amount": -9, "note": ""}], engine=engine)
     merge = table.merge([{"id": 4}], "t.id = s.id", engine=engine)
     with pytest.raises(InvalidInputError, match="'positive'"):
-        merge.when_not_matched_insert({"id": "s.id", "amount": 0}).execute()
+        merge.when_not_matched_insert({"id": expr("s.id"), "amount": 0}).execute()
     assert lake.version == version
     assert merge.when_not_matched_insert().execute() == RowCounts(inserted=1)
     assert rows_of(table)[-1] == {"id": 4, "amount": 2, "note": "none"}

@@ -19,6 +19,7 @@ from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.sql_expression import Expr
 from mangrove.lakehouse.handles import LakeTable
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
@@ -163,7 +164,7 @@ def delete_command(session: CommandContext, lake: str, table: str, where: str) -
 )
 def update_command(session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
     """Set columns of the rows of a table."""
-    assigned = parse_key_values(values, "--set")
+    assigned = {name: Expr(text) for name, text in parse_key_values(values, "--set").items()}
     _change(session, lake, table, "updating rows", lambda found: found.update(assigned, where))
 
 

@@ -17,6 +17,7 @@ from mangrove.errors import ConflictError, InvalidInputError, MangroveError, Not
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.predicate_parser import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
+from mangrove.expressions.sql_expression import Expr, to_condition
 from mangrove.lakehouse.engine_port import (
     Engine,
     Engines,
@@ -133,13 +134,13 @@ class TableRows:
         self._write(_COMPACT, plan)
         return reports[-1]
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
         reader = self._engines().reader()
         state, predicate = self._requested(where)
         return reader.read(state, columns, predicate)
 
-    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
         rows = self.to_arrow(columns, where)
         try:
@@ -149,13 +150,13 @@ class TableRows:
         except (OverflowError, ValueError):
             return _to_wide_range_pandas(str(self.locator), rows)
 
-    def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         spark = self._engines().spark()
         state, predicate = self._requested(where)
         return spark.read(state, columns, predicate)
 
-    def scan(self, where: str | Predicate | None = None) -> ScanPlan:
+    def scan(self, where: str | Expr | Predicate | None = None) -> ScanPlan:
         """Return what would be read, and why the rest is skipped."""
         return plan_scan(*self._requested(where))
 
@@ -163,12 +164,12 @@ class TableRows:
         """Return the table as engines take it."""
         return load_table_state(self.catalog.reading(), self.locator)
 
-    def _requested(self, where: str | Predicate | None) -> tuple[TableState, Predicate | None]:
+    def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
         """Return what a read needs of the table, and which rows it means."""
         reading = self.catalog.reading()
         opened = open_table(reading, self.locator)
         schema = load_opened_table_state(reading, opened, with_logs=False).schema
-        predicate = bind_predicate(where, schema)
+        predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
     def add_column(self, name: str, type_words: str) -> None:
@@ -303,15 +304,20 @@ _ENGINES = (None, "local", "spark")
 class TableVerbs(TableRows):
     """Everything that adds, changes and takes away rows."""
 
-    def append(self, rows: object, *, evolve: bool = False, engine: str | None = None) -> RowCounts:
-        """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+    def append(
+        self, rows: object, *, ordered: bool = True, evolve: bool = False, engine: str | None = None
+    ) -> RowCounts:
+        """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
 
-        Keys are not looked at: a row that is there stays, whatever its keys, and so
-        does every row of the frame. With `evolve` the table gets the columns that it
-        lacks, and wider types where the rows need them.
+        Keys are not compared: existing rows stay, and every given row is added. With
+        `ordered=False` the position of the rows among other writes does not matter, and
+        readers in order may return them anywhere. With `evolve` the table gets missing
+        columns, and wider types where the rows need them.
         """
         rows = make_repeatable(rows)
-        plan = self._on(engine, rows, lambda one, state, given: one.append(state, given))
+        plan = self._on(
+            engine, rows, lambda one, state, given: one.append(state, given) if ordered else one.add(state, given)
+        )
         if not evolve:
             return self._write("append to", plan, with_logs=False)
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
@@ -347,12 +353,6 @@ class TableVerbs(TableRows):
         write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
         stage_write(transaction.workspace, self.locator, write, transaction.id)
 
-    def add(self, rows: object, *, engine: str | None = None) -> RowCounts:
-        """Add rows whose order among others does not matter; readers by order skip none and may meet them anywhere."""
-        return self._write(
-            "add to", self._on(engine, rows, lambda one, state, given: one.add(state, given)), with_logs=False
-        )
-
     def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
         """Add rows in the place of those with the same keys.
 
@@ -374,18 +374,30 @@ class TableVerbs(TableRows):
 
         return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
 
-    def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
-        """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
-        if what is None or isinstance(what, bool | int | float):
-            raise InvalidInputError(f"a delete is given {what!r}: give a condition as text or a frame of keys")
-        is_condition = isinstance(what, str | Predicate | SparkCondition)
-        plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
-        return self._write("delete from", plan, with_logs=is_condition)
+    def delete(self, where: str | Expr | Predicate | SparkCondition, *, engine: str | None = None) -> RowCounts:
+        """Delete the rows for which a condition such as "amount < 0" holds."""
+        condition = to_condition(where)
+        if not isinstance(condition, str | Predicate | SparkCondition):
+            raise InvalidInputError(
+                f"delete expects a condition as SQL text, not {type(where).__name__}; "
+                "delete rows by their keys with delete_keys"
+            )
+        return self._write("delete from", self._on(engine, None, lambda one, state, _: one.delete(state, condition)))
 
-    def overwrite(self, rows: object, where: str | Predicate | None = None, *, engine: str | None = None) -> RowCounts:
-        """Put rows in the place of all, or of those that `where` means; rows that it does not mean are refused."""
+    def delete_keys(self, keys: object, *, engine: str | None = None) -> RowCounts:
+        """Delete the rows with the keys of a frame or of a list of dicts; columns that are no keys are ignored."""
+        if isinstance(keys, str | Expr | Predicate | SparkCondition):
+            raise InvalidInputError("delete_keys expects a frame of keys; delete rows by a condition with delete")
+        plan = self._on(engine, keys, lambda one, state, given: one.delete(state, given))
+        return self._write("delete from", plan, with_logs=False)
+
+    def overwrite(
+        self, rows: object, where: str | Expr | Predicate | None = None, *, engine: str | None = None
+    ) -> RowCounts:
+        """Replace all rows, or those for which `where` holds; new rows for which it does not hold are refused."""
+        condition = to_condition(where)
         return self._write(
-            "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, where))
+            "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, condition))
         )
 
     def overwrite_partitions(self, rows: object, *, engine: str | None = None) -> RowCounts:
@@ -402,21 +414,22 @@ class TableVerbs(TableRows):
     def update(
         self,
         values: Mapping[str, Assignable],
-        where: str | Predicate | SparkCondition | None = None,
+        where: str | Expr | Predicate | SparkCondition | None = None,
         *,
         engine: str | None = None,
     ) -> RowCounts:
-        """Set columns of all rows, or of those that `where` means.
+        """Set columns of all rows, or of those for which `where` holds.
 
-        A value that is text is an SQL expression, such as "amount * 1.1" or "'text'";
-        any other value is what it is: 5, None, a date.
+        A Python value is set as it is, text too: "x", 5, None, a date. An SQL expression
+        is `expr("amount * 1.1")`, another column is `col("name")`.
         """
-        return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, where)))
+        condition = to_condition(where)
+        return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, condition)))
 
     def merge(
         self,
         source: object,
-        on: str,
+        on: str | Expr,
         *,
         target_name: str = "t",
         source_name: str = "s",
@@ -429,7 +442,7 @@ class TableVerbs(TableRows):
                 "merge into", self._on(engine, source, lambda one, state, given: one.merge(state, given, plan))
             )
 
-        return TableMerge(MergePlan(on, (), target_name, source_name), run)
+        return TableMerge(MergePlan(to_condition(on), (), target_name, source_name), run)
 
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
@@ -570,7 +583,7 @@ class _Historic(Protocol):
 class TableOutputs(TableConstraints):
     """Rows as other tools take them, and the table's past."""
 
-    def to_polars(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+    def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a polars DataFrame."""
         return self._engines().local().polars_frame(self.to_arrow(columns, where))
 
@@ -578,7 +591,7 @@ class TableOutputs(TableConstraints):
         self,
         connection: Any | None = None,
         columns: Sequence[str] | None = None,
-        where: str | Predicate | None = None,
+        where: str | Expr | Predicate | None = None,
     ) -> Any:
         """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
         return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
