@@ -130,7 +130,7 @@ def check(
     repair: bool = False,
     engine: str | None = None,
 ) -> "CheckReport":
-    """Look at everything that the versions of a lakehouse reach, as `Lakehouse.check` does.
+    """Look at everything that the versions of a lakehouse reach, as `Maintenance.check` does.
 
     Where the lakehouse cannot be opened, the report says what is broken, which version
     still opens, and what to do.

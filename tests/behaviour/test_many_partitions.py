@@ -303,7 +303,7 @@ def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_
     made.rename_column("day", "days_since")
     made.widen("days_since", "bigint")
     made.append([{"days_since": 2, "kind": "b", "v": 100}])
-    lake.convert(f"memory://named-{layout}-{to}-converted/", to)
+    lake.maintenance.convert(f"memory://named-{layout}-{to}-converted/", to)
     there = mangrove.open(f"memory://named-{layout}-{to}-converted/")
     for table in (made, there.table("n.t")):
         plan = table.scan("days_since = 2 and kind in ('b', 'none')")

@@ -49,7 +49,7 @@ def _all(method: str, names: str, *before: object, **fixed: object) -> dict[str,
 def _exporting(name: str) -> Call:
     def call(lake: Any, nonsense: object) -> object:
         arguments: dict[str, object] = {"name": "copy", name: nonsense}
-        return lake.export(f"memory://copy-{next(COPIES)}/", **arguments)
+        return lake.maintenance.export(f"memory://copy-{next(COPIES)}/", **arguments)
 
     return call
 
@@ -173,7 +173,7 @@ def test_anything_at_all_is_answered_or_refused(what: str, nonsense: object) -> 
         lambda lake: lake.undo(None),
         lambda lake: lake.undo("x"),
         lambda lake: lake.rollback(to=None),
-        lambda lake: lake.vacuum(grace=5),
+        lambda lake: lake.maintenance.vacuum(grace=5),
         lambda lake: lake.begin_shared("load", ttl=None),
         lambda lake: lake.create_table("n.new", "id int", keys=[None]),
         lambda lake: lake.create_table("n.new", "id int", keys=[1]),

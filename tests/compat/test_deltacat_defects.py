@@ -53,10 +53,10 @@ def test_what_a_crashed_writer_left_is_cleaned(lake: mangrove.Lakehouse, tmp_pat
         left.append(orphan)
     assert left
     assert _rows(lake, "sales.orders") == [(1,)]
-    assert {Path(path).name for path in lake.vacuum(alone=True).paths} == {orphan.name for orphan in left}
+    assert {Path(path).name for path in lake.maintenance.vacuum(alone=True).paths} == {orphan.name for orphan in left}
     assert not any(orphan.exists() for orphan in left)
     assert _rows(lake, "sales.orders") == [(1,)]
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []
 
 
 def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse) -> None:

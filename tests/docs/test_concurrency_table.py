@@ -37,7 +37,7 @@ STATEMENTS: dict[str, dict[str, Statement]] = {
         "upsert of some columns": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
     },
     "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9, "w": 0}])},
-    "compact": {"compact": lambda txn: txn.compact("s.t")},
+    "compact": {"compact": lambda txn: txn.table("s.t").compact()},
     "rename": {
         "rename": lambda txn: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
         "properties": lambda txn: txn.alter_table("s.t", {"writer": txn.id}),
@@ -136,7 +136,7 @@ def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str,
     waiting.commit()
     kept = set[int]() if second == "overwrite" else before
     assert set(table.to_arrow()["k"].to_pylist()) == kept | AFTERWARDS[second]
-    assert not lake.check()
+    assert not lake.maintenance.check()
 
 
 @pytest.mark.parametrize("name", sorted(AGREEING))

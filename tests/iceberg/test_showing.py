@@ -223,7 +223,7 @@ def test_a_minimal_export_shows_files_that_lie_in_its_source(lake: Lakehouse, tm
     sales.append([{"id": number, "what": "old"} for number in range(5)])
     sales.upsert([{"id": 1, "what": "new"}])
     shown(lake)
-    lake.export(tmp_path / "copy", "copied", "minimal")
+    lake.maintenance.export(tmp_path / "copy", "copied", "minimal")
     copy = mangrove.open(tmp_path / "copy")
     copy.table("shop.sales").append([{"id": 9, "what": "of the copy"}])
     found = shown(copy)
@@ -239,4 +239,4 @@ def test_files_of_deltacat_which_keep_no_ids_are_read_by_their_names(tmp_path: P
     for name in ("sales2.purchases", "sales2.users"):
         found = opened(shown(lake, name=name))
         assert in_order(found.scan().to_arrow()) == in_order(lake.table(name).to_arrow())
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []

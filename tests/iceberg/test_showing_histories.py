@@ -135,5 +135,5 @@ def test_every_state_of_a_history_is_read_by_others_as_it_is(
             _check_shown(table)
             one.versions.append(lake.version)
         _check_shown(lake.at(one.versions[len(steps) // 2]).table("s.t"))
-        assert list(lake.check()) == []
+        assert list(lake.maintenance.check()) == []
         wait_for_pending(lake.effects, 60.0)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import mangrove
-from mangrove import col, expr, lit
+from mangrove import Expr, col, expr, lit
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.write_plan import RowCounts
@@ -67,7 +67,7 @@ def test_changes_between_two_versions_have_rows_as_they_were_and_as_they_became(
         (1, 0, "update_before"),
         (1, 2, "update_after"),
     ]
-    lake.compact("s.t")
+    lake.maintenance.compact("s.t")
     assert table.changes(second).to_pylist() == [{"id": 0, "n": 1, "_change_type": "delete"}]
     assert table.changes(first, first).num_rows == 0
 
@@ -144,7 +144,13 @@ def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: L
 def test_a_bare_string_is_a_value_and_an_expression_is_marked_as_one(lake: Lakehouse) -> None:
     table = lake.create_table("s.words", "id bigint not null, name string, status string", keys=["id"])
     table.append([{"id": 1, "name": "n", "status": "old"}])
-    for given, expected in [("name", "name"), (col("name"), "n"), (expr("upper(name)"), "N"), (lit("it's"), "it's")]:
+    cases: list[tuple[str | Expr, str]] = [
+        ("name", "name"),
+        (col("name"), "n"),
+        (expr("upper(name)"), "N"),
+        (lit("it's"), "it's"),
+    ]
+    for given, expected in cases:
         assert table.update({"status": given}, where=expr("id = 1")) == RowCounts(updated=1)
         assert table.to_arrow(["status"])["status"].to_pylist() == [expected]
     merge = table.merge([{"id": 1, "name": "m"}], on="t.id = s.id")

@@ -17,6 +17,7 @@ from tests.maintenance.test_maintenance_machine import HookedStore
 from mangrove import expr
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import LocalRowEngine, RowReader, SparkRowEngine
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
@@ -255,7 +256,7 @@ def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehous
     assert len(list(table.deltas())) == 1
     assert [row for row in rows_of(table) if row["order_id"] != 2] == before
     version = lake.version
-    lake.compact("sales.orders")
+    lake.maintenance.compact("sales.orders")
     assert lake.version == version
 
 
@@ -271,11 +272,11 @@ def test_compaction_without_a_name_reports_the_tables_in_which_there_was_somethi
     def drop_the_last(*_: object) -> None:
         lake.drop_table("sales.d", if_exists=True)
 
-    reports = lake.compact(watch=drop_the_last)
+    reports = lake.maintenance.compact(watch=drop_the_last)
     assert {name: report.files_read for name, report in reports.items()} == {"sales.a": 3, "sales.c": 3}
     assert lake.version == before + 3
     assert [len(list(lake.table(name).deltas())) for name in ("sales.a", "sales.b", "sales.c")] == [1, 0, 1]
-    assert lake.compact() == {}
+    assert lake.maintenance.compact() == {}
     assert lake.version == before + 3
 
 
@@ -286,10 +287,10 @@ def test_compaction_of_all_tables_in_a_transaction_is_one_commit(lake: Lakehouse
         table.append(orders(2))
     before = lake.version
     with lake.transaction() as transaction:
-        assert [*transaction.compact(files_max=2)] == ["sales.a", "sales.b"]
+        assert [*compact_tables(list_managed_tables(transaction), files_max=2)] == ["sales.a", "sales.b"]
     assert lake.version == before + 1
     with pytest.raises(InvalidInputError, match="at least 1"):
-        lake.compact(files_max=0)
+        lake.maintenance.compact(files_max=0)
 
 
 def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:

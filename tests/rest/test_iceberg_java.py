@@ -117,4 +117,4 @@ def test_what_icebergs_own_code_commits_the_lakehouse_reads(ask: Asking, java_la
     assert java_lake.table("fresh.copy").to_arrow().num_rows == 4
     assert java_lake.version >= before + len(statements) - 1
     assert ask("select count(*) from lake.fresh.t where text in ('B', 'e')") == [["2"]]
-    assert java_lake.check().problems == ()
+    assert java_lake.maintenance.check().problems == ()

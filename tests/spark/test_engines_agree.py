@@ -127,7 +127,7 @@ def test_a_random_history_gives_the_same_rows_everywhere(
         assert counted(lake.at(version).table("s.spark").to_arrow().to_pylist()) == rows
     arrow = tables["local"].to_arrow().schema
     assert counted(tables["spark"].to_spark(arrow.names).toArrow().cast(arrow).to_pylist()) == counted(model.read())
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     assert spark.version
 
 

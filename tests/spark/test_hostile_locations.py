@@ -194,16 +194,16 @@ def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
 ) -> None:
     attack = Attack(tmp_path, layout)
     attack.name(escape(attack))
-    report = attack.opened().check(engine="local")
+    report = attack.opened().maintenance.check(engine="local")
     assert any(word in problem.rule for problem in report for word in ("segment", "outside", "URI", "symbolic link")), (
         str(report)
     )
     tries: list[Callable[[], object]] = [
-        lambda: attack.opened().vacuum(alone=True),
-        lambda: attack.opened().expire(alone=True),
-        lambda: attack.opened().export(tmp_path / "export", "copy"),
-        lambda: attack.opened().convert(tmp_path / "tree", layout="tree"),
-        lambda: attack.opened().convert(tmp_path / "deltacat", layout="deltacat"),
+        lambda: attack.opened().maintenance.vacuum(alone=True),
+        lambda: attack.opened().maintenance.expire(alone=True),
+        lambda: attack.opened().maintenance.export(tmp_path / "export", "copy"),
+        lambda: attack.opened().maintenance.convert(tmp_path / "tree", layout="tree"),
+        lambda: attack.opened().maintenance.convert(tmp_path / "deltacat", layout="deltacat"),
     ]
     for attempt in tries:
         with suppress(FormatError, StorageError):
@@ -300,5 +300,5 @@ def test_no_request_leaves_the_prefix_of_a_bucket(layout: str, location: str) ->
     for read in (lambda: lake.table("s.t").to_arrow(), lambda: publish_table(store, lake.table("s.t").state(), 0)):
         with pytest.raises(FormatError, match="segment"):
             read()
-    assert any("segment" in problem.rule for problem in lake.check())
+    assert any("segment" in problem.rule for problem in lake.maintenance.check())
     assert not [path for path in store.paths if "other-prefix" in path]

@@ -73,7 +73,7 @@ def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint not null, a bigint, s string")
     table.append(spark.sql("select 1L as id, 100L as a, 'u' as s"))
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
     (path,) = tmp_path.rglob("*.parquet")
     sound = path.read_bytes()
     start = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
@@ -82,7 +82,7 @@ def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession
         damaged = bytearray(sound)
         damaged[byte] ^= 1 << byte % 8
         path.write_bytes(damaged)
-        assert [problem.path for problem in lake.check()] == [str(path.relative_to(tmp_path))], byte
+        assert [problem.path for problem in lake.maintenance.check()] == [str(path.relative_to(tmp_path))], byte
     path.write_bytes(sound)
     assert [row.asDict() for row in table.to_spark().collect()] == [{"id": 1, "a": 100, "s": "u"}]
 

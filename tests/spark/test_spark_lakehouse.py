@@ -32,6 +32,6 @@ def test_frames_are_written_and_read_with_many_tables_in_one_transaction(
     assert [(row.order_id, int(row.price)) for row in rows] == [(1, 0), (9, 104), (10, 104)]
     assert orders.to_arrow().num_rows == 10
     assert lake.at(before).table("sales.orders").to_spark().selectExpr("sum(order_id)").collect()[0][0] == 45
-    lake.compact("sales.orders")
+    lake.maintenance.compact("sales.orders")
     joined = orders.to_spark().join(ledger.to_spark(), "order_id")
     assert sorted(row.order_id for row in joined.collect()) == [1, 2]

@@ -95,7 +95,7 @@ def test_rows_are_appended_upserted_and_overwritten_each_in_one_version(session:
     saved(frame.where("order_id < 0"), lake, "overwrite")
     assert orders.to_arrow().num_rows == 0
     assert lake.version == before + 4
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
 
 
 @pytest.mark.interop

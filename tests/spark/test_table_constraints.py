@@ -107,7 +107,7 @@ def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) 
     for keys in (["w"], ["tags"]):
         with pytest.raises(InvalidInputError, match="not exact"):
             lake.create_table("s.u", "w double, tags array<string>", keys=keys)
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
 
 
 def test_rows_bring_new_columns_and_wider_types_where_that_is_asked(lake: Lakehouse) -> None:

@@ -47,14 +47,14 @@ class Bench:
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path, request, *request.param)
     yield made
-    assert made.lake.check().problems == ()
+    assert made.lake.maintenance.check().problems == ()
 
 
 @pytest.fixture(params=KEYED)
 def keyed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path, request, request.param, "tree", "keyed")
     yield made
-    assert made.lake.check().problems == ()
+    assert made.lake.maintenance.check().problems == ()
 
 
 def order(number: int, customer: str | None = "x", amount: object = None, day: datetime.date = DAY) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_rows_are_updated_and_deleted_by_any_condition(bench: Bench) -> None:
     wanted = [(1, "X", 1.1), (3, "Y", 3.3), (4, None, 7.5)]
     assert rows_of(table) == wanted
     version = lake.version
-    lake.compact("s.orders")
+    lake.maintenance.compact("s.orders")
     assert rows_of(table) == rows_of(lake.at(version).table("s.orders")) == wanted
     assert table.overwrite([order(3), order(9)], "id >= 3", engine=engine) == RowCounts(inserted=2, deleted=2)
     assert rows_of(table) == [(1, "X", 1.1), (3, "x", 3.0), (9, "x", 9.0)]
@@ -153,7 +153,7 @@ def test_an_overwrite_of_partitions_replaces_those_that_get_rows(
     assert table.overwrite_partitions([], engine=engine) == RowCounts()
     assert lake.version == before
     assert sorted(table.to_arrow(["v"]).column("v").to_pylist()) == [1, 30, 40]
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
 
 
 def test_an_overwrite_of_partitions_takes_the_place_of_the_same_keys_elsewhere(keyed: Bench) -> None:
@@ -284,7 +284,7 @@ def test_changes_on_spark_are_those_that_this_process_finds(spark: Any, tmp_path
     since = lake.version
     table.upsert([order(2, "new"), order(4)])
     table.delete_keys([{"id": 1}])
-    lake.compact("s.orders")
+    lake.maintenance.compact("s.orders")
     here = table.changes(since)
     there = table.changes(since, engine="spark").toArrow().select(here.column_names).cast(here.schema)
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))

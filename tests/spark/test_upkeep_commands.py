@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.cli.main import main
-from mangrove.lakehouse import upkeep_engines
+from mangrove.lakehouse import maintenance
 from mangrove.maintenance.compaction import LocalLimits
 
 pytestmark = pytest.mark.interop
@@ -65,7 +65,7 @@ def test_check_has_executors_count_also_the_rows_that_an_incomplete_export_leave
     told, jobs = run("check", lake, "--engine", "spark")
     assert (told["is_sound"], told["data_files"]) == (True, 3)
     assert jobs > 0
-    mangrove.open(lake).export(tmp_path / "part", "part", "minimal")
+    mangrove.open(lake).maintenance.export(tmp_path / "part", "part", "minimal")
     told, jobs = run("check", str(tmp_path / "part"), "--engine", "spark")
     assert (told["problems"], told["data_files"]) == ([], 3)
     assert jobs > 0
@@ -98,6 +98,6 @@ def test_a_little_is_done_here_and_much_by_executors_without_a_word(
 ) -> None:
     _, jobs = run("export", lake, "small", "--to", str(tmp_path / "small"))
     assert jobs == 0
-    monkeypatch.setattr(upkeep_engines, "COPYING", LocalLimits(files_max=2, bytes_max=None))
+    monkeypatch.setattr(maintenance, "COPY_LIMITS", LocalLimits(files_max=2, bytes_max=None))
     _, jobs = run("export", lake, "large", "--to", str(tmp_path / "large"))
     assert jobs > 0

@@ -47,7 +47,7 @@ def measures(lake: Lakehouse, reopened: Callable[[], Lakehouse], store: Counting
     yield _measured("read all rows", store, 3, lambda: table.to_arrow(["id", "amount"]), rows * len(batches))
     yield _measured("find one row", store, 5, lambda: table.to_arrow(where="id = 7"))
     yield _measured("compact", store, 1, table.compact, rows * len(batches))
-    yield _measured("check everything", store, 1, lake.check)
+    yield _measured("check everything", store, 1, lake.maintenance.check)
 
 
 def _row(number: int) -> dict[str, Any]:

@@ -71,11 +71,11 @@ def crash(tour: Tour) -> None:
         before, orders = lake.version, count(lake, shop.ORDERS)
         with tour.stage.waiting("letting a job die"):
             code = _killed_job(lake.uri, shop.CRASHED_DAY)
-        after, left = lake.version, lake.vacuum(dry_run=True, alone=True)
+        after, left = lake.version, lake.maintenance.vacuum(dry_run=True, alone=True)
         say(f"The job said “{HALF_DONE}”, and was killed (exit code {code}).")
         say(f"version: {before} before, {after} after; orders: {orders:,} before, {count(lake, shop.ORDERS):,} after")
         say(f"It left {len(left.paths)} files that no version names. Vacuum sweeps them, and the job runs again.")
-        lake.vacuum(alone=True)
+        lake.maintenance.vacuum(alone=True)
         day = shop.CRASHED_DAY
         lake.run(lambda txn: shop.close_day(txn, day), "serializable", message=f"close {shop.date_of(day)}")
         agrees = len(set(shop.booked(lake))) == 1

@@ -76,9 +76,9 @@ def export(tour: Tour) -> None:
     why = "A named copy that needs nothing but itself. Here another process opens it, without Spark."
     with tour.stage.chapter("Export", why) as facts:
         lake, stage = tour.lake, tour.stage
-        stage.code(f'lake.export({str(tour.copy)!r}, name="year-end")')
+        stage.code(f'lake.maintenance.export({str(tour.copy)!r}, name="year-end")')
         with stage.waiting("copying"):
-            lake.export(tour.copy, name="year-end", mode="full")
+            lake.maintenance.export(tour.copy, name="year-end", mode="full")
         words = ["read", str(tour.copy), shop.LEDGER, "--limit", "3"]
         stage.code(f"mangrove {shlex.join(words)}")
         stage.say(*_answer_of(words).splitlines(), style="dim")
@@ -97,9 +97,9 @@ def compaction(tour: Tour) -> None:
         orders = lake.table(shop.ORDERS)
         before, rows = len(orders.scan(where=_day(shop.TILL_DAY)).scans), count(lake, shop.ORDERS)
         with stage.waiting("compacting"):
-            lake.compact()
+            lake.maintenance.compact()
         after = len(orders.scan(where=_day(shop.TILL_DAY)).scans)
-        stage.code("lake.compact()   # every table that needs it")
+        stage.code("lake.maintenance.compact()   # every table that needs it")
         stage.say("files to read for the orders of that day:")
         stage.bars({"before": before, "after": after})
         facts |= {
@@ -112,7 +112,7 @@ def check(tour: Tour) -> None:
     why = "The fsck of a lakehouse: every rule, every file that any version reaches, every row counted."
     with tour.stage.chapter("Check", why) as facts:
         with tour.stage.waiting("checking"):
-            report = tour.lake.check()
+            report = tour.lake.maintenance.check()
         tour.stage.say(str(report), style="green" if report.is_sound else "red")
         facts |= {"is_sound": report.is_sound, "report": str(report)}
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
@@ -412,27 +412,6 @@ class Catalog(CatalogViews):
             return LakeTable(self, new, load_table(transaction.workspace, new))
 
         return self.change(statement, f"rename table {old} to {new}")
-
-    @overload
-    def compact(self, name: str | TableLocator, **options: Unpack[CompactOptions]) -> CompactionReport: ...
-
-    @overload
-    def compact(self, name: None = None, **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]: ...
-
-    def compact(
-        self, name: str | TableLocator | None = None, **options: Unpack[CompactOptions]
-    ) -> CompactionReport | dict[str, CompactionReport]:
-        """Merge what was written to a table into files that need no merging; others may write meanwhile.
-
-        Without a name it goes through all tables, each in a commit of its own, and returns
-        the reports of those in which there was something to do, by name. The options are
-        those of the table's own `compact`; bounds are for each table.
-        """
-        return (
-            compact_tables(list_managed_tables(self), **options)
-            if name is None
-            else self.table(name).compact(**options)
-        )
 
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated one stays."""

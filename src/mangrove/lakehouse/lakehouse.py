@@ -8,8 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.engine_port import run_sql
-from mangrove.lakehouse.maintenance import LakeMaintenance
+from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
 from mangrove.lakehouse.snapshot import LakeSnapshot
@@ -56,7 +57,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(LakeMaintenance):
+class Lakehouse(Catalog):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(
@@ -96,6 +97,21 @@ class Lakehouse(LakeMaintenance):
 
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
+
+    @property
+    def uri(self) -> str:
+        """Where it is stored, ending in one `/`."""
+        return self.effects.store.uri
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """Its own definition: sizes, retention, properties, exports."""
+        return self.metastore.latest().settings
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Compaction, expiry, vacuum, checks, exports and conversion."""
+        return Maintenance(self)
 
     @property
     def version(self) -> int:

@@ -308,7 +308,7 @@ class SqlSession:
             case Use():
                 return self._use(statement)
             case ShowStatement("exports"):
-                made = tuple((one.name, one.version, one.location) for one in self.lake.exports())
+                made = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
                 return Result("information", answer=InlineResult("name string, version bigint, location string", made))
             case ShowStatement():
                 return Result(
