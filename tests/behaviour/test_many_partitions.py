@@ -300,8 +300,8 @@ def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_
     rows = [{"day": day, "kind": kind, "v": day} for day in range(4) for kind in ("a", "b", None)]
     made = lake.create_table("n.t", "day int, kind varchar, v int", partition_by=["day", "truncate(1, kind)"])
     made.append(rows)
-    made.rename_column("day", "days_since")
-    made.widen("days_since", "bigint")
+    made.update_schema().rename_column("day", "days_since").commit()
+    made.update_schema().widen("days_since", "bigint").commit()
     made.append([{"days_since": 2, "kind": "b", "v": 100}])
     lake.maintenance.convert(f"memory://named-{layout}-{to}-converted/", to)
     there = mangrove.open(f"memory://named-{layout}-{to}-converted/")

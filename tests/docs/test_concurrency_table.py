@@ -43,10 +43,10 @@ STATEMENTS: dict[str, dict[str, Statement]] = {
         "properties": lambda txn: txn.alter_table("s.t", {"writer": txn.id}),
     },
     "columns": {
-        "add": lambda txn: txn.table("s.t").add_column(f"c{txn.id[:8]}", "string"),
-        "rename": lambda txn: txn.table("s.t").rename_column("w", f"w{txn.id[:8]}"),
-        "drop column": lambda txn: txn.table("s.t").drop_column("w"),
-        "widen column": lambda txn: txn.table("s.t").widen("w", "bigint"),
+        "add": lambda txn: txn.table("s.t").update_schema().add_column(f"c{txn.id[:8]}", "string").commit(),
+        "rename": lambda txn: txn.table("s.t").update_schema().rename_column("w", f"w{txn.id[:8]}").commit(),
+        "drop column": lambda txn: txn.table("s.t").update_schema().drop_column("w").commit(),
+        "widen column": lambda txn: txn.table("s.t").update_schema().widen("w", "bigint").commit(),
     },
     "drop": {"drop": lambda txn: txn.drop_table("s.t")},
 }

@@ -165,7 +165,7 @@ def test_every_transform_of_a_partition_gives_the_rows_that_a_filter_means(tmp_p
 def test_a_table_that_was_partitioned_otherwise_before_is_read_whole(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", partition_by=["what"])
     sales.append([{"id": number, "what": "ab"[number % 2]} for number in range(6)])
-    sales.drop_column("id")
+    sales.update_schema().drop_column("id").commit()
     assert same_rows(lake, sales)
 
 
@@ -173,11 +173,11 @@ def test_columns_that_were_renamed_added_dropped_and_widened_are_read_as_they_ar
     sales = lake.create_table("shop.sales", "id int not null, what string, gone int, price float")
     sales.append([{"id": 1, "what": "lamp", "gone": 5, "price": 1.5}])
     shown(lake)
-    sales.rename_column("what", "thing")
-    sales.add_column("what", "bigint")
-    sales.drop_column("gone")
-    sales.widen("id", "bigint")
-    sales.widen("price", "double")
+    sales.update_schema().rename_column("what", "thing").commit()
+    sales.update_schema().add_column("what", "bigint").commit()
+    sales.update_schema().drop_column("gone").commit()
+    sales.update_schema().widen("id", "bigint").commit()
+    sales.update_schema().widen("price", "double").commit()
     assert same_rows(lake, sales)
     sales.append([{"id": 2**40, "thing": "mug", "what": 3, "price": 0.1}])
     assert same_rows(lake, sales)
@@ -212,7 +212,7 @@ def test_a_past_version_is_shown_as_it_was(lake: Lakehouse) -> None:
     sales.append([{"id": 1, "what": "old"}])
     before = lake.version
     sales.upsert([{"id": 1, "what": "new"}])
-    sales.rename_column("what", "thing")
+    sales.update_schema().rename_column("what", "thing").commit()
     newest, past = shown(lake), shown(lake, lake.at(before))
     assert opened(newest).scan().to_arrow().to_pylist() == [{"id": 1, "thing": "new"}]
     assert opened(past).scan().to_arrow().to_pylist() == [{"id": 1, "what": "old"}]

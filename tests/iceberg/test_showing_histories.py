@@ -74,20 +74,20 @@ def _add_column(one: _Table, ids: list[int]) -> None:
     # A name that was there before is that of another column now.
     name = next(name for name in ("what", "more", "again", "last") if name not in one.names)
     if len(one.names) < 3:
-        one.table.add_column(name, "string")
+        one.table.update_schema().add_column(name, "string").commit()
         one.names.append(name)
 
 
 def _rename_column(one: _Table, ids: list[int]) -> None:
     if one.names:
         name = next(name for name in ("more", "what", "again", "last") if name not in one.names)
-        one.table.rename_column(one.names[0], name)
+        one.table.update_schema().rename_column(one.names[0], name).commit()
         one.names[0] = name
 
 
 def _drop_column(one: _Table, ids: list[int]) -> None:
     if one.names:
-        one.table.drop_column(one.names.pop(0))
+        one.table.update_schema().drop_column(one.names.pop(0)).commit()
 
 
 _STEPS: list[Callable[[_Table, list[int]], None]] = [

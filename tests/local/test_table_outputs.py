@@ -39,7 +39,7 @@ def test_the_history_of_a_table_names_the_versions_that_changed_it(lake: Lakehou
     with lake.transaction(message="both") as transaction:
         transaction.table("s.renamed").append([{"id": 2}])
         transaction.table("s.other").append([{"id": 2}])
-    renamed.add_column("name", "string")
+    renamed.update_schema().add_column("name", "string").commit()
     lines = [line.message for line in renamed.history()]
     assert lines == [
         "add column name to s.renamed",

@@ -350,13 +350,13 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
     old = lake.version
     late = lake.transaction()
     late.table("sales.orders").append([{"order_id": 2, "customer": "b"}])
-    table.add_column("note", "string")
-    table.rename_column("customer", "client")
-    table.widen("order_id", "bigint")
+    table.update_schema().add_column("note", "string").commit()
+    table.update_schema().rename_column("customer", "client").commit()
+    table.update_schema().widen("order_id", "bigint").commit()
     late.commit()
     table.upsert([{"order_id": 2**40, "client": "c", "note": "n"}])
-    table.drop_column("client")
-    table.add_column("client", "int")
+    table.update_schema().drop_column("client").commit()
+    table.update_schema().add_column("client", "int").commit()
     assert table.to_arrow(where="order_id < 9 or note = 'n'").sort_by("order_id").to_pylist() == [
         {"order_id": 1, "note": None, "client": None},
         {"order_id": 2, "note": None, "client": None},
@@ -371,7 +371,7 @@ def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(l
         "sales.t", "k0 bigint not null, a int", keys=["k0"], partition_by=[partition], sort_by=["k0"]
     )
     table.upsert([{"k0": 1, "a": 1}, {"k0": 2, "a": 2}])
-    table.rename_column("k0", "k1")
+    table.update_schema().rename_column("k0", "k1").commit()
     table.upsert([{"k1": 2, "a": 3}])
     again = lake.table("sales.t")
     assert (again.keys, again.partition_by) == (("k1",), (partition.replace("k0", "k1"),))
@@ -382,29 +382,29 @@ def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(l
 def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None:
     table = lake.create_table("sales.same", "a int comment 'c', b int")
     before = lake.version
-    table.widen("a", "int")
-    table.set_comment("a", "c")
-    table.rename_column("b", "b")
-    table.drop_not_null("b")
+    table.update_schema().widen("a", "int").commit()
+    table.update_schema().set_comment("a", "c").commit()
+    table.update_schema().rename_column("b", "b").commit()
+    table.update_schema().drop_not_null("b").commit()
     assert lake.version == before
 
 
 def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: Lakehouse) -> None:
     table = lake.create_table("sales.odd", "`sel ect` int, `x.y z` int, id int")
     table.append([{"sel ect": 1, "x.y z": 2, "id": 3}])
-    table.widen("sel ect", "bigint")
-    table.widen("`x.y z`", "bigint")
-    table.set_comment("sel ect", "odd")
-    table.set_default("`x.y z`", "7")
-    table.set_not_null("sel ect")
-    table.drop_not_null("sel ect")
-    table.add_column("an other", "string")
-    table.move_column("an other", after="sel ect")
-    table.rename_column("an other", "a third")
+    table.update_schema().widen("sel ect", "bigint").commit()
+    table.update_schema().widen("`x.y z`", "bigint").commit()
+    table.update_schema().set_comment("sel ect", "odd").commit()
+    table.update_schema().set_default("`x.y z`", "7").commit()
+    table.update_schema().set_not_null("sel ect").commit()
+    table.update_schema().drop_not_null("sel ect").commit()
+    table.update_schema().add_column("an other", "string").commit()
+    table.update_schema().move_column("an other", after="sel ect").commit()
+    table.update_schema().rename_column("an other", "a third").commit()
     table.alter({"write.cluster-by": "`x.y z`, sel ect"})
     table.append([{"sel ect": 2**40, "id": 4}])
     table.compact()
-    table.drop_column("a third")
+    table.update_schema().drop_column("a third").commit()
     assert table.to_arrow().sort_by("id").to_pylist() == [
         {"sel ect": 1, "x.y z": 2, "id": 3},
         {"sel ect": 2**40, "x.y z": 7, "id": 4},
@@ -471,3 +471,30 @@ def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
         write(orders(2))
         # The data and the root, each a file and the folder that names it.
         assert len(waits) == 4
+
+
+def test_a_schema_update_commits_all_its_changes_as_one_version_or_none(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.schema", "a int, b int")
+    table.append([{"a": 1, "b": None}])
+    before = lake.version
+    with table.update_schema() as schema:
+        schema.add_column("note", "string").rename_column("a", "c").move_column("note")
+        schema.widen("c", "bigint")
+        assert lake.version == before
+    assert lake.version == before + 1
+    assert table.schema is not None
+    assert table.schema.names == ("note", "c", "b")
+    with pytest.raises(InvalidInputError, match="no such note"), table.update_schema() as schema:
+        _fail_after(schema.drop_column("note"))
+    with pytest.raises(InvalidInputError, match="no value in 'b'"), table.update_schema() as schema:
+        schema.drop_column("note").set_not_null("b")
+    with table.update_schema():
+        pass
+    assert lake.version == before + 1
+    with pytest.raises(InvalidInputError, match="no such note"), lake.transaction() as transaction:
+        _fail_after(transaction.table("sales.schema").update_schema().drop_column("note").commit())
+    assert table.schema.names == ("note", "c", "b")
+
+
+def _fail_after(_: object) -> None:
+    raise InvalidInputError("no such note")

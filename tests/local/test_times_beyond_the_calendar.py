@@ -136,7 +136,7 @@ def test_a_refusal_shows_rows_with_far_times(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), keys=("id",))
     with pytest.raises(InvalidInputError, match="10000-01-01"):
         table.append(FAR.set_column(0, "id", pa.array([0, None, 2, 3, 4], pa.int64())))
-    table.add_check("old", "d < date '2000-01-01'")
+    table.update_schema().add_check("old", "d < date '2000-01-01'").commit()
     with pytest.raises(InvalidInputError, match="10000-01-01"):
         table.append(FAR)
     assert table.to_arrow().num_rows == 0

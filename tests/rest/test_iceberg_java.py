@@ -38,7 +38,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     assert lake.version == 3
     orders.upsert([{"id": 5, "customer": "new", "amount": 7, "place": None}])
     orders.delete("id > 90")
-    orders.add_column("note", "string")
+    orders.update_schema().add_column("note", "string").commit()
     months = lake.create_table("sales.months", "id bigint, day date", partition_by=["months(day)"])
     months.append([{"id": number, "day": datetime.date(2026, 1 + number % 12, 1)} for number in range(24)])
     lake.create_view("sales.sums", "select customer, count(*) as n, sum(amount) as total from orders group by customer")

@@ -122,7 +122,7 @@ def test_a_random_history_gives_the_same_rows_everywhere(
             assert counted(table.to_arrow().to_pylist()) == counted(model.read()), (word, engine)
         past.append((lake.version, counted(model.read())))
     tables["spark"].compact()
-    tables["spark"].add_column("more", "int")
+    tables["spark"].update_schema().add_column("more", "int").commit()
     for version, rows in past:
         assert counted(lake.at(version).table("s.spark").to_arrow().to_pylist()) == rows
     arrow = tables["local"].to_arrow().schema

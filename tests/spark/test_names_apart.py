@@ -22,7 +22,7 @@ def made(lake: Lakehouse, name: str, **options: Any) -> Any:
 
 def swap(table: Any, one: str, other: str) -> None:
     for name, to in ((one, "tmp"), (other, one), ("tmp", other)):
-        table.rename_column(name, to)
+        table.update_schema().rename_column(name, to).commit()
 
 
 def rows_of(frame: Any) -> list[tuple[Any, ...]]:
@@ -42,8 +42,8 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lakehouse:
 
 def test_conditions_on_a_name_that_was_used_before_find_all_rows(lake: Lakehouse) -> None:
     table = made(lake, "s.t")
-    table.drop_column("v")
-    table.add_column("V", "bigint")
+    table.update_schema().drop_column("v").commit()
+    table.update_schema().add_column("V", "bigint").commit()
     assert rows_of(lake.sql("select k from s.t where V is null")) == [(0,), (1,), (2,), (3,)]
     swap(table, "V", "z")
     for where in ("V = 1001", "V > 1000 and z is null", "w = 'new' and V = 7", "k in (1, 2) and V < 1002"):
@@ -85,7 +85,7 @@ def test_names_inside_structs_may_be_used_again_too(lake: Lakehouse, kind: str) 
     given = [{"x": one, "y": 100 + one if kind == "bigint" else f"{100 + one}", "deep": {"y": one}} for one in range(4)]
     table.append([{"id": one, "at": at} for one, at in enumerate([*given, None])])
     for name, to in (("at.x", "tmp"), ("at.y", "x"), ("at.tmp", "y")):
-        table.rename_column(name, to)
+        table.update_schema().rename_column(name, to).commit()
     assert rows_of(lake.sql("select id, at.x from s.t where at.x = '102'")) == [(2, given[2]["y"])]
     assert rows_of(lake.sql("select at.y + at.deep.y from s.t where id = 3")) == [(6,)]
     assert rows_of(lake.sql("select id from s.t where at is null")) == [(4,)]

@@ -60,8 +60,8 @@ def test_rows_are_read_back_exactly(spark: SparkSession, tmp_path: Path) -> None
 
 def test_columns_have_their_ids_at_every_level_and_pages_their_checksums(spark: SparkSession, tmp_path: Path) -> None:
     table = with_two_rows(spark, tmp_path)
-    table.rename_column("s", "text")
-    table.rename_column("st.inner", "deep")
+    table.update_schema().rename_column("s", "text").commit()
+    table.update_schema().rename_column("st.inner", "deep").commit()
     (row,) = table.to_arrow(["text", "st"], "id = 1").to_pylist()
     assert row == {"text": "x" * 40, "st": {"a": 3, "deep": {"x": "y"}}}
     (found,) = table.to_spark(["text", "st"], "id = 1").collect()

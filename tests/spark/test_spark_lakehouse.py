@@ -27,7 +27,7 @@ def test_frames_are_written_and_read_with_many_tables_in_one_transaction(
     before = lake.version
     orders.upsert(frame.where("order_id >= 8").selectExpr("order_id + 1 as order_id", "amount + 100 as amount"))
     orders.delete_keys(spark.sql("select 0L as order_id"))
-    orders.rename_column("amount", "price")
+    orders.update_schema().rename_column("amount", "price").commit()
     rows = orders.to_spark(where="price > 100 or order_id < 2").orderBy("order_id").collect()
     assert [(row.order_id, int(row.price)) for row in rows] == [(1, 0), (9, 104), (10, 104)]
     assert orders.to_arrow().num_rows == 10

@@ -123,7 +123,7 @@ def test_an_upsert_replaces_rows_and_refuses_a_key_of_two_tasks(lake: Lakehouse,
 
 def test_files_find_their_table_under_new_columns_and_are_refused_by_new_keys(lake: Lakehouse, sink: Sink) -> None:
     early = sink.written([1])
-    lake.table("s.t").add_column("note", "string")
+    lake.table("s.t").update_schema().add_column("note", "string").commit()
     sink.commit(early, 0)
     assert sink.ids() == [1]
     late = sink.written([2])

@@ -187,7 +187,7 @@ def test_new_columns_stop_a_running_stream_and_come_with_the_next_start(
     source = follower.source("s.t", {})
     reader = source.streamReader(source.schema())
     assert follower.batches(reader) == [rows(1)]
-    table.add_column("name", "string")
+    table.update_schema().add_column("name", "string").commit()
     table.append([{"id": 2, "name": "b"}])
     with pytest.raises(InvalidInputError, match=r"the columns of s\.t changed while a stream was reading it"):
         follower.batches(reader)

@@ -151,7 +151,7 @@ def test_an_attached_table_takes_every_insert_of_spark(session: SparkSession, la
     assert (numbers(session.table(name)), other.to_arrow().num_rows) == ([1, 2, 3], 6)
     session.sql(f"INSERT OVERWRITE {copies} SELECT * FROM {name} WHERE order_id = 2")
     assert other.to_arrow().column("customer").to_pylist() == ["bo"]
-    lake.table("sales.orders").add_column("note", "string")
+    lake.table("sales.orders").update_schema().add_column("note", "string").commit()
     assert attach(session, lake.uri, "sales.orders", "orders_of_lake") == name
     assert session.table(name).columns[-1] == "note"
     for made in (name, copies):

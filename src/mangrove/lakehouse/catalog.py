@@ -28,6 +28,7 @@ from mangrove.lakehouse.new_table import (
     validate_prefix,
     validate_texts,
 )
+from mangrove.lakehouse.schema_update import validate_new_checks
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
 from mangrove.model.objects import Namespace, Table, TableType, View
@@ -371,7 +372,7 @@ class Catalog(CatalogViews):
             create_table(workspace, locator, made)
             table = LakeTable(self, locator, made.table)
             if checks and self.engines is not None:
-                table.try_checks(transaction)
+                validate_new_checks(self.engines, transaction, locator)
             if as_ is not None:
                 table.fill(transaction, as_)
             return table

@@ -28,8 +28,8 @@ from mangrove.lakehouse.engine_port import (
     publish_iceberg_metadata,
 )
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.schema_update import SchemaUpdate
 from mangrove.lakehouse.table_staging import (
-    guard_logs,
     load_opened_table_state,
     load_table_state,
     stage_into_opened_table,
@@ -38,8 +38,7 @@ from mangrove.lakehouse.table_staging import (
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
 from mangrove.model.locators import Locator, TableLocator
-from mangrove.model.names import quote_name, split_path
-from mangrove.model.objects import Table, TableVersion
+from mangrove.model.objects import Table
 from mangrove.tables.compaction import (
     CompactionBounds,
     auto_compaction_bounds_of,
@@ -48,29 +47,17 @@ from mangrove.tables.compaction import (
     sum_log_bytes,
 )
 from mangrove.tables.constraints import (
-    add_check_constraint,
-    build_check_violation_error,
     check_constraints_of,
-    drop_check_constraint,
 )
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.schema_evolution import (
-    add_column,
-    drop_column,
     evolve_schema,
-    move_column,
-    rename_column,
-    set_column_comment,
-    set_column_default,
-    set_column_nullability,
-    widen_column,
 )
-from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
-from mangrove.transaction.catalog import alter_table, load_table
+from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import diff_snapshots
-from mangrove.transaction.deltas import OpenTable, open_table, put_table_version
+from mangrove.transaction.deltas import open_table, put_table_version
 from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.workspace import Workspace
@@ -172,59 +159,6 @@ class TableRows:
         predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
-    def add_column(self, name: str, type_words: str) -> None:
-        """Add a column, null in all rows that are there; `address.city` adds one to a struct."""
-        self._evolve(
-            f"add column {name} to",
-            lambda version: add_column(version, split_path(name), type_words),
-        )
-
-    def rename_column(self, name: str, to: str) -> None:
-        """Give a column another name; no file is touched."""
-        self._evolve(
-            f"rename column {name} of",
-            lambda version: rename_column(version, split_path(name), to),
-        )
-
-    def drop_column(self, name: str) -> None:
-        """Drop a column; earlier versions still have it."""
-        self._evolve(f"drop column {name} of", lambda version: drop_column(version, split_path(name)))
-
-    def widen(self, name: str, type_words: str) -> None:
-        """Give a column a type that holds more; no file is touched."""
-        self._evolve(
-            f"widen {name} of",
-            lambda version: widen_column(version, split_path(name), type_words),
-        )
-
-    def _evolve(
-        self,
-        verb: str,
-        change: Callable[[TableVersion], TableVersion],
-        *,
-        stops_writers: bool = False,
-        holds: Callable[[TableState], None] | None = None,
-    ) -> None:
-        """Change what the table's rows are; `holds` refuses where rows that are there do not fit, and guards them."""
-
-        def statement(transaction: Transaction) -> None:
-            workspace = transaction.workspace
-            opened = open_table(workspace, self.locator)
-            version = opened.version
-            changed = change(version)
-            if changed == version:
-                return  # a version that changes nothing would only stop others
-            following = _rename_in_properties(opened, changed)
-            if holds is not None:
-                state = load_table_state(workspace, self.locator)
-                holds(state)
-                guard_logs(workspace, self.locator, state)
-            # Files that others write by the old columns meanwhile still fit, because ids stay.
-            put_table_version(workspace, self.locator, changed, stops_writers=stops_writers)
-            alter_table(workspace, self.locator, put=following)
-
-        self.catalog.change(statement, f"{verb} {self.locator}")
-
     def _write(
         self,
         verb: str,
@@ -287,14 +221,6 @@ def _to_wide_range_pandas(name: str, rows: Any) -> Any:
             f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
             "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
         ) from error
-
-
-def _rename_in_properties(opened: OpenTable, changed: TableVersion) -> Mapping[str, str]:
-    """Return the properties that name columns, where these have other names in the changed version."""
-    before, after = opened.version.schema, changed.schema
-    if before is None or after is None or before == after:
-        return {}
-    return update_column_properties(str(opened.locator), opened.table.properties, before, after)
 
 
 T = TypeVar("T")
@@ -478,95 +404,12 @@ class TableConstraints(TableVerbs):
 
     @property
     def checks(self) -> dict[str, str]:
-        """The conditions that every row fulfils, by name."""
+        """Its check constraints, by name."""
         return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
 
-    def add_check(self, name: str, condition: str) -> None:
-        """Ask that a condition holds for every row, those that are there too; unknown counts as held."""
-
-        def holds(state: TableState) -> None:
-            found = self._breaking_check(state, name, condition)
-            if found:
-                raise build_check_violation_error(state.name, name, condition, found)
-
-        self._evolve(
-            f"add check {name} to",
-            lambda version: add_check_constraint(version, name, condition),
-            stops_writers=True,
-            holds=holds,
-        )
-
-    def try_checks(self, transaction: Transaction) -> None:
-        """Refuse conditions that cannot be asked of any row, in the transaction that makes the table."""
-        state = load_table_state(transaction.workspace, self.locator, with_logs=False)
-        for name, condition in check_constraints_of(state.version).items():
-            self._breaking_check(state, name, condition)
-
-    def drop_check(self, name: str) -> None:
-        """Ask it no more."""
-        self._evolve(f"drop check {name} of", lambda version: drop_check_constraint(version, name))
-
-    def set_default(self, name: str, default: str | None) -> None:
-        """Say by an SQL expression what is written where no value is given; None says nothing any more."""
-        self._evolve(
-            f"set default of {name} of",
-            lambda version: set_column_default(version, split_path(name), default),
-        )
-
-    def set_not_null(self, name: str) -> None:
-        """Ask that a column has a value in every row, those that are there too."""
-
-        def holds(state: TableState) -> None:
-            path = ".".join(quote_name(part) for part in split_path(name))
-            found = self._breaking(state, f"{path} is null")
-            if found:
-                raise InvalidInputError(
-                    f"rows of {state.name} have no value in {name!r}, for example {found}: give them one first"
-                )
-
-        self._evolve(
-            f"set {name} not null in",
-            lambda version: set_column_nullability(version, split_path(name), nullable=False),
-            stops_writers=True,
-            holds=holds,
-        )
-
-    def drop_not_null(self, name: str) -> None:
-        """Allow a column to have no value."""
-        self._evolve(
-            f"drop not null of {name} of",
-            lambda version: set_column_nullability(version, split_path(name), nullable=True),
-            stops_writers=True,
-        )
-
-    def set_comment(self, name: str, comment: str | None) -> None:
-        """Say what a column is for."""
-        self._evolve(f"comment on {name} of", lambda version: set_column_comment(version, split_path(name), comment))
-
-    def move_column(self, name: str, *, after: str | None = None) -> None:
-        """Put a column behind another one beside it, or first; no file is touched."""
-        self._evolve(f"move {name} of", lambda version: move_column(version, split_path(name), after))
-
-    def _breaking_check(self, state: TableState, name: str, condition: str) -> list[object]:
-        """Return examples of rows that break a condition; refuse one that is none."""
-        try:
-            # A line ends before the bracket closes, so that no comment hides it.
-            return self._breaking(state, f"not ({condition}\n)")
-        except (InvalidInputError, NotFoundError) as error:
-            message = f"the check {name!r}, which is {condition}, cannot be asked of rows of {state.name}: {error}"
-            raise type(error)(message) from error
-
-    def _breaking(self, state: TableState, where: str) -> list[object]:
-        """Return examples of rows that a condition means, found here or else by Spark."""
-        engines = self._engines()
-        try:
-            return list(engines.local().examples(state, where))
-        except RequiresSparkError as reason:
-            try:
-                spark = engines.spark()
-            except InvalidInputError:
-                raise reason from None
-            return list(spark.examples(state, where))
+    def update_schema(self) -> SchemaUpdate:
+        """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
+        return SchemaUpdate(self.locator, self._engines, self.catalog.change)
 
 
 @runtime_checkable
