@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from mangrove.expressions.sql_expression import Expr, col, expr, lit
-    from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.lakehouse.transaction import LakeTransaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation

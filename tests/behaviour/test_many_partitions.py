@@ -9,9 +9,9 @@ import mangrove
 from mangrove.cli.command import LocalEngines
 from mangrove.errors import ConflictError
 from mangrove.expressions.predicate_parser import parse_predicate
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.table_staging import load_opened_table_state, stage_write
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator

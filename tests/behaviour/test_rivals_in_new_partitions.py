@@ -8,8 +8,8 @@ import pytest
 import mangrove
 from mangrove import expr
 from mangrove.errors import ConflictError
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 COLUMNS = "id bigint not null, p int not null, a int, b int"
 BY_PARTITION: dict[str, Any] = {"keys": ["id", "p"], "partition_by": ["p"]}

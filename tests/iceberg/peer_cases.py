@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 __all__ = ["CASES", "CASES_WITHOUT_TIMES", "PLAIN_COLUMNS", "PLAIN_ROWS"]
 

@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 from tests.iceberg.peer_cases import CASES, PLAIN_COLUMNS, PLAIN_ROWS
 
 import mangrove
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 

@@ -14,8 +14,8 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.effects import wait_for_pending
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
-def _check_shown(table: LakeTable) -> None:
+def _check_shown(table: TableSnapshot) -> None:
     address = table.iceberg()
     own = _in_order(table.to_arrow().to_pylist())
     found = StaticTable.from_metadata(address)

@@ -11,8 +11,8 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.storage.port import ObjectInfo
@@ -45,7 +45,7 @@ def rows(address: str) -> list[dict[str, Any]]:
     return sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr)
 
 
-def own_rows(table: LakeTable) -> list[dict[str, Any]]:
+def own_rows(table: TableSnapshot) -> list[dict[str, Any]]:
     return sorted(table.to_arrow().to_pylist(), key=repr)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import mangrove
 from mangrove import expr
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 
 NINES: Final = Decimal("0." + "9" * 38)
 COLUMNS: Final[dict[str, list[Any]]] = {

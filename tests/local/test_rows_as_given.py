@@ -11,7 +11,7 @@ import pytest
 
 import mangrove
 from mangrove import InvalidInputError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 
 
 @pytest.fixture

@@ -202,8 +202,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
     assert list(wanted.values()) == [[], [1, 2, 3], [1, 2, 3, 4], [2, 3, 4], [2, 3, 4], [2, 3, 4, 5], [6]]
     reopened = open_on_store(lake.effects, engines=OnlyLocal)
     assert {version: ids(reopened.at(version).table("sales.orders")) for version in wanted} == wanted
-    with pytest.raises(InvalidInputError, match="past"):
-        lake.at(lake.version).table("sales.orders").append(orders(1))
+    assert not hasattr(lake.at(lake.version).table("sales.orders"), "append")
 
 
 def test_upserts_of_rivals_both_land_and_the_later_one_wins(lake: Lakehouse) -> None:
@@ -491,8 +490,9 @@ def test_a_schema_update_commits_all_its_changes_as_one_version_or_none(lake: La
     with table.update_schema():
         pass
     assert lake.version == before + 1
-    with pytest.raises(InvalidInputError, match="no such note"), lake.transaction() as transaction:
-        _fail_after(transaction.table("sales.schema").update_schema().drop_column("note").commit())
+    transaction = lake.transaction()
+    transaction.table("sales.schema").update_schema().drop_column("note").commit()
+    transaction.rollback()
     assert table.schema.names == ("note", "c", "b")
 
 

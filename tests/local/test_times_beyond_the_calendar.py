@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import mangrove
 from mangrove import InvalidInputError, expr
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 from mangrove.tables.write_plan import RowCounts
 
 EPOCH = datetime.date(1970, 1, 1)

@@ -9,7 +9,7 @@ import pytest
 
 import mangrove
 from mangrove import InvalidInputError, expr
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.data_files import split_by_partition
 from mangrove.model.partitioning import parse_partition_scheme
 from mangrove.model.schema_text import parse_schema

@@ -16,7 +16,7 @@ import mangrove
 from mangrove import expr
 from mangrove.expressions.expression_parser import parse_expression
 from mangrove.expressions.predicate_parser import parse_predicate
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.evaluation import evaluate_expression
 from mangrove.local.row_changes import column_lookup_of
 from mangrove.model.arrow_schema import schema_to_arrow

@@ -18,10 +18,10 @@ from mangrove.cli.command import LocalEngines
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError, StorageError
 from mangrove.iceberg.publish.metadata_writer import publish_table
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.parquet import encode_parquet
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
 from mangrove import InvalidInputError, Lakehouse, expr
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 

@@ -11,7 +11,7 @@ import pytest
 import mangrove
 from mangrove import expr
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import TableSnapshot
 from mangrove.tables.write_plan import RowCounts
 
 ORDERS = "id bigint not null, customer string, amount decimal(10,2), day date"
@@ -62,7 +62,7 @@ def order(number: int, customer: str | None = "x", amount: object = None, day: d
     return {"id": number, "customer": customer, "amount": value, "day": day}
 
 
-def rows_of(table: LakeTable) -> list[tuple[Any, ...]]:
+def rows_of(table: TableSnapshot) -> list[tuple[Any, ...]]:
     found = table.to_arrow(["id", "customer", "amount"]).to_pylist()
     return sorted((row["id"], row["customer"], float(row["amount"])) for row in found)
 

@@ -20,7 +20,7 @@ from mangrove.cli.context import CommandContext, parse_key_values, split_locatio
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
     add_partition_columns,

@@ -1,11 +1,8 @@
-"""Namespaces, tables and views of a lakehouse, a transaction or a snapshot.
+"""The catalog API: namespaces, tables and views of a lakehouse, a transaction or a snapshot.
 
-Somebody else may drop a table while others are being compacted. What is gone needs
-nothing, so it stops nobody.
-
-A lakehouse shows the newest version and commits each statement by itself, a
-transaction shows its own writes and keeps statements until it ends, a past
-version shows what was and refuses to change. All three are catalogs.
+A lakehouse reads the newest version and commits each statement by itself, a transaction
+reads its own writes and commits at its end, a snapshot reads one version and has no
+methods that change anything.
 """
 
 from __future__ import annotations
@@ -14,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
-from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.namespace import LakeNamespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import (
     build_schema,
     parse_namespace_argument,
@@ -29,7 +26,9 @@ from mangrove.lakehouse.new_table import (
     validate_texts,
 )
 from mangrove.lakehouse.schema_update import validate_new_checks
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
+from mangrove.lakehouse.view import LakeView, ViewSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
 from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
@@ -56,31 +55,120 @@ from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.handles import CatalogClient
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.tables.compaction import CompactionReport
 
 
 __all__ = [
     "Catalog",
-    "CatalogAccess",
-    "CatalogViews",
     "CompactOptions",
+    "ReadableCatalog",
+    "WritableCatalog",
     "compact_tables",
     "list_managed_tables",
     "parse_table_argument",
 ]
 
 T = TypeVar("T")
+NamespaceT_co = TypeVar("NamespaceT_co", bound=NamespaceSnapshot, covariant=True)
+TableT_co = TypeVar("TableT_co", bound=TableSnapshot, covariant=True)
+ViewT_co = TypeVar("ViewT_co", bound=ViewSnapshot, covariant=True)
 
 
-class CatalogAccess(ABC):
-    """A lakehouse, a transaction or a past version, before anything is asked of it."""
+class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
+    """Namespaces with their tables and views, to be read."""
 
     clients: Mapping[str, CatalogClient]
-    """The other catalogs whose tables are federated here, by name."""
+    """The clients of other catalogs whose tables are federated here, by name."""
     engines: Engines | None = None
     """What reads and writes rows; without it there are only definitions."""
+
+    @abstractmethod
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+
+    @abstractmethod
+    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> NamespaceT_co: ...
+
+    @abstractmethod
+    def _table_handle(self, locator: TableLocator, value: Table) -> TableT_co: ...
+
+    @abstractmethod
+    def _view_handle(self, locator: ViewLocator, value: View) -> ViewT_co: ...
+
+    def namespaces(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[NamespaceT_co]:
+        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
+        following = None if after is None else NamespaceLocator(after)
+        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, NamespaceLocator)
+            assert isinstance(value, Namespace)
+            yield self._namespace_handle(locator, value)
+
+    def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
+        """Return a namespace."""
+        locator = parse_namespace_argument(name)
+        return self._namespace_handle(locator, load_namespace(self.reading(), locator))
+
+    def tables(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[TableT_co]:
+        """Yield the tables of a namespace in order of their names."""
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
+        following = None if after is None else TableLocator(parent.name, after)
+        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, TableLocator)
+            assert isinstance(value, Table)
+            yield self._table_handle(locator, value)
+
+    def table(self, name: str | TableLocator) -> TableT_co:
+        """Return a table."""
+        locator = parse_table_argument(name)
+        return self._table_handle(locator, load_table(self.reading(), locator))
+
+    def views(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[ViewT_co]:
+        """Yield the views of a namespace in order of their names."""
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
+        following = None if after is None else ViewLocator(parent.name, after)
+        found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, ViewLocator)
+            assert isinstance(value, View)
+            yield self._view_handle(locator, value)
+
+    def view(self, name: str | ViewLocator) -> ViewT_co:
+        """Return a view."""
+        locator = parse_view_argument(name)
+        return self._view_handle(locator, load_view(self.reading(), locator))
+
+
+Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
+"""A lakehouse, a transaction or a snapshot, to be read."""
+
+
+class WritableCatalog(ABC):
+    """Creates, alters, renames and drops namespaces, tables and views."""
+
+    clients: Mapping[str, CatalogClient]
+    engines: Engines | None = None
 
     @abstractmethod
     def reading(self) -> CatalogReader:
@@ -94,149 +182,37 @@ class CatalogAccess(ABC):
     def new_id(self) -> str:
         """Return an id for a new object."""
 
+    if TYPE_CHECKING:
+        # The other base of every writable catalog lists them.
 
-class CatalogViews(CatalogAccess):
-    """The views of a catalog."""
+        def tables(
+            self,
+            namespace: str | NamespaceLocator,
+            prefix: str = "",
+            *,
+            after: str | None = None,
+            limit: int | None = None,
+        ) -> Iterator[LakeTable]:
+            """Yield the tables of a namespace in order of their names."""
 
-    def views(
-        self,
-        namespace: str | NamespaceLocator,
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[LakeView]:
-        """Yield the views of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
-        following = None if after is None else ViewLocator(parent.name, after)
-        found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, ViewLocator)
-            assert isinstance(value, View)
-            yield LakeView(self, locator, value)
+        def views(
+            self,
+            namespace: str | NamespaceLocator,
+            prefix: str = "",
+            *,
+            after: str | None = None,
+            limit: int | None = None,
+        ) -> Iterator[LakeView]:
+            """Yield the views of a namespace in order of their names."""
 
-    def view(self, name: str | ViewLocator) -> LakeView:
-        """Return a view."""
-        locator = parse_view_argument(name)
-        return LakeView(self, locator, load_view(self.reading(), locator))
+    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> LakeNamespace:
+        return LakeNamespace(self, locator, value)
 
-    def create_view(
-        self,
-        name: str | ViewLocator,
-        sql: str,
-        *,
-        reads: Sequence[str] | None = None,
-        dialect: str = SPARK_DIALECT,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        description: str | None = None,
-        or_replace: bool = False,
-    ) -> LakeView:
-        """Make a view, or with `or_replace` put it in the place of another view.
+    def _table_handle(self, locator: TableLocator, value: Table) -> LakeTable:
+        return LakeTable(self, locator, value)
 
-        `reads` are what its query reads; without it that is told from the query. A view
-        that would read itself, also by way of others, is refused.
-        """
-        locator = parse_view_argument(name)
-        found = find_names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
-        read = validate_texts(found, "what a view reads")
-        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
-
-        def statement(transaction: Transaction) -> LakeView:
-            create_view(transaction.workspace, locator, value, or_replace=or_replace)
-            return LakeView(self, locator, load_view(transaction.workspace, locator))
-
-        return self.change(statement, f"create view {locator}")
-
-    def alter_view(
-        self,
-        name: str | ViewLocator,
-        put: Mapping[str, str] = NO_PROPERTIES,
-        remove: Iterable[str] | None = (),
-        *,
-        description: str | None = None,
-    ) -> LakeView:
-        """Put or remove properties of a view, or describe it anew."""
-        locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
-
-        def statement(transaction: Transaction) -> LakeView:
-            alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
-            return LakeView(self, locator, load_view(transaction.workspace, locator))
-
-        return self.change(statement, f"alter view {locator}")
-
-    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
-        """Give a view another name, in its namespace or in another."""
-        old, new = parse_view_argument(name), parse_view_argument(to)
-
-        def statement(transaction: Transaction) -> LakeView:
-            rename_view(transaction.workspace, old, new)
-            return LakeView(self, new, load_view(transaction.workspace, new))
-
-        return self.change(statement, f"rename view {old} to {new}")
-
-    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
-        """Drop a view; what it reads stays."""
-        locator = parse_view_argument(name)
-
-        def statement(transaction: Transaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
-                drop_view(transaction.workspace, locator)
-
-        self.change(statement, f"drop view {locator}")
-
-
-class CompactOptions(TypedDict, total=False):
-    """How tables are compacted, where it is not as usual."""
-
-    engine: str | None
-    bytes_max: int | None
-    files_max: int | None
-    full: bool
-    watch: ProgressCallback
-
-
-def list_managed_tables(catalog: Catalog) -> list[LakeTable]:
-    """Return the tables whose rows are ours to write, in order of their names."""
-    found = (table for namespace in catalog.namespaces() for table in namespace.tables())
-    return [table for table in found if table.table_type is TableType.MANAGED]
-
-
-def compact_tables(tables: list[LakeTable], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
-    """Compact tables, and return by their names the reports of those in which there was something to do."""
-    reports: dict[str, CompactionReport] = {}
-    for table in tables:
-        try:
-            report = table.compact(**options)
-        except NotFoundError:
-            if table.catalog.reading().get(table.locator) is not None:
-                raise
-            continue
-        if report.logs:
-            reports[str(table)] = report
-    return reports
-
-
-class Catalog(CatalogViews):
-    """Namespaces with their tables and views."""
-
-    # Namespaces
-
-    def namespaces(
-        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
-    ) -> Iterator[LakeNamespace]:
-        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
-        following = None if after is None else NamespaceLocator(after)
-        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, NamespaceLocator)
-            assert isinstance(value, Namespace)
-            yield LakeNamespace(self, locator, value)
-
-    def namespace(self, name: str | NamespaceLocator) -> LakeNamespace:
-        """Return a namespace."""
-        locator = parse_namespace_argument(name)
-        return LakeNamespace(self, locator, load_namespace(self.reading(), locator))
+    def _view_handle(self, locator: ViewLocator, value: View) -> LakeView:
+        return LakeView(self, locator, value)
 
     def create_namespace(
         self,
@@ -296,31 +272,6 @@ class Catalog(CatalogViews):
                 drop_namespace(transaction.workspace, locator, cascade=cascade)
 
         self.change(statement, f"drop namespace {locator}")
-
-    # Tables
-
-    def tables(
-        self,
-        namespace: str | NamespaceLocator,
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[LakeTable]:
-        """Yield the tables of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
-        following = None if after is None else TableLocator(parent.name, after)
-        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, TableLocator)
-            assert isinstance(value, Table)
-            yield LakeTable(self, locator, value)
-
-    def table(self, name: str | TableLocator) -> LakeTable:
-        """Return a table."""
-        locator = parse_table_argument(name)
-        return LakeTable(self, locator, load_table(self.reading(), locator))
 
     def create_table(
         self,
@@ -423,6 +374,101 @@ class Catalog(CatalogViews):
                 drop_table(transaction.workspace, locator)
 
         self.change(statement, f"drop table {locator}")
+
+    def create_view(
+        self,
+        name: str | ViewLocator,
+        sql: str,
+        *,
+        reads: Sequence[str] | None = None,
+        dialect: str = SPARK_DIALECT,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        or_replace: bool = False,
+    ) -> LakeView:
+        """Make a view, or with `or_replace` put it in the place of another view.
+
+        `reads` are what its query reads; without it that is told from the query. A view
+        that would read itself, also by way of others, is refused.
+        """
+        locator = parse_view_argument(name)
+        found = find_names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
+        read = validate_texts(found, "what a view reads")
+        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
+
+        def statement(transaction: Transaction) -> LakeView:
+            create_view(transaction.workspace, locator, value, or_replace=or_replace)
+            return LakeView(self, locator, load_view(transaction.workspace, locator))
+
+        return self.change(statement, f"create view {locator}")
+
+    def alter_view(
+        self,
+        name: str | ViewLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] | None = (),
+        *,
+        description: str | None = None,
+    ) -> LakeView:
+        """Put or remove properties of a view, or describe it anew."""
+        locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: Transaction) -> LakeView:
+            alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
+            return LakeView(self, locator, load_view(transaction.workspace, locator))
+
+        return self.change(statement, f"alter view {locator}")
+
+    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
+        """Give a view another name, in its namespace or in another."""
+        old, new = parse_view_argument(name), parse_view_argument(to)
+
+        def statement(transaction: Transaction) -> LakeView:
+            rename_view(transaction.workspace, old, new)
+            return LakeView(self, new, load_view(transaction.workspace, new))
+
+        return self.change(statement, f"rename view {old} to {new}")
+
+    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
+        """Drop a view; what it reads stays."""
+        locator = parse_view_argument(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                drop_view(transaction.workspace, locator)
+
+        self.change(statement, f"drop view {locator}")
+
+
+class CompactOptions(TypedDict, total=False):
+    """How tables are compacted, where it is not as usual."""
+
+    engine: str | None
+    bytes_max: int | None
+    files_max: int | None
+    full: bool
+    watch: ProgressCallback
+
+
+def list_managed_tables(catalog: ReadableCatalog[LakeNamespace, LakeTable, LakeView]) -> list[LakeTable]:
+    """Return the tables whose rows are ours to write, in order of their names."""
+    found = (table for namespace in catalog.namespaces() for table in namespace.tables())
+    return [table for table in found if table.table_type is TableType.MANAGED]
+
+
+def compact_tables(tables: list[LakeTable], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
+    """Compact tables, and return by their names the reports of those in which there was something to do."""
+    reports: dict[str, CompactionReport] = {}
+    for table in tables:
+        try:
+            report = table.compact(**options)
+        except NotFoundError:
+            if table.catalog.reading().get(table.locator) is not None:
+                raise
+            continue
+        if report.logs:
+            reports[str(table)] = report
+    return reports
 
 
 def parse_table_argument(name: str | TableLocator) -> TableLocator:

@@ -8,12 +8,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import run_sql
 from mangrove.lakehouse.maintenance import Maintenance
+from mangrove.lakehouse.namespace import LakeNamespace
 from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
 from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.time_travel import (
     AS_OF_ADVICE,
     AsOfExport,
@@ -23,6 +25,7 @@ from mangrove.lakehouse.time_travel import (
     parse_duration_millis,
 )
 from mangrove.lakehouse.transaction import LakeTransaction, begin_idempotent, run_idempotent
+from mangrove.lakehouse.view import LakeView
 from mangrove.metastore import Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.catalog import load_table_names
@@ -40,9 +43,9 @@ if TYPE_CHECKING:
     from mangrove.effects import Effects
     from mangrove.lakehouse.diff import Diff
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.model.objects import SharedTransaction
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.shared import SharedTransactions
@@ -57,7 +60,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(Catalog):
+class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(

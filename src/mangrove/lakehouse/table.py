@@ -8,7 +8,7 @@ Spark by itself where Spark can see the store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
@@ -28,6 +28,7 @@ from mangrove.lakehouse.engine_port import (
     publish_iceberg_metadata,
 )
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
 from mangrove.lakehouse.schema_update import SchemaUpdate
 from mangrove.lakehouse.table_staging import (
     load_opened_table_state,
@@ -35,10 +36,14 @@ from mangrove.lakehouse.table_staging import (
     stage_into_opened_table,
     stage_write,
 )
+from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import Locator, TableLocator
-from mangrove.model.objects import Table
+from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
+from mangrove.model.objects import Delta, Partition, Table, TableType
+from mangrove.model.partitioning import format_partition_field, format_sort_field
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import Schema
 from mangrove.tables.compaction import (
     CompactionBounds,
     auto_compaction_bounds_of,
@@ -57,69 +62,173 @@ from mangrove.tables.schema_evolution import (
 from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import diff_snapshots
-from mangrove.transaction.deltas import open_table, put_table_version
+from mangrove.transaction.deltas import (
+    OpenTable,
+    open_table,
+    put_table_version,
+    scan_deltas_of_partitions,
+    scan_partitions,
+)
 from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mangrove.lakehouse.catalog import Catalog
+    from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
     from mangrove.tables.scan_plan import ScanPlan
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite, RowCounts
+    from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["TableConstraints", "TableOutputs", "TableRows", "TableVerbs"]
+__all__ = ["CatalogClient", "LakeTable", "TableReader", "TableSnapshot"]
 
 _COMPACT: Final = "compact"
 _LOGGER: Final = logging.getLogger(__name__)
+_ENGINES: Final = (None, "local", "spark")
+T = TypeVar("T")
 
 
-class TableRows:
-    """The rows of a table as they are now, or as of the version or transaction: read, and laid out anew."""
+class CatalogClient(Protocol):
+    """What a lakehouse asks of another catalog about the tables that it federates."""
 
-    catalog: Catalog
-    locator: TableLocator
+    def schema_of(self, table: str) -> Schema:
+        """Return the columns of the other catalog's table."""
+        ...
 
-    def compact(
-        self,
-        *,
-        engine: str | None = None,
-        bytes_max: int | None = None,
-        files_max: int | None = None,
-        full: bool = False,
-        watch: ProgressCallback = ignore_progress,
-    ) -> CompactionReport:
-        """Merge what was written into files that need no merging; others may write meanwhile.
 
-        `engine` is "local" or "spark"; without it a table that fits into memory is
-        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
-        report says what is left. With `full` large files are clustered anew too.
-        """
-        from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, validate_engine  # noqa: PLC0415
+class TableReader(Protocol):
+    """What a table is read through: a lakehouse, a transaction or a snapshot."""
 
-        bounds = CompactionBounds(bytes_max, files_max, full)
-        requested = validate_engine(engine)
+    clients: Mapping[str, CatalogClient]
+    engines: Engines | None
 
-        def plan(state: TableState) -> PlannedWrite:
-            engines = self._engines()
-            on_spark = is_for_spark(
-                requested,
-                COMPACTION_LIMITS,
-                0,
-                bounds.within(sum_log_bytes(state.logs)),
-                spark_can=engines.can_spark_open(),
-            )
-            chosen: Engine = engines.spark() if on_spark else engines.local()
-            done = chosen.compact(state, bounds, watch)
-            reports.append(done.report)
-            return done
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+        ...
 
-        reports: list[CompactionReport] = []
-        self._write(_COMPACT, plan)
-        return reports[-1]
+
+@runtime_checkable
+class _Historic(Protocol):
+    """A catalog that knows how it became what it is."""
+
+    metastore: Metastore
+
+    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
+        """Yield the versions that are kept, newest first."""
+        ...
+
+
+class TableSnapshot:
+    """A table that is only read. Its entry is as of the lookup; columns and rows are read from its catalog."""
+
+    def __init__(self, catalog: TableReader, locator: TableLocator, value: Table) -> None:
+        self.catalog = catalog
+        self.locator = locator
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.catalog, self.locator, self.value)
+
+    def __str__(self) -> str:
+        return str(self.locator)
+
+    def __repr__(self) -> str:
+        return f"<{self.value.table_type.value} table {self.locator}>"
+
+    @property
+    def name(self) -> str:
+        """Its name within its namespace."""
+        return self.locator.name
+
+    @property
+    def id(self) -> str:
+        """What stays when its name changes."""
+        return self.value.id
+
+    @property
+    def table_type(self) -> TableType:
+        """Who keeps its data."""
+        return self.value.table_type
+
+    @property
+    def location(self) -> str | None:
+        """Where an external table's data lies."""
+        return self.value.location
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What people attached to it."""
+        return self.value.properties
+
+    @property
+    def description(self) -> str | None:
+        """What people say that it is for."""
+        return self.value.description
+
+    @property
+    def schema(self) -> Schema | None:
+        """Its columns; None where nobody says them."""
+        if self.table_type is TableType.MANAGED:
+            return self.opened().version.schema
+        if self.value.schema is not None or self.table_type is TableType.EXTERNAL:
+            return self.value.schema
+        return self._client().schema_of(self.value.format_properties[FEDERATED_TABLE])
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row."""
+        if self.table_type is TableType.MANAGED:
+            version = self.opened().version
+            return _names(version.schema, version.keys)
+        return _names(self.value.schema, self.value.keys)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """By what its rows are grouped, in the words of `create_table`."""
+        version = self.opened().version
+        if version.schema is None:
+            return ()
+        return tuple(format_partition_field(field, version.schema) for field in version.partition_scheme.fields)
+
+    @property
+    def sort_by(self) -> tuple[str, ...]:
+        """By what the rows of its files are ordered."""
+        version = self.opened().version
+        if version.schema is None:
+            return ()
+        return tuple(format_sort_field(field, version.schema) for field in version.sort_scheme.fields)
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """Its check constraints, by name."""
+        return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
+
+    def opened(self) -> OpenTable:
+        """Return its table version and stream, from which its rows are planned."""
+        return open_table(self.catalog.reading(), self.locator)
+
+    def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
+        """Yield its partitions."""
+        reading = self.catalog.reading()
+        return scan_partitions(reading, open_table(reading, self.locator))
+
+    def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
+        """Yield its deltas, partition by partition, each in the order in which they apply."""
+        reading = self.catalog.reading()
+        return scan_deltas_of_partitions(
+            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.locator))]
+        )
+
+    def state(self) -> TableState:
+        """Return the table as engines take it."""
+        return load_table_state(self.catalog.reading(), self.locator)
+
+    def scan(self, where: str | Expr | Predicate | None = None) -> ScanPlan:
+        """Return what would be read, and why the rest is skipped."""
+        return plan_scan(*self._requested(where))
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
@@ -137,19 +246,78 @@ class TableRows:
         except (OverflowError, ValueError):
             return _to_wide_range_pandas(str(self.locator), rows)
 
+    def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+        """Return the rows as a polars DataFrame."""
+        return self._engines().local().polars_frame(self.to_arrow(columns, where))
+
+    def to_duckdb(
+        self,
+        connection: Any | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | Predicate | None = None,
+    ) -> Any:
+        """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
+        return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
+
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         spark = self._engines().spark()
         state, predicate = self._requested(where)
         return spark.read(state, columns, predicate)
 
-    def scan(self, where: str | Expr | Predicate | None = None) -> ScanPlan:
-        """Return what would be read, and why the rest is skipped."""
-        return plan_scan(*self._requested(where))
+    def iceberg(self) -> str:
+        """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
 
-    def state(self) -> TableState:
-        """Return the table as engines take it."""
-        return load_table_state(self.catalog.reading(), self.locator)
+        What it leads to is written where it is missing, below the table's own folder; the
+        rows stay where they are. Later writes do not change what it shows: ask again
+        after them. Vacuum takes away what shows earlier states, a day later at the earliest.
+        """
+        return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.locator)
+
+    def changes(
+        self,
+        from_version: int | str | datetime,
+        to_version: int | str | datetime | None = None,
+        *,
+        engine: str | None = None,
+    ) -> Any:
+        """Return the rows that differ between two moments, or since one, as a pyarrow Table.
+
+        The column `_change_type` says what happened: `insert`, `delete`, or
+        `update_before` and `update_after` for a row with the same keys. With
+        engine="spark" it is a DataFrame, and rows are in no order.
+        """
+        if not isinstance(self.catalog, TimeTravelCatalog):
+            raise InvalidInputError(
+                f"changes of {self.locator} are asked of the lakehouse itself: lake.table(…).changes"
+            )
+        if engine not in (None, "local", "spark"):
+            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+        first = self.catalog.at(from_version).reading()
+        last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
+        assert not isinstance(first, Workspace), "only what is committed has moments"
+        assert not isinstance(last, Workspace), "only what is committed has moments"
+        if first.version > last.version:
+            raise InvalidInputError(
+                f"changes of {self.locator} are asked from version {first.version} back to {last.version}: "
+                "give the earlier one first"
+            )
+        before, after = load_table_state(first, self.locator), load_table_state(last, self.locator)
+        chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
+        return chosen.changes(before, after)
+
+    def history(self, *, limit: int | None = None) -> Iterator[HistoryEntry]:
+        """Yield the versions that changed this table, its columns or its rows, newest first.
+
+        Each version is compared with the one before it, of which only what differs is
+        read, so asking for the newest few is cheap.
+        """
+        if not isinstance(self.catalog, _Historic):
+            raise InvalidInputError(
+                f"the history of {self.locator} is asked of the lakehouse itself: lake.table(…).history"
+            )
+        table = load_table(self.catalog.reading(), self.locator)
+        return islice(self._changing(self.catalog, table), limit)
 
     def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
         """Return what a read needs of the table, and which rows it means."""
@@ -159,46 +327,19 @@ class TableRows:
         predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
-    def _write(
-        self,
-        verb: str,
-        plan: Callable[[TableState], PlannedWrite],
-        *,
-        with_logs: bool | Callable[[TableState], bool] = True,
-    ) -> RowCounts:
-        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
-            workspace = transaction.workspace
-            opened = open_table(workspace, self.locator)
-            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
-            if callable(with_logs) and with_logs(state):
-                state = load_opened_table_state(workspace, opened)
-            write = plan(state)
-            stage_into_opened_table(workspace, opened, write, transaction.id)
-            return write.counts, state
-
-        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
-        if (
-            verb != _COMPACT
-            and is_auto_compaction_enabled(state.properties)
-            and isinstance(self.catalog, TimeTravelCatalog)
-        ):
-            self._compact_if_due()
-        return counts
-
-    def _compact_if_due(self) -> None:
-        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
-
-        The write before it is committed. Were an error raised here, people would write
-        their rows again, and have them twice: so it is logged, which never raises.
-        """
-        try:
-            state = self.state()
-            if is_compaction_due(state.properties, state.logs):
-                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
-        except ConflictError:
-            return
-        except MangroveError as error:
-            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
+    def _changing(self, catalog: _Historic, table: Table) -> Iterator[HistoryEntry]:
+        for line in catalog.history():
+            if line.version == 0:
+                return
+            after = catalog.metastore.at_version(line.version)
+            try:
+                before = catalog.metastore.at_version(line.version - 1)
+            except NotFoundError:
+                # What came before has expired, so nobody can say what this version changed.
+                return
+            found = diff_snapshots(catalog.metastore, before, after)
+            if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
+                yield line
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines
@@ -208,27 +349,24 @@ class TableRows:
             )
         return engines
 
-
-def _to_wide_range_pandas(name: str, rows: Any) -> Any:
-    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
-    for place, field in enumerate(rows.schema):
-        if str(field.type) == "date32[day]":
-            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
-    try:
-        return rows.to_pandas()
-    except (OverflowError, ValueError) as error:
-        raise InvalidInputError(
-            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
-            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
-        ) from error
+    def _client(self) -> CatalogClient:
+        catalog = self.value.format_properties[FEDERATED_CATALOG]
+        client = self.catalog.clients.get(catalog)
+        if client is None:
+            raise InvalidInputError(
+                f"{self.locator} lies in the catalog {catalog!r}, for which there is no client here: "
+                f"open the lakehouse with clients={{{catalog!r}: …}}"
+            )
+        return client
 
 
-T = TypeVar("T")
-_ENGINES = (None, "local", "spark")
+class LakeTable(TableSnapshot):
+    """A table of a lakehouse or a transaction, which can be written."""
 
+    catalog: WritableCatalog
 
-class TableVerbs(TableRows):
-    """Everything that adds, changes and takes away rows."""
+    def __init__(self, catalog: WritableCatalog, locator: TableLocator, value: Table) -> None:
+        super().__init__(catalog, locator, value)
 
     def append(
         self, rows: object, *, ordered: bool = True, evolve: bool = False, engine: str | None = None
@@ -259,25 +397,6 @@ class TableVerbs(TableRows):
             return write.counts
 
         return self.catalog.change(statement, f"append to {self.locator}")
-
-    def evolve(self, rows: object, *, engine: str | None = None) -> None:
-        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
-        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
-
-        def statement(transaction: Transaction) -> None:
-            workspace = transaction.workspace
-            state = load_table_state(workspace, self.locator, with_logs=False)
-            version = evolve_schema(state.version, given(state))
-            if version != state.version:
-                put_table_version(workspace, self.locator, version, stops_writers=False)
-
-        self.catalog.change(statement, f"evolve {self.locator}")
-
-    def fill(self, transaction: Transaction, rows: object) -> None:
-        """Add the first rows of a table in the transaction that makes it."""
-        plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
-        write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
-        stage_write(transaction.workspace, self.locator, write, transaction.id)
 
     def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
         """Add rows in the place of those with the same keys.
@@ -370,6 +489,120 @@ class TableVerbs(TableRows):
 
         return TableMerge(MergePlan(to_condition(on), (), target_name, source_name), run)
 
+    def compact(
+        self,
+        *,
+        engine: str | None = None,
+        bytes_max: int | None = None,
+        files_max: int | None = None,
+        full: bool = False,
+        watch: ProgressCallback = ignore_progress,
+    ) -> CompactionReport:
+        """Merge what was written into files that need no merging; others may write meanwhile.
+
+        `engine` is "local" or "spark"; without it a table that fits into memory is
+        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
+        report says what is left. With `full` large files are clustered anew too.
+        """
+        bounds = CompactionBounds(bytes_max, files_max, full)
+        requested = validate_engine(engine)
+
+        def plan(state: TableState) -> PlannedWrite:
+            engines = self._engines()
+            on_spark = is_for_spark(
+                requested,
+                COMPACTION_LIMITS,
+                0,
+                bounds.within(sum_log_bytes(state.logs)),
+                spark_can=engines.can_spark_open(),
+            )
+            chosen: Engine = engines.spark() if on_spark else engines.local()
+            done = chosen.compact(state, bounds, watch)
+            reports.append(done.report)
+            return done
+
+        reports: list[CompactionReport] = []
+        self._write(_COMPACT, plan)
+        return reports[-1]
+
+    def update_schema(self) -> SchemaUpdate:
+        """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
+        return SchemaUpdate(self.locator, self._engines, self.catalog.change)
+
+    def evolve(self, rows: object, *, engine: str | None = None) -> None:
+        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
+        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
+
+        def statement(transaction: Transaction) -> None:
+            workspace = transaction.workspace
+            state = load_table_state(workspace, self.locator, with_logs=False)
+            version = evolve_schema(state.version, given(state))
+            if version != state.version:
+                put_table_version(workspace, self.locator, version, stops_writers=False)
+
+        self.catalog.change(statement, f"evolve {self.locator}")
+
+    def fill(self, transaction: Transaction, rows: object) -> None:
+        """Add the first rows of a table in the transaction that makes it."""
+        plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
+        write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
+        stage_write(transaction.workspace, self.locator, write, transaction.id)
+
+    def alter(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
+    ) -> LakeTable:
+        """Put or remove properties, or describe it anew."""
+        return self.catalog.alter_table(self.locator, put, remove, description=description)
+
+    def rename(self, name: str | TableLocator) -> LakeTable:
+        """Give it another name, in its namespace or in another."""
+        return self.catalog.rename_table(self.locator, name)
+
+    def drop(self) -> None:
+        """Drop it."""
+        self.catalog.drop_table(self.locator)
+
+    def _write(
+        self,
+        verb: str,
+        plan: Callable[[TableState], PlannedWrite],
+        *,
+        with_logs: bool | Callable[[TableState], bool] = True,
+    ) -> RowCounts:
+        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
+            workspace = transaction.workspace
+            opened = open_table(workspace, self.locator)
+            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
+            if callable(with_logs) and with_logs(state):
+                state = load_opened_table_state(workspace, opened)
+            write = plan(state)
+            stage_into_opened_table(workspace, opened, write, transaction.id)
+            return write.counts, state
+
+        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
+        if (
+            verb != _COMPACT
+            and is_auto_compaction_enabled(state.properties)
+            and isinstance(self.catalog, TimeTravelCatalog)
+        ):
+            self._compact_if_due()
+        return counts
+
+    def _compact_if_due(self) -> None:
+        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
+
+        The write before it is committed. Were an error raised here, people would write
+        their rows again, and have them twice: so it is logged, which never raises.
+        """
+        try:
+            state = self.state()
+            if is_compaction_due(state.properties, state.logs):
+                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+        except ConflictError:
+            return
+        except MangroveError as error:
+            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
+
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
     ) -> Callable[[TableState], T]:
@@ -399,116 +632,25 @@ class TableVerbs(TableRows):
         return plan
 
 
-class TableConstraints(TableVerbs):
-    """What is asked of rows before they are written."""
-
-    @property
-    def checks(self) -> dict[str, str]:
-        """Its check constraints, by name."""
-        return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
-
-    def update_schema(self) -> SchemaUpdate:
-        """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
-        return SchemaUpdate(self.locator, self._engines, self.catalog.change)
-
-
-@runtime_checkable
-class _Historic(Protocol):
-    """A catalog that knows how it became what it is."""
-
-    metastore: Metastore
-
-    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the versions that are kept, newest first."""
-        ...
-
-
-class TableOutputs(TableConstraints):
-    """Rows as other tools take them, and the table's past."""
-
-    def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
-        """Return the rows as a polars DataFrame."""
-        return self._engines().local().polars_frame(self.to_arrow(columns, where))
-
-    def to_duckdb(
-        self,
-        connection: Any | None = None,
-        columns: Sequence[str] | None = None,
-        where: str | Expr | Predicate | None = None,
-    ) -> Any:
-        """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
-        return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
-
-    def iceberg(self) -> str:
-        """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
-
-        What it leads to is written where it is missing, below the table's own folder; the
-        rows stay where they are. Later writes do not change what it shows: ask again
-        after them. Vacuum takes away what shows earlier states, a day later at the earliest.
-        """
-        return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.locator)
-
-    def changes(
-        self,
-        from_version: int | str | datetime,
-        to_version: int | str | datetime | None = None,
-        *,
-        engine: str | None = None,
-    ) -> Any:
-        """Return the rows that differ between two moments, or since one, as a pyarrow Table.
-
-        The column `_change_type` says what happened: `insert`, `delete`, or
-        `update_before` and `update_after` for a row with the same keys. With
-        engine="spark" it is a DataFrame, and rows are in no order.
-        """
-        if not isinstance(self.catalog, TimeTravelCatalog):
-            raise InvalidInputError(
-                f"changes of {self.locator} are asked of the lakehouse itself: lake.table(…).changes"
-            )
-        if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
-        first = self.catalog.at(from_version).reading()
-        last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
-        assert not isinstance(first, Workspace), "only what is committed has moments"
-        assert not isinstance(last, Workspace), "only what is committed has moments"
-        if first.version > last.version:
-            raise InvalidInputError(
-                f"changes of {self.locator} are asked from version {first.version} back to {last.version}: "
-                "give the earlier one first"
-            )
-        before, after = load_table_state(first, self.locator), load_table_state(last, self.locator)
-        chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
-        return chosen.changes(before, after)
-
-    def history(self, *, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the versions that changed this table, its columns or its rows, newest first.
-
-        Each version is compared with the one before it, of which only what differs is
-        read, so asking for the newest few is cheap.
-        """
-        if not isinstance(self.catalog, _Historic):
-            raise InvalidInputError(
-                f"the history of {self.locator} is asked of the lakehouse itself: lake.table(…).history"
-            )
-        table = load_table(self.catalog.reading(), self.locator)
-        return islice(self._changing(self.catalog, table), limit)
-
-    def _changing(self, catalog: _Historic, table: Table) -> Iterator[HistoryEntry]:
-        for line in catalog.history():
-            if line.version == 0:
-                return
-            after = catalog.metastore.at_version(line.version)
-            try:
-                before = catalog.metastore.at_version(line.version - 1)
-            except NotFoundError:
-                # What came before has expired, so nobody can say what this version changed.
-                return
-            found = diff_snapshots(catalog.metastore, before, after)
-            if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
-                yield line
+def _to_wide_range_pandas(name: str, rows: Any) -> Any:
+    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
+    for place, field in enumerate(rows.schema):
+        if str(field.type) == "date32[day]":
+            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
+    try:
+        return rows.to_pandas()
+    except (OverflowError, ValueError) as error:
+        raise InvalidInputError(
+            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
+            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
+        ) from error
 
 
 def _is_about(locator: Locator, value: object, table: Table) -> bool:
     if isinstance(value, Table):
         return value.id == table.id
     return getattr(locator, "table_id", None) == table.id
+
+
+def _names(schema: Schema | None, ids: tuple[int, ...]) -> tuple[str, ...]:
+    return () if schema is None else tuple(schema.column_with_id(one).name for one in ids)

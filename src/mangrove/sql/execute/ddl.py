@@ -4,7 +4,7 @@ from itertools import count
 from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, split_path
 from mangrove.model.objects import Table

@@ -12,8 +12,8 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicate_parser import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.schema import Schema

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType

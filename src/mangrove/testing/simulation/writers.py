@@ -14,9 +14,9 @@ from mangrove.errors import (
     StorageError,
 )
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.spark.engines import BothEngines
 from mangrove.storage.port import Store
