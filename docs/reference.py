@@ -43,14 +43,20 @@ SPARK_FUNCTIONS = [
 CLASSES = {
     "Doing": [
         "mangrove.lakehouse.lakehouse.Lakehouse",
-        "mangrove.lakehouse.catalog.Catalog",
+        "mangrove.lakehouse.catalog.ReadableCatalog",
+        "mangrove.lakehouse.catalog.WritableCatalog",
         "mangrove.lakehouse.transaction.LakeTransaction",
         "mangrove.lakehouse.shared_transaction.SharedLakeTransaction",
         "mangrove.lakehouse.snapshot.LakeSnapshot",
         "mangrove.lakehouse.namespace.LakeNamespace",
         "mangrove.lakehouse.table.LakeTable",
         "mangrove.lakehouse.view.LakeView",
+        "mangrove.lakehouse.table.TableSnapshot",
+        "mangrove.lakehouse.scan.TableScan",
+        "mangrove.lakehouse.schema_update.SchemaUpdate",
         "mangrove.lakehouse.merge.TableMerge",
+        "mangrove.lakehouse.maintenance.Maintenance",
+        "mangrove.expressions.sql_expression.Expr",
         "mangrove.sql.session.SqlSession",
     ],
     "Answers": [

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from mangrove.expressions.sql_expression import Expr, col, expr, lit
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
+    from mangrove.lakehouse.snapshot import LakeSnapshot as Snapshot
     from mangrove.lakehouse.table import CatalogClient
-    from mangrove.lakehouse.transaction import LakeTransaction
+    from mangrove.lakehouse.table import LakeTable as Table
+    from mangrove.lakehouse.transaction import LakeTransaction as Transaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
+    from mangrove.model.schema import Schema
     from mangrove.model.settings import LakehouseSettings
     from mangrove.spark.statements import Arguments, Frame
     from mangrove.storage.port import Store
     from mangrove.tables.table_state import TableState
+
+    __version__: str
 
 # Everything below is imported when it is first needed: the command line starts with this package, and its help, for
 # one, needs none of it. Arrow and Spark take longest.
@@ -45,7 +50,12 @@ __all__ = [
     "Lakehouse",
     "MangroveError",
     "NotFoundError",
+    "Schema",
+    "Snapshot",
     "StorageError",
+    "Table",
+    "Transaction",
+    "__version__",
     "check",
     "col",
     "create",
@@ -56,28 +66,37 @@ __all__ = [
 
 
 _LATE = {
-    "Expr": "mangrove.expressions.sql_expression",
-    "Isolation": "mangrove.metastore",
-    "Lakehouse": "mangrove.lakehouse.lakehouse",
-    "col": "mangrove.expressions.sql_expression",
-    "expr": "mangrove.expressions.sql_expression",
-    "lit": "mangrove.expressions.sql_expression",
-    "load_ipython_extension": "mangrove.sql.notebook",
+    "Expr": ("mangrove.expressions.sql_expression", "Expr"),
+    "Isolation": ("mangrove.metastore", "Isolation"),
+    "Lakehouse": ("mangrove.lakehouse.lakehouse", "Lakehouse"),
+    "Schema": ("mangrove.model.schema", "Schema"),
+    "Snapshot": ("mangrove.lakehouse.snapshot", "LakeSnapshot"),
+    "Table": ("mangrove.lakehouse.table", "LakeTable"),
+    "Transaction": ("mangrove.lakehouse.transaction", "LakeTransaction"),
+    "col": ("mangrove.expressions.sql_expression", "col"),
+    "expr": ("mangrove.expressions.sql_expression", "expr"),
+    "lit": ("mangrove.expressions.sql_expression", "lit"),
+    "load_ipython_extension": ("mangrove.sql.notebook", "load_ipython_extension"),
 }
-"""The names that are not there until somebody asks for them, each with its module; IPython asks for the last one."""
+"""The names that are imported on first access, with their modules and their names there; IPython uses the last one."""
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mangrove-lake")
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    where, inner_name = _LATE[name]
     try:
-        module = importlib.import_module(_LATE[name])
+        module = importlib.import_module(where)
     except ModuleNotFoundError as error:
         if name != "load_ipython_extension":
             raise
         needed = "SQL in a notebook needs Spark, which is not installed: pip install 'mangrove-lake[spark]'"
         raise InvalidInputError(needed) from error
-    value: object = getattr(module, name)
+    value: object = getattr(module, inner_name)
     globals()[name] = value
     return value
 
@@ -86,7 +105,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def _run_sql(lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: "Arguments") -> "Frame":
+def _run_sql(lake: "Lakehouse", transaction: "Transaction | None", text: str, arguments: "Arguments") -> "Frame":
     from mangrove.sql.session import run_sql
 
     return run_sql(lake, transaction, text, arguments)

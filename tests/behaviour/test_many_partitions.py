@@ -84,7 +84,7 @@ def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
 
 def files_by_day(table: LakeTable) -> dict[Value | None, list[str]]:
     found: dict[Value | None, list[str]] = {}
-    for scan in table.scan().scans:
+    for scan in table.scan().plan.scans:
         found.setdefault(scan.log_values[0], []).append(scan.file.location)
     return found
 
@@ -245,7 +245,7 @@ def test_a_scan_by_partition_reads_the_deltas_of_those_partitions_alone(
     meant, is_listed = PREDICATES[where]
     table = reopened().table("n.t")
     before = store.requests
-    plan = table.scan(where)
+    plan = table.scan(where).plan
     spent = store.requests - before
     whole = table.state()
     assert plan.scans == plan_scan(whole, parse_predicate(where, whole.schema)).scans
@@ -306,7 +306,7 @@ def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_
     lake.maintenance.convert(f"memory://named-{layout}-{to}-converted/", to)
     there = mangrove.open(f"memory://named-{layout}-{to}-converted/")
     for table in (made, there.table("n.t")):
-        plan = table.scan("days_since = 2 and kind in ('b', 'none')")
+        plan = table.scan("days_since = 2 and kind in ('b', 'none')").plan
         assert (plan.partitions, len(plan.scans)) == (1, 2)
         assert table.to_arrow(where="days_since = 2 and kind = 'b'").column("v").to_pylist() == [2, 100]
         assert table.to_arrow(where="days_since = 2").num_rows == 4

@@ -158,3 +158,19 @@ def test_a_bare_string_is_a_value_and_an_expression_is_marked_as_one(lake: Lakeh
     assert table.to_arrow().to_pylist() == [{"id": 1, "name": "m", "status": "s.name"}]
     with pytest.raises(InvalidInputError, match="an expression is SQL text"):
         expr(5)  # type: ignore[arg-type]
+
+
+def test_a_scan_reads_one_state_of_the_table_for_any_reader(lake: Lakehouse) -> None:
+    table = lake.create_table("s.scanned", "id bigint not null, n int", keys=["id"])
+    table.append([{"id": number, "n": number % 2} for number in range(10)])
+    whole, some = table.scan(), table.scan(where="n = 1", columns=["id"])
+    table.delete_keys([{"id": 1}])
+    assert (whole.count(), some.count(), table.scan().count(), table.scan("n = 1").count()) == (10, 5, 9, 4)
+    assert some.to_arrow().to_pydict() == {"id": [1, 3, 5, 7, 9]}
+    assert sum(batch.num_rows for batch in some.to_batches()) == 5
+    assert list(some.to_pandas()["id"]) == list(some.to_polars()["id"]) == [1, 3, 5, 7, 9]
+    assert some.to_duckdb().fetchall() == [(1,), (3,), (5,), (7,), (9,)]
+    assert [one.file for one in whole.plan.scans] == whole.files()
+    assert whole.explain().startswith("opens 1 of 1 files")
+    snapshot = lake.at(lake.version - 1).table("s.scanned")
+    assert snapshot.scan().count() == 10

@@ -78,7 +78,7 @@ def test_a_row_is_found_by_its_key_whichever_partition_it_moves_to(lake: Lakehou
     table.upsert(orders(2, 3, day=1, customer="moved"))
     assert ids(table) == [1, 2, 3]
     assert ids(table, where="days(ts) = '2026-01-01'") == [1]
-    assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").scans] == [
+    assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").plan.scans] == [
         (datetime.date(2026, 1, 2),)
     ]
     table.delete_keys([{"order_id": 3}])

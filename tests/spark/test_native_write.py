@@ -99,7 +99,7 @@ def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp
         assert statistics.minimum == {**ROW, "c": "ab "}[name]
     text = full.statistics_of(schema.column("s").id)
     assert (text.minimum, text.maximum) == ("x" * 32, "x" * 31 + "y")
-    assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").skipped]
+    assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").plan.skipped]
 
 
 def test_not_a_number_is_found_though_a_footer_does_not_tell_of_it(spark: SparkSession, tmp_path: Path) -> None:

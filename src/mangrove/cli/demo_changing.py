@@ -115,7 +115,7 @@ def conflict(tour: Tour) -> None:
 def _show_tables(tour: Tour) -> None:
     rows = []
     for name in shop.COLUMNS:
-        files = [scan.file for scan in tour.lake.table(name).scan().scans]
+        files = [scan.file for scan in tour.lake.table(name).scan().plan.scans]
         size = format_bytes(sum(file.size_bytes for file in files))
         rows.append((name, sum(file.row_count for file in files), len(files), size))
     tour.stage.rows(("table", "rows", "files", "size"), rows)

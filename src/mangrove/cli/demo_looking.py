@@ -66,7 +66,7 @@ def questions(tour: Tour, before: int) -> None:
         with stage.waiting("asking Spark"):
             then = lake.sql(past).collect()[0]["orders"]
         table = lake.table(shop.ORDERS)
-        files, of_a_day = len(table.scan().scans), len(table.scan(where=_day(shop.CRASHED_DAY)).scans)
+        files, of_a_day = len(table.scan().plan.scans), len(table.scan(where=_day(shop.CRASHED_DAY)).plan.scans)
         stage.say(f"{then:,} orders. A question about one day would read {of_a_day} of {files} files.")
         facts |= {"cities": dict(cities), "then": then, "files": files, "files_for_a_day": of_a_day}
 
@@ -95,10 +95,10 @@ def compaction(tour: Tour) -> None:
             for hour in shop.TILL_HOURS:
                 shop.take_hour(lake, shop.TILL_DAY, hour)
         orders = lake.table(shop.ORDERS)
-        before, rows = len(orders.scan(where=_day(shop.TILL_DAY)).scans), count(lake, shop.ORDERS)
+        before, rows = len(orders.scan(where=_day(shop.TILL_DAY)).plan.scans), count(lake, shop.ORDERS)
         with stage.waiting("compacting"):
             lake.maintenance.compact()
-        after = len(orders.scan(where=_day(shop.TILL_DAY)).scans)
+        after = len(orders.scan(where=_day(shop.TILL_DAY)).plan.scans)
         stage.code("lake.maintenance.compact()   # every table that needs it")
         stage.say("files to read for the orders of that day:")
         stage.bars({"before": before, "after": after})

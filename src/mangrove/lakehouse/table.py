@@ -29,6 +29,7 @@ from mangrove.lakehouse.engine_port import (
 )
 from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
+from mangrove.lakehouse.scan import TableScan
 from mangrove.lakehouse.schema_update import SchemaUpdate
 from mangrove.lakehouse.table_staging import (
     load_opened_table_state,
@@ -55,7 +56,6 @@ from mangrove.tables.constraints import (
     check_constraints_of,
 )
 from mangrove.tables.merge import MergePlan
-from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
-    from mangrove.tables.scan_plan import ScanPlan
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite, RowCounts
     from mangrove.transaction.catalog import CatalogReader
@@ -226,29 +225,25 @@ class TableSnapshot:
         """Return the table as engines take it."""
         return load_table_state(self.catalog.reading(), self.locator)
 
-    def scan(self, where: str | Expr | Predicate | None = None) -> ScanPlan:
-        """Return what would be read, and why the rest is skipped."""
-        return plan_scan(*self._requested(where))
+    def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
+        """Return a scan of all rows, or of those for which `where` holds, to be read or explained."""
+        state, predicate = self._requested(where)
+        return TableScan(state, predicate, columns, self._engines)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pyarrow Table, without a JVM."""
-        reader = self._engines().reader()
-        state, predicate = self._requested(where)
-        return reader.read(state, columns, predicate)
+        self._engines().reader()
+        return self.scan(where, columns).to_arrow()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
-        rows = self.to_arrow(columns, where)
-        try:
-            return rows.to_pandas()
-        except ModuleNotFoundError as error:
-            raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
-        except (OverflowError, ValueError):
-            return _to_wide_range_pandas(str(self.locator), rows)
+        self._engines().reader()
+        return self.scan(where, columns).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a polars DataFrame."""
-        return self._engines().local().polars_frame(self.to_arrow(columns, where))
+        self._engines().local()
+        return self.scan(where, columns).to_polars()
 
     def to_duckdb(
         self,
@@ -257,13 +252,13 @@ class TableSnapshot:
         where: str | Expr | Predicate | None = None,
     ) -> Any:
         """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
-        return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
+        self._engines().local()
+        return self.scan(where, columns).to_duckdb(connection)
 
     def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
-        spark = self._engines().spark()
-        state, predicate = self._requested(where)
-        return spark.read(state, columns, predicate)
+        self._engines().spark()
+        return self.scan(where, columns).to_spark()
 
     def iceberg(self) -> str:
         """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
@@ -630,20 +625,6 @@ class LakeTable(TableSnapshot):
                 return verb(spark, state, rows)
 
         return plan
-
-
-def _to_wide_range_pandas(name: str, rows: Any) -> Any:
-    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
-    for place, field in enumerate(rows.schema):
-        if str(field.type) == "date32[day]":
-            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
-    try:
-        return rows.to_pandas()
-    except (OverflowError, ValueError) as error:
-        raise InvalidInputError(
-            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
-            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
-        ) from error
 
 
 def _is_about(locator: Locator, value: object, table: Table) -> bool:
