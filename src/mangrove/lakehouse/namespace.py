@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.table import LakeTable, TableSnapshot
     from mangrove.lakehouse.view import LakeView, ViewSnapshot
 
-__all__ = ["LakeNamespace", "NamespaceSnapshot"]
+__all__ = ["LakeNamespace", "NamespaceReader", "NamespaceSnapshot"]
 
 
 class NamespaceReader(Protocol):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.transaction.catalog import CatalogReader
 
-__all__ = ["LakeView", "ViewSnapshot"]
+__all__ = ["LakeView", "ViewReader", "ViewSnapshot"]
 
 
 class ViewReader(Protocol):
