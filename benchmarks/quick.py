@@ -109,7 +109,7 @@ def measure_lakehouse(
     yield measure("read all rows", store, 3, lambda: table.to_arrow(["id", "amount"]), rows * len(batches))
     yield measure("find one row", store, 5, lambda: table.to_arrow(where="id = 7"))
     yield measure("compact", store, 1, lambda: table.compact(engine="local"), rows * len(batches))
-    yield measure("check everything", store, 1, lambda: lake.check(engine="local"))
+    yield measure("check everything", store, 1, lambda: lake.maintenance.check(engine="local"))
 
 
 def make_row(number: int) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def writes(bench: Bench) -> None:
     table = bench.table("written")
     bench.compare("append of 3 rows", lambda: table.append(ROWS), lambda: bench.write_by_hand(ROWS), 2.5)
     bench.compare("upsert of 3 rows", lambda: table.upsert(ROWS), lambda: bench.write_by_hand(ROWS), 3.0)
-    bench.compare("delete of 1 key", lambda: table.delete(KEYS), lambda: bench.write_by_hand(KEYS), 3.0)
+    bench.compare("delete of 1 key", lambda: table.delete_keys(KEYS), lambda: bench.write_by_hand(KEYS), 3.0)
 
 
 def small_read(bench: Bench) -> None:

@@ -32,12 +32,12 @@ def main(folder: Path, bucket: str) -> None:
     lake = mangrove.open(folder) if there_is_one else sample(folder)
     print(f"{lake.uri} has version {lake.version}")
 
-    report = lake.convert(bucket, layout=lake.layout)
+    report = lake.maintenance.convert(bucket, layout=lake.layout)
     print(f"first run, while others write: {report}")
 
     if not there_is_one:
         lake.table("shop.orders").upsert([{"id": 1, "amount": 1_000_000}])
-    report = lake.convert(bucket, layout=lake.layout)
+    report = lake.maintenance.convert(bucket, layout=lake.layout)
     print(f"second run, after the writers stopped: {report}")
 
     moved = mangrove.open(bucket)
@@ -49,7 +49,7 @@ def main(folder: Path, bucket: str) -> None:
     # The past came along, too.
     for line in moved.history(limit=3):
         print(f"  version {line.version}: {line.message}")
-    found = moved.check()
+    found = moved.maintenance.check()
     print(f"  {found}")
 
 

@@ -58,7 +58,7 @@ def apply(txn: LakeTransaction, changes: list[Mapping[str, Any]]) -> None:
     if kept:
         customers.upsert([{name: change[name] for name in ("id", "name", "city")} for change in kept])
     if gone:
-        customers.delete(gone)
+        customers.delete_keys(gone)
 
 
 def main(folder: Path) -> None:

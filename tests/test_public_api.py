@@ -20,8 +20,12 @@ ERRORS = {
     "NotFoundError",
     "StorageError",
 }
+DOING = {
+    *("Expr", "Isolation", "Lakehouse", "Schema", "Snapshot", "Table", "Transaction", "__version__"),
+    *("check", "col", "create", "expr", "lit", "open"),
+}
 PUBLIC = {
-    "mangrove": {"Isolation", "Lakehouse", "check", "create", "open", *ERRORS},
+    "mangrove": {*DOING, *ERRORS},
     "mangrove.errors": ERRORS,
     "mangrove.spark.session": {"LOCAL_SETTINGS", "local_session"},
 }

@@ -102,12 +102,12 @@ def kill_job(tour: Tour) -> None:
         before, orders = lake.version, _count_rows(lake, shop.ORDERS)
         with tour.presenter.waiting("running a job and killing it"):
             code = _run_and_kill_job(lake.uri, shop.CRASHED_DAY)
-        after, left = lake.version, lake.vacuum(dry_run=True, alone=True)
+        after, left = lake.version, lake.maintenance.vacuum(dry_run=True, alone=True)
         say(f"The job reported “{shop.HALF_DONE}” and was killed (exit code {code}).")
         now = _count_rows(lake, shop.ORDERS)
         say(f"version: {before} before, {after} after; orders: {orders:,} before, {now:,} after")
         say(f"It left {len(left.paths)} unreferenced files. Vacuum deletes them, and the job runs again.")
-        lake.vacuum(alone=True)
+        lake.maintenance.vacuum(alone=True)
         day = shop.CRASHED_DAY
         lake.run(lambda txn: shop.close_day(txn, day), "serializable", message=f"close {shop.get_date(day)}")
         agrees = len(set(shop.sum_orders_and_ledger(lake))) == 1
@@ -200,7 +200,7 @@ def query_in_sql(tour: Tour, before: int) -> None:
         with presenter.waiting("running the query"):
             then = lake.sql(past).collect()[0]["orders"]
         table = lake.table(shop.ORDERS)
-        files, of_a_day = len(table.scan().scans), len(table.scan(where=_filter_day(shop.CRASHED_DAY)).scans)
+        files, of_a_day = len(table.scan().plan.scans), len(table.scan(where=_filter_day(shop.CRASHED_DAY)).plan.scans)
         presenter.say(f"{then:,} orders. A query for one day reads {of_a_day} of {files} files.")
         results |= {"cities": dict(cities), "then": then, "files": files, "files_for_a_day": of_a_day}
 
@@ -210,9 +210,9 @@ def export_copy(tour: Tour) -> None:
     why = "A named, self-contained copy. Another process opens it here, without Spark."
     with tour.presenter.chapter("Export", why) as results:
         lake, presenter = tour.lake, tour.presenter
-        presenter.code(f'lake.export({str(tour.copy)!r}, name="year-end")')
+        presenter.code(f'lake.maintenance.export({str(tour.copy)!r}, name="year-end")')
         with presenter.waiting("copying"):
-            lake.export(tour.copy, name="year-end", mode="full")
+            lake.maintenance.export(tour.copy, name="year-end", mode="full")
         words = ["read", str(tour.copy), shop.LEDGER, "--limit", "3"]
         presenter.code(f"mangrove {shlex.join(words)}")
         presenter.say(*_run_cli(words).splitlines(), style="dim")
@@ -229,11 +229,11 @@ def compact_files(tour: Tour) -> None:
             for hour in shop.TILL_HOURS:
                 shop.book_till_hour(lake, shop.TILL_DAY, hour)
         orders = lake.table(shop.ORDERS)
-        before, rows = len(orders.scan(where=_filter_day(shop.TILL_DAY)).scans), _count_rows(lake, shop.ORDERS)
+        before, rows = len(orders.scan(where=_filter_day(shop.TILL_DAY)).plan.scans), _count_rows(lake, shop.ORDERS)
         with presenter.waiting("compacting"):
-            lake.compact()
-        after = len(orders.scan(where=_filter_day(shop.TILL_DAY)).scans)
-        presenter.code("lake.compact()   # every table with small files")
+            lake.maintenance.compact()
+        after = len(orders.scan(where=_filter_day(shop.TILL_DAY)).plan.scans)
+        presenter.code("lake.maintenance.compact()   # every table with small files")
         presenter.say("files to read for the orders of that day:")
         presenter.bars({"before": before, "after": after})
         results |= {"files_before": before, "files_after": after}
@@ -245,7 +245,7 @@ def check_lakehouse(tour: Tour) -> None:
     why = "Like fsck: verifies every invariant, every file that a version references, and every row count."
     with tour.presenter.chapter("Check", why) as results:
         with tour.presenter.waiting("checking"):
-            report = tour.lake.check()
+            report = tour.lake.maintenance.check()
         tour.presenter.say(str(report), style="green" if report.is_sound else "red")
         results |= {"is_sound": report.is_sound, "report": str(report)}
 
@@ -275,7 +275,7 @@ def list_files(tour: Tour) -> None:
 def _print_tables(tour: Tour) -> None:
     rows = []
     for name in shop.COLUMNS:
-        files = [scan.file for scan in tour.lake.table(name).scan().scans]
+        files = [scan.file for scan in tour.lake.table(name).scan().plan.scans]
         size = format_bytes(sum(file.size_bytes for file in files))
         rows.append((name, sum(file.row_count for file in files), len(files), size))
     tour.presenter.rows(("table", "rows", "files", "size"), rows)

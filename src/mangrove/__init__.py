@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from mangrove.lakehouse.handles import CatalogClient
+    from mangrove.expressions.sql_expression import Expr, col, expr, lit
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.snapshot import LakeSnapshot as Snapshot
+    from mangrove.lakehouse.table import CatalogClient
+    from mangrove.lakehouse.table import LakeTable as Table
+    from mangrove.lakehouse.transaction import LakeTransaction as Transaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
+    from mangrove.model.schema import Schema
     from mangrove.model.settings import LakehouseSettings
+
+    __version__: str
 
 # Everything below is imported when it is first needed: the command line starts with this package, and its help, for
 # one, needs none of it. Arrow and Spark take longest.
@@ -31,23 +38,36 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyExistsError",
     "ConflictError",
+    "Expr",
     "FormatError",
     "InvalidInputError",
     "Isolation",
     "Lakehouse",
     "MangroveError",
     "NotFoundError",
+    "Schema",
+    "Snapshot",
     "StorageError",
+    "Table",
+    "Transaction",
+    "__version__",
     "check",
+    "col",
     "create",
+    "expr",
+    "lit",
     "open",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import a class when it is first used."""
+    """Import a class or function when it is first used."""
     value: object
     match name:
+        case "Expr" | "col" | "expr" | "lit":
+            from mangrove.expressions import sql_expression
+
+            value = getattr(sql_expression, name)
         case "Isolation":
             from mangrove.metastore import Isolation
 
@@ -56,6 +76,26 @@ def __getattr__(name: str) -> object:
             from mangrove.lakehouse.lakehouse import Lakehouse
 
             value = Lakehouse
+        case "Schema":
+            from mangrove.model.schema import Schema
+
+            value = Schema
+        case "Snapshot":
+            from mangrove.lakehouse.snapshot import LakeSnapshot
+
+            value = LakeSnapshot
+        case "Table":
+            from mangrove.lakehouse.table import LakeTable
+
+            value = LakeTable
+        case "Transaction":
+            from mangrove.lakehouse.transaction import LakeTransaction
+
+            value = LakeTransaction
+        case "__version__":
+            from importlib.metadata import version
+
+            value = version("mangrove-lake")
         case "load_ipython_extension":
             if find_spec("pyspark") is None:
                 raise InvalidInputError(
@@ -82,7 +122,7 @@ def check(
     repair: bool = False,
     engine: str | None = None,
 ) -> "CheckReport":
-    """Look at everything that the versions of a lakehouse reach, as `Lakehouse.check` does.
+    """Look at everything that the versions of a lakehouse reach, as `Maintenance.check` does.
 
     Where the lakehouse cannot be opened, the report says what is broken, which version
     still opens, and what to do.

@@ -186,7 +186,7 @@ def test_writers_with_caches_do_not_lose_each_others_work(handles: Callable[...,
     expected = looked_at(made)
     assert [looked_at(one) for one in [*writers, opened(handles())]] == [expected] * 4
     assert made.table("n.rows").to_arrow().num_rows == 9 + 12
-    assert made.check().problems == ()
+    assert made.maintenance.check().problems == ()
 
 
 def test_rollback_rename_and_drop_through_one_handle_are_seen_through_another(
@@ -215,17 +215,17 @@ def test_an_expired_version_is_gone_for_readers_who_remember_its_files(
     one.create_namespace("later")
     clock.now_millis += 1_000 * 24 * 60 * 60 * 1_000
     made.alter(minimum_versions_to_keep=1, maximum_version_age_millis=1)
-    assert one.expire(alone=True).versions
+    assert one.maintenance.expire(alone=True).versions
     assert other.version == one.version
     for lake in (other, opened(handles()), opened(handles("elsewhere"))):
         with pytest.raises(NotFoundError):
             lake.at(old)
     gone = set(behind.paths())
-    assert one.vacuum(alone=True).paths
+    assert one.maintenance.vacuum(alone=True).paths
     gone -= set(behind.paths())
     assert any(path.startswith("data/") for path in gone)
     assert [one.name for one in other.namespaces()] == ["later", "n"]
-    assert made.check().problems == ()
+    assert made.maintenance.check().problems == ()
 
 
 def test_what_vacuum_deletes_leaves_the_folder_of_who_runs_it(
@@ -236,9 +236,9 @@ def test_what_vacuum_deletes_leaves_the_folder_of_who_runs_it(
     lake.drop_table("n.rows")
     clock.now_millis += 1_000 * 24 * 60 * 60 * 1_000
     lake.alter(minimum_versions_to_keep=1, maximum_version_age_millis=1)
-    lake.expire(alone=True)
-    lake.vacuum(alone=True)
-    assert made.check().problems == ()
+    lake.maintenance.expire(alone=True)
+    lake.maintenance.vacuum(alone=True)
+    assert made.maintenance.check().problems == ()
     assert not any(b"PAR1" in file.read_bytes() for file in files_in(tmp_path / "cache"))
 
 
@@ -269,14 +269,14 @@ def test_a_cache_that_cannot_be_used_changes_nothing_but_speed(
         if trouble == "deleted while in use":
             for file in files_in(tmp_path / "cache"):
                 file.unlink()
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     assert (tmp_path / "in-the-way").read_bytes() == b""
 
 
 def checked(lake: Lakehouse) -> list[str]:
     """Return what is wrong with a lakehouse, also with one that no longer opens."""
     try:
-        return [problem.path for problem in lake.check().problems]
+        return [problem.path for problem in lake.maintenance.check().problems]
     except FormatError as error:
         return [str(error)]
 
@@ -297,7 +297,7 @@ def test_check_looks_at_the_store_and_not_at_what_is_remembered(
         MemoryStore.put(behind, path, was)
         assert missing, path
         assert damaged, path
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     assert looked_at(lake) == expected
 
 
@@ -312,7 +312,7 @@ def test_a_file_that_was_damaged_and_put_right_is_read_after_a_check(
     with pytest.raises(FormatError):
         lake.table("n.rows").to_arrow()
     MemoryStore.put(behind, path, was)
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     assert looked_at(lake) == expected
 
 
@@ -321,7 +321,7 @@ def test_an_export_is_read_through_caches_and_checked_without_them(
     made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects], tmp_path: Path, mode: str
 ) -> None:
     copy = MemoryStore(f"memory://{mode}/")
-    export_version(made.maintained(), copy, "kept", mode=ExportMode(mode))
+    export_version(made.maintenance.context(), copy, "kept", mode=ExportMode(mode))
     cache = CacheSettings(str(tmp_path / "cache"))
     expected = looked_at(made)[-1]
 
@@ -335,7 +335,7 @@ def test_an_export_is_read_through_caches_and_checked_without_them(
     lake = opened_copy()
     behind.delete_many([path])
     assert looked_at(lake)[-1] == expected
-    assert bool(lake.check().problems) == (mode == "minimal")
+    assert bool(lake.maintenance.check().problems) == (mode == "minimal")
 
 
 def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_meaning(layout: str) -> None:
@@ -350,7 +350,9 @@ def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_mea
         # DeltaCAT's names hold the source's transaction, and what they lead to is known by its checksum.
         for data in DataMode if layout.startswith("tree") else [DataMode.COPY]:
             place = RememberingStore()
-            convert_lakehouse(lake.maintained(), build_conversion_target(place, layout), history=history, data=data)
+            convert_lakehouse(
+                lake.maintenance.context(), build_conversion_target(place, layout), history=history, data=data
+            )
             made = {path: place.read(path) for path in place.paths() if is_immutable_path(path)}
             assert {path for path in made.keys() & seen.keys() if made[path] != seen[path]} == set()
             seen |= made

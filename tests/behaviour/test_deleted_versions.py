@@ -44,7 +44,7 @@ def test_a_stale_hint_before_a_deleted_version_does_not_hide_the_newest(
     opened.create_namespace("more")
     assert opened.version == 7
     assert not store.exists(path)
-    assert any(problem.path == path for problem in opened.check())
+    assert any(problem.path == path for problem in opened.maintenance.check())
 
 
 def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version(
@@ -65,14 +65,14 @@ def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version
 def test_a_deleted_newest_version_is_told_by_a_check_as_long_as_the_hint_names_it(
     versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
 ) -> None:
-    assert not opened_again().check().problems
+    assert not opened_again().maintenance.check().problems
     path = delete_version(store, 6)
     opened = opened_again()
     assert opened.version == 5
-    (problem,) = opened.check()
+    (problem,) = opened.maintenance.check()
     assert (problem.path, "the hint names version 6" in problem.rule) == (path, True)
-    opened.check(repair=True)
-    assert not opened_again().check().problems
+    opened.maintenance.check(repair=True)
+    assert not opened_again().maintenance.check().problems
 
 
 def test_deleted_oldest_versions_are_told_by_a_check_and_expired_ones_are_not(
@@ -80,16 +80,16 @@ def test_deleted_oldest_versions_are_told_by_a_check_and_expired_ones_are_not(
 ) -> None:
     versions.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
     clock.now_millis += 10 * MINUTE_MILLIS
-    assert 3 in versions.expire(alone=True).versions
-    assert opened_again().check().is_sound
+    assert 3 in versions.maintenance.expire(alone=True).versions
+    assert opened_again().maintenance.check().is_sound
     first = delete_version(store, 0)
-    (problem,) = opened_again().check()
+    (problem,) = opened_again().maintenance.check()
     assert (problem.path, "version 0 was deleted" in problem.rule) == (first, True)
     delete_version(store, 1)
-    (problem,) = opened_again().check()
+    (problem,) = opened_again().maintenance.check()
     assert (problem.path, "versions 0 to 1 were deleted" in problem.rule) == (first, True)
 
 
 def test_a_copy_begins_with_a_later_version_and_is_sound(versions: Lakehouse, tmp_path: Path) -> None:
-    versions.export(str(tmp_path / "copy"), name="year-end", version=3)
+    versions.maintenance.export(str(tmp_path / "copy"), name="year-end", version=3)
     assert check_uri(str(tmp_path / "copy")).is_sound

@@ -9,9 +9,9 @@ import mangrove
 from mangrove.cli.command import LocalEngines
 from mangrove.errors import ConflictError
 from mangrove.expressions.parse import parse_predicate
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.table_staging import load_opened_table_state, stage_write
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
@@ -84,7 +84,7 @@ def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
 
 def files_by_day(table: LakeTable) -> dict[Value | None, list[str]]:
     found: dict[Value | None, list[str]] = {}
-    for scan in table.scan().scans:
+    for scan in table.scan().plan.scans:
         found.setdefault(scan.log_values[0], []).append(scan.file.location)
     return found
 
@@ -245,7 +245,7 @@ def test_a_scan_by_partition_reads_the_deltas_of_those_partitions_alone(
     meant, is_listed = PREDICATES[where]
     table = reopened().table("n.t")
     before = store.requests
-    plan = table.scan(where)
+    plan = table.scan(where).plan
     spent = store.requests - before
     whole = table.state()
     assert plan.scans == plan_scan(whole, parse_predicate(where, whole.schema)).scans
@@ -300,13 +300,13 @@ def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_
     rows = [{"day": day, "kind": kind, "v": day} for day in range(4) for kind in ("a", "b", None)]
     made = lake.create_table("n.t", "day int, kind varchar, v int", partition_by=["day", "truncate(1, kind)"])
     made.append(rows)
-    made.rename_column("day", "days_since")
-    made.widen("days_since", "bigint")
+    made.update_schema().rename_column("day", "days_since").commit()
+    made.update_schema().widen("days_since", "bigint").commit()
     made.append([{"days_since": 2, "kind": "b", "v": 100}])
-    lake.convert(f"memory://named-{layout}-{to}-converted/", to)
+    lake.maintenance.convert(f"memory://named-{layout}-{to}-converted/", to)
     there = mangrove.open(f"memory://named-{layout}-{to}-converted/")
     for table in (made, there.table("n.t")):
-        plan = table.scan("days_since = 2 and kind in ('b', 'none')")
+        plan = table.scan("days_since = 2 and kind in ('b', 'none')").plan
         assert (plan.partitions, len(plan.scans)) == (1, 2)
         assert table.to_arrow(where="days_since = 2 and kind = 'b'").column("v").to_pylist() == [2, 100]
         assert table.to_arrow(where="days_since = 2").num_rows == 4

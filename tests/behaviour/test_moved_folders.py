@@ -8,7 +8,7 @@ import pytest
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.errors import StorageError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 
 GONE = "was moved, deleted or recreated since it was opened"
 

@@ -38,8 +38,10 @@ CREATED: dict[str, Callable[[Lakehouse, str], object]] = {
     "renamed view": lambda lake, name: lake.rename_view("shop.daily", ViewLocator("shop", name)),
     "column": lambda lake, name: lake.create_table("shop.new", f"id bigint, `{name}` string"),
     "inner column": lambda lake, name: lake.create_table("shop.new", f"s struct<`{name}`: string>"),
-    "added column": lambda lake, name: lake.table("shop.orders").add_column(f"`{name}`", "string"),
-    "renamed column": lambda lake, name: lake.table("shop.orders").rename_column("id", name),
+    "added column": lambda lake, name: (
+        lake.table("shop.orders").update_schema().add_column(f"`{name}`", "string").commit()
+    ),
+    "renamed column": lambda lake, name: lake.table("shop.orders").update_schema().rename_column("id", name).commit(),
     "column of an external table": lambda lake, name: lake.create_table(
         "shop.new", f"`{name}` int", table_type="external", table_format="PARQUET", location="s3://other/folder/"
     ),
@@ -73,8 +75,8 @@ def test_what_has_an_unsafe_name_already_is_read_written_and_renamed(shop: Lakeh
     orders = lake.table("shop.orders")
     orders.append([{name: 7, "place": None}])
     assert orders.to_arrow()[name].to_pylist() == [7]
-    orders.add_column("more", "string")
-    orders.rename_column(f"`{name}`", "id")
+    orders.update_schema().add_column("more", "string").commit()
+    orders.update_schema().rename_column(f"`{name}`", "id").commit()
     lake.alter_namespace(NamespaceLocator(name), {"owner": "ana"})
     lake.create_table(TableLocator(name, "safe"), "id bigint")
     lake.rename_namespace(NamespaceLocator(name), "safe")
@@ -90,7 +92,7 @@ def test_a_new_table_has_no_more_columns_than_the_limit(shop: Lakehouse) -> None
     assert shop.version == before
     shop.create_table("shop.wide", Schema(BEYOND.columns[:-1]))
     with pytest.raises(InvalidInputError, match=f"expected at most {COLUMNS_MAX}"):
-        shop.table("shop.wide").add_column("more", "int")
+        shop.table("shop.wide").update_schema().add_column("more", "int").commit()
 
 
 def test_a_table_that_is_wider_than_the_limit_already_is_read_and_made_narrower(
@@ -101,7 +103,7 @@ def test_a_table_that_is_wider_than_the_limit_already_is_read_and_made_narrower(
     orders = open_on_store(effects).table("shop.orders")
     assert orders.schema is not None
     assert len(orders.schema.columns) == COLUMNS_MAX + 1
-    orders.drop_column("c0")
+    orders.update_schema().drop_column("c0").commit()
     assert orders.schema.names[0] == "c1"
 
 

@@ -36,5 +36,5 @@ def test_what_was_named_once_is_removed_however_often_the_change_is_tried(tmp_pa
 def test_a_full_export_takes_none_for_its_tables(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("sales")
-    lake.export(tmp_path / "copy", name="copy", tables=None)
+    lake.maintenance.export(tmp_path / "copy", name="copy", tables=None)
     assert [one.name for one in mangrove.open(tmp_path / "copy").namespaces()] == ["sales"]

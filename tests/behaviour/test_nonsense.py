@@ -3,6 +3,7 @@
 import datetime
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -32,8 +33,8 @@ def given_as(method: str, name: str | None = None, *before: object, **fixed: obj
 
     def call(lake: Any, nonsense: object) -> object:
         if name is None:
-            return _taken(getattr(lake, method)(nonsense, *before, **fixed))
-        return _taken(getattr(lake, method)(*before, **{**fixed, name: nonsense}))
+            return _taken(attrgetter(method)(lake)(nonsense, *before, **fixed))
+        return _taken(attrgetter(method)(lake)(*before, **{**fixed, name: nonsense}))
 
     return call
 
@@ -49,16 +50,26 @@ def _all(method: str, names: str, *before: object, **fixed: object) -> dict[str,
 def _exporting(name: str) -> Call:
     def call(lake: Any, nonsense: object) -> object:
         arguments: dict[str, object] = {"name": "copy", name: nonsense}
-        return lake.export(f"memory://copy-{next(COPIES)}/", **arguments)
+        return lake.maintenance.export(f"memory://copy-{next(COPIES)}/", **arguments)
 
     return call
 
 
-ONE_ARGUMENT = ["at", "rollback", "undo", "diff", "join_shared", "drop_export", "begin_shared", "run"]
+ONE_ARGUMENT = [
+    "at",
+    "rollback",
+    "undo",
+    "diff",
+    "join_shared",
+    "maintenance.drop_export",
+    "maintenance.compact",
+    "begin_shared",
+    "run",
+]
 COPIES = itertools.count()
 FIRST_ONLY = (
     "namespace create_namespace alter_namespace drop_namespace tables table create_table alter_table drop_table views "
-    "view drop_view alter_view compact"
+    "view drop_view alter_view"
 )
 CATALOG: Mapping[str, Call] = {
     **{method: given_as(method) for method in FIRST_ONLY.split()},
@@ -86,18 +97,15 @@ CATALOG: Mapping[str, Call] = {
     **_all("rename_view", "to", "n.v"),
 }
 LAKEHOUSE: Mapping[str, Call] = {
-    **{
-        method: given_as(method)
-        for method in ["at", "rollback", "undo", "diff", "join_shared", "drop_export", "begin_shared", "run"]
-    },
+    **{method: given_as(method) for method in ONE_ARGUMENT},
     **_all("transaction", "isolation message author properties time_limit"),
     **_all("begin_shared", "ttl isolation message author properties", "shared"),
     **_all("history", "before limit"),
     **_all("rollback", "message author", 1),
     **_all("undo", "message author", 3),
     **_all("diff", "after", 1),
-    **_all("vacuum", "grace"),
-    **_all("check", "sample"),
+    **_all("maintenance.vacuum", "grace"),
+    **_all("maintenance.check", "sample"),
     **{f"export({name})": _exporting(name) for name in ["name", "mode", "version", "tables", "storage_options"]},
     **_all("run", "attempts", lambda _: None),
     **_all("alter", "put remove maximum_version_age_millis minimum_versions_to_keep order"),
@@ -173,7 +181,7 @@ def test_anything_at_all_is_answered_or_refused(what: str, nonsense: object) -> 
         lambda lake: lake.undo(None),
         lambda lake: lake.undo("x"),
         lambda lake: lake.rollback(to=None),
-        lambda lake: lake.vacuum(grace=5),
+        lambda lake: lake.maintenance.vacuum(grace=5),
         lambda lake: lake.begin_shared("load", ttl=None),
         lambda lake: lake.create_table("n.new", "id int", keys=[None]),
         lambda lake: lake.create_table("n.new", "id int", keys=[1]),

@@ -118,16 +118,16 @@ def test_the_record_outlives_upkeep_and_undo_does_not_bring_a_batch_back(lake: L
     for number in range(5):
         lake.create_namespace(f"later{number}")
     clock.now_millis += 40 * 24 * 3600 * 1000
-    lake.expire()
-    lake.vacuum()
+    lake.maintenance.expire()
+    lake.maintenance.vacuum()
     assert not commit_batch(lake, "q", 1)
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
 
 
 def test_an_export_carries_the_record(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     commit_batch(lake, "q", 3, "a")
-    lake.export(tmp_path / "copy", name="now")
+    lake.maintenance.export(tmp_path / "copy", name="now")
     assert not commit_batch(mangrove.open(tmp_path / "copy"), "q", 3)
 
 
@@ -137,7 +137,7 @@ def test_a_conversion_carries_the_record(tmp_path: Path, source: str, history: L
     lake = mangrove.create(tmp_path / "lake", layout=source)
     commit_batch(lake, "q", 3, "a")
     lake.create_namespace("b")
-    lake.convert(tmp_path / "copy", history=history)
+    lake.maintenance.convert(tmp_path / "copy", history=history)
     copy = mangrove.open(tmp_path / "copy")
     assert copy.layout != source
     assert not commit_batch(copy, "q", 3)

@@ -52,7 +52,7 @@ def test_a_check_reads_each_node_of_the_newest_version_once(store: Watched) -> N
     lake = open_on_store(build_deterministic_effects(store))
     lake.rollback(to=lake.version)  # the newest version alone is of interest
     store.batches.clear()
-    assert open_on_store(build_deterministic_effects(store)).check(sample=1).is_sound
+    assert open_on_store(build_deterministic_effects(store)).maintenance.check(sample=1).is_sound
     reads = store.reads()
     assert len(reads) > 20
     assert set(reads.values()) == {1}

@@ -42,7 +42,7 @@ LOOKING: dict[str, tuple[Callable[[Lakehouse], object], int]] = {
     "a table in an earlier version": (lambda lake: lake.at(5).table("n.big"), 1),
     "a table as of a time": (lambda lake: lake.at(lake.at(5).created_at).table("n.big"), 2 + VERSIONS.bit_length()),
     "a table as of an export": (lambda lake: lake.at("kept").table("n.big"), 2),
-    "the exports": (lambda lake: lake.exports(), 1),
+    "the exports": (lambda lake: lake.maintenance.exports(), 1),
 }
 
 
@@ -73,7 +73,7 @@ CHANGING: dict[str, Cost] = {
     "add a delta": Cost(append_delta, 3, 4),
     "append rows": Cost(lambda lake: lake.table("n.rows").append([{"id": 1}]), 4, 5, reads=3),
     "upsert rows": Cost(lambda lake: lake.table("n.rows").upsert([{"id": 1}]), 4, 5, reads=3),
-    "delete rows by key": Cost(lambda lake: lake.table("n.rows").delete([{"id": 7}]), 4, 5, reads=3),
+    "delete rows by key": Cost(lambda lake: lake.table("n.rows").delete_keys([{"id": 7}]), 4, 5, reads=3),
     "undo": Cost(lambda lake: lake.undo(lake.version), 2, 3, reads=6),
     "begin a shared transaction": Cost(lambda lake: lake.begin_shared("load"), 2, 3, reads=2),
     "new settings": Cost(lambda lake: lake.alter({"a": "b"}), 1, 2, reads=2),
@@ -99,7 +99,7 @@ def lake(effects: Effects, layout: str) -> Lakehouse:
             for place in range(number, number + 10):
                 transaction.create_table(f"n.t{place:03d}", "id int")
                 transaction.add_delta("n.big", (), Delta(DeltaType.APPEND))
-    lake.export(f"memory://kept-{lake.new_id()}-{id(lake)}/", "kept", "minimal")
+    lake.maintenance.export(f"memory://kept-{lake.new_id()}-{id(lake)}/", "kept", "minimal")
     while lake.version < VERSIONS - 1:
         lake.alter_namespace("m", {"warm": str(lake.version)})
     return lake

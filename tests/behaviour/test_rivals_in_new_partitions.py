@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.errors import ConflictError
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 COLUMNS = "id bigint not null, p int not null, a int, b int"
 BY_PARTITION: dict[str, Any] = {"keys": ["id", "p"], "partition_by": ["p"]}
@@ -22,7 +23,7 @@ def row(turn: int, p: int = 7) -> dict[str, int]:
 
 def merge(table: LakeTable, turn: int) -> object:
     on = "t.id = s.id and t.p = s.p"
-    found = table.merge([row(turn)], on=on).when_matched_update({"a": "t.a + s.a"})
+    found = table.merge([row(turn)], on=on).when_matched_update({"a": expr("t.a + s.a")})
     return found.when_not_matched_insert().execute()
 
 

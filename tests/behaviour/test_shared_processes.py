@@ -50,4 +50,4 @@ def test_what_was_saved_is_published_though_every_participant_was_killed(layout:
     assert sorted(orders.to_arrow().column("id").to_pylist()) == [1, 2]
     with pytest.raises(NotFoundError):
         lake.join_shared("load")
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound

@@ -8,7 +8,6 @@ from tests.maintenance.test_maintenance_machine import HookedStore
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.lakehouse.tree_rewrite import compact_tree, upgrade_tree
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
 HOUR_MILLIS = 60 * 60 * 1000
@@ -83,8 +82,8 @@ def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
 
 
 UPKEEP: dict[str, Callable[[Lakehouse], object]] = {
-    "compact": compact_tree,
-    "upgrade": upgrade_tree,
+    "compact": lambda lake: lake.maintenance.compact_metadata(),
+    "upgrade": lambda lake: lake.maintenance.upgrade_format(),
 }
 
 

@@ -77,7 +77,7 @@ def test_a_larger_tolerance_lets_a_caller_commit_anyway(poisoned: Lakehouse, eff
     before = tolerant.reading().commit.created_at_millis
     tolerant.create_namespace("e")
     assert tolerant.reading().commit.created_at_millis == before + 1
-    assert tolerant.check().is_sound
+    assert tolerant.maintenance.check().is_sound
     with pytest.raises(FormatError, match="version 5 is dated"):
         poisoned.create_namespace("f")
 
@@ -92,7 +92,7 @@ def test_open_takes_the_tolerance_as_a_duration(tmp_path: Path) -> None:
 
 
 def test_check_reports_a_newest_version_that_is_dated_in_the_future(poisoned: Lakehouse) -> None:
-    (problem,) = poisoned.check().problems
+    (problem,) = poisoned.maintenance.check().problems
     assert "version 4 is dated" in problem.rule
     assert "repair-clock" in problem.rule
 
@@ -102,14 +102,14 @@ def test_after_the_repair_versions_are_dated_rightly_and_found_by_time(
 ) -> None:
     right = [line.created_at_millis for line in poisoned.history()][::-1][:3]
     before_repair = clock.now_millis
-    assert poisoned.repair_clock(author="me") == 5
+    assert poisoned.maintenance.repair_clock(author="me") == 5
     repaired_at = poisoned.reading().commit.created_at_millis
     assert before_repair <= repaired_at <= clock.now_millis
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
     assert repaired_at + HOUR_MILLIS <= poisoned.reading().commit.created_at_millis <= clock.now_millis
     for lake in (poisoned, opened_again()):
-        assert lake.check().is_sound
+        assert lake.maintenance.check().is_sound
         assert lake.at(time_of(clock.now_millis)).version == 6
         assert lake.at(time_of(repaired_at)).version == 5
         assert lake.at(time_of(repaired_at - 1)).version == 2
@@ -124,24 +124,24 @@ def test_after_the_repair_versions_are_dated_rightly_and_found_by_time(
 
 
 def test_a_clock_is_repaired_more_than_once(poisoned: Lakehouse, clock: Clock) -> None:
-    poisoned.repair_clock()
+    poisoned.maintenance.repair_clock()
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
     between = clock.now_millis
     clock.now_millis += HOUR_MILLIS
     commit_ahead(poisoned, clock, "f")
-    poisoned.repair_clock(message="again")
+    poisoned.maintenance.repair_clock(message="again")
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("g")
     poisoned.rollback(8)
-    assert poisoned.check().is_sound
+    assert poisoned.maintenance.check().is_sound
     assert poisoned.at(time_of(clock.now_millis)).version == poisoned.version == 10
     assert poisoned.at(time_of(between)).version == 6
     assert poisoned.at(time_of(between - HOUR_MILLIS - 100)).version == 2
 
 
 def test_there_is_nothing_to_repair_where_no_version_is_dated_in_the_future(lake: Lakehouse) -> None:
-    assert lake.repair_clock() == 0
+    assert lake.maintenance.repair_clock() == 0
     assert lake.version == 0
 
 
@@ -149,22 +149,22 @@ def test_a_repair_follows_what_others_commit_meanwhile(poisoned: Lakehouse, effe
     tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
     poisoned.reading()
     tolerant.create_namespace("e")
-    assert poisoned.repair_clock() == 6
+    assert poisoned.maintenance.repair_clock() == 6
     assert poisoned.at(time_of(clock.now_millis)).version == 6
-    assert poisoned.check().is_sound
+    assert poisoned.maintenance.check().is_sound
 
 
 def test_versions_that_a_wrong_clock_dated_expire_after_the_repair(poisoned: Lakehouse, clock: Clock) -> None:
     clock.now_millis += 30 * DAY_MILLIS
-    assert poisoned.expire(dry_run=True).versions == (0, 1)
-    poisoned.repair_clock()
+    assert poisoned.maintenance.expire(dry_run=True).versions == (0, 1)
+    poisoned.maintenance.repair_clock()
     clock.now_millis += 8 * DAY_MILLIS
     for name in ("e", "f", "g"):
         poisoned.create_namespace(name)
     clock.now_millis += HOUR_MILLIS * 3
-    report = poisoned.expire()
+    report = poisoned.maintenance.expire()
     assert report.versions == tuple(range(6))
-    assert poisoned.check().is_sound
+    assert poisoned.maintenance.check().is_sound
     assert poisoned.at(time_of(clock.now_millis)).version == 8
 
 
@@ -172,24 +172,24 @@ def test_versions_that_a_wrong_clock_dated_expire_after_the_repair(poisoned: Lak
 def test_a_repaired_history_is_converted_with_its_times(
     poisoned: Lakehouse, clock: Clock, to: str, tmp_path: Path
 ) -> None:
-    poisoned.repair_clock()
+    poisoned.maintenance.repair_clock()
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
-    poisoned.convert(tmp_path / to, to)
+    poisoned.maintenance.convert(tmp_path / to, to)
     told = open_on_store(build_deterministic_effects(open_store(tmp_path / to), clock, first_id=10**9))
     times = [(line.version, line.created_at_millis) for line in poisoned.history()]
     assert [(line.version, line.created_at_millis) for line in told.history()] == times
-    assert told.check().is_sound
+    assert told.maintenance.check().is_sound
     assert told.at(time_of(clock.now_millis)).version == 6
     assert told.at(time_of(times[2][1] - AHEAD_MILLIS)).version == 2
     told.create_namespace("f")
 
 
 def test_an_export_of_a_repaired_lakehouse_is_sound(poisoned: Lakehouse, clock: Clock, tmp_path: Path) -> None:
-    poisoned.repair_clock()
-    poisoned.export(tmp_path / "copy", "now")
+    poisoned.maintenance.repair_clock()
+    poisoned.maintenance.export(tmp_path / "copy", "now")
     copied = open_on_store(build_deterministic_effects(open_store(tmp_path / "copy"), clock, first_id=10**9))
-    assert copied.check().is_sound
+    assert copied.maintenance.check().is_sound
     assert copied.at(time_of(clock.now_millis)).version == 5
     copied.create_namespace("e")
 
@@ -202,7 +202,7 @@ def test_a_search_by_time_after_a_repair_asks_for_few_versions(
         lake.create_namespace(f"n{number}")
     half = clock.now_millis
     commit_ahead(lake, clock, "ahead")
-    lake.repair_clock()
+    lake.maintenance.repair_clock()
     for number in range(60):
         clock.now_millis += 1000
         lake.create_namespace(f"m{number}")

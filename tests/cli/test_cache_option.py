@@ -130,7 +130,7 @@ def test_processes_share_a_folder_and_see_each_others_commits(
     lake = mangrove.open(LAKE, storage_options=server.options, cache=folder)
     rows = {row["id"]: row["amount"] for row in lake.table("sales.orders").to_arrow(where="id >= 1000").to_pylist()}
     assert rows == {1_000: 4.0, 1_001: 4.0, 1_002: 4.0}
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
 
 
 @pytest.mark.parametrize(

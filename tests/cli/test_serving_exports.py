@@ -57,7 +57,7 @@ def test_an_export_that_is_not_full_is_served_on_top_of_where_it_came_from(
 ) -> None:
     tables = ["sales.orders"] if mode == "partial" else []
     lake = filled(str(tmp_path / "lake"), layout=layout)
-    lake.export(str(tmp_path / "copy"), name="copy", mode=mode, tables=tables)
+    lake.maintenance.export(str(tmp_path / "copy"), name="copy", mode=mode, tables=tables)
     with served(str(tmp_path / "copy")) as told:
         for name in PAGES:
             assert page(told["address"] + name)

@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).with_name("fixtures")
 
 
 def _source(name: str) -> MaintenanceContext:
-    return open_on_store(build_effects(open_store((FIXTURES / name).as_uri()))).maintained()
+    return open_on_store(build_effects(open_store((FIXTURES / name).as_uri()))).maintenance.context()
 
 
 def _again(store: Store, layout: str) -> MaintenanceContext:

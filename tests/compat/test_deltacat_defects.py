@@ -53,10 +53,10 @@ def test_what_a_crashed_writer_left_is_cleaned(lake: mangrove.Lakehouse, tmp_pat
         left.append(orphan)
     assert left
     assert _rows(lake, "sales.orders") == [(1,)]
-    assert {Path(path).name for path in lake.vacuum(alone=True).paths} == {orphan.name for orphan in left}
+    assert {Path(path).name for path in lake.maintenance.vacuum(alone=True).paths} == {orphan.name for orphan in left}
     assert not any(orphan.exists() for orphan in left)
     assert _rows(lake, "sales.orders") == [(1,)]
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []
 
 
 def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse) -> None:
@@ -72,14 +72,14 @@ def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse
 def test_a_delete_by_a_key_of_two_columns_removes_those_rows_alone(lake: mangrove.Lakehouse) -> None:
     table = lake.create_table("sales.lines", schema="a bigint not null, b bigint not null, v string", keys=["a", "b"])
     table.append([{"a": a, "b": b, "v": f"{a}{b}"} for a in (1, 2) for b in (1, 2)])
-    table.delete([{"a": 1, "b": 2}, {"a": 2, "b": 1}])
+    table.delete_keys([{"a": 1, "b": 2}, {"a": 2, "b": 1}])
     assert _rows(lake, "sales.lines") == [(1, 1, "11"), (2, 2, "22")]
 
 
 def test_keys_stay_the_same_columns_after_a_column_before_them_is_dropped(lake: mangrove.Lakehouse) -> None:
     table = lake.create_table("sales.items", schema="note string, id bigint not null, v string", keys=["id"])
     table.append([{"note": "x", "id": 1, "v": "a"}, {"note": "x", "id": 2, "v": "b"}])
-    table.drop_column("note")
+    table.update_schema().drop_column("note").commit()
     table.upsert([{"id": 2, "v": "c"}])
     assert _rows(lake, "sales.items") == [(1, "a"), (2, "c")]
 

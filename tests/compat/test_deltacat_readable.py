@@ -58,7 +58,7 @@ def test_a_layout_that_deltacat_does_not_read_cannot_promise_it(tmp_path: Path, 
 
 
 def test_the_promise_is_left_out_where_it_means_nothing(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
-    report = lake.convert(tmp_path / "tree")
+    report = lake.maintenance.convert(tmp_path / "tree")
     assert report.is_sound, str(report)
     assert any("deltacat.readable" in note for note in report.notes)
     assert "deltacat.readable" not in mangrove.open(tmp_path / "tree").settings.properties

@@ -220,7 +220,7 @@ def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_pat
     found = peer.ask(root, purchases)
     assert sorted(row["id"] for row in found["rows"]) == [100, 101, 102, 103]
     assert found["positions"] == [1, 2, 3, 4]
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []
 
 
 def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, peer: Peer) -> None:

@@ -25,7 +25,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> mangrove.Lakehouse:
     written = mangrove.open(tmp_path / "catalog")
     if not request.param.islower():
         return written
-    report = written.convert(tmp_path / "converted", request.param)
+    report = written.maintenance.convert(tmp_path / "converted", request.param)
     assert report.is_sound, str(report)
     return mangrove.open(tmp_path / "converted")
 
@@ -42,7 +42,7 @@ def test_the_rows_of_earlier_versions_are_those_that_were_there_then(lake: mangr
 
 
 def test_what_deltacat_staged_and_never_committed_is_not_read(lake: mangrove.Lakehouse) -> None:
-    metastore = lake.maintained().maintenance
+    metastore = lake.maintenance.context().maintenance
     partitions = [one for _, one in metastore.objects(lake.reading(), Kind.PARTITION) if isinstance(one, Partition)]
     assert [one.state for one in partitions].count(StreamState.STAGED) == 1
     assert _rows(lake, "sales2.users") == USERS_AT_THE_END
@@ -53,7 +53,7 @@ def test_a_catalog_of_deltacat_to_which_we_added_rows_is_sound_and_has_one_parti
     lake = mangrove.open(tmp_path / "catalog")
     lake.table("sales2.purchases").append([{"id": 101, "item": "ours", "qty": 2, "city": "V"}])
     assert _rows(lake, "sales2.purchases") == [(100, "z", 1, "W"), (101, "ours", 2, "V")]
-    maintenance = lake.maintained().maintenance
+    maintenance = lake.maintenance.context().maintenance
     before, after = lake.snapshot_at(14), lake.reading()
     assert [len(list(maintenance.objects(one, Kind.PARTITION))) for one in (before, after)] == [3, 3]
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []

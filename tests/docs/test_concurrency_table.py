@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.lakehouse.transaction import LakeTransaction
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
@@ -26,26 +27,26 @@ STATEMENTS: dict[str, dict[str, Statement]] = {
     "rows by key": {
         "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1, "w": 0}]),
         "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2, "w": 0}]),
-        "delete": lambda txn: txn.table("s.t").delete([{"k": 2}]),
+        "delete": lambda txn: txn.table("s.t").delete_keys([{"k": 2}]),
     },
     "by predicate": {
         "delete": lambda txn: txn.table("s.t").delete("v = 3"),
         "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4, "w": 0}], where="v = 4"),
-        "update": lambda txn: txn.table("s.t").update({"v": "v + 1"}, where="v = 2"),
+        "update": lambda txn: txn.table("s.t").update({"v": expr("v + 1")}, where="v = 2"),
         "merge": lambda txn: merged(txn),
         "upsert of some columns": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
     },
     "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9, "w": 0}])},
-    "compact": {"compact": lambda txn: txn.compact("s.t")},
+    "compact": {"compact": lambda txn: txn.table("s.t").compact()},
     "rename": {
         "rename": lambda txn: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
         "properties": lambda txn: txn.alter_table("s.t", {"writer": txn.id}),
     },
     "columns": {
-        "add": lambda txn: txn.table("s.t").add_column(f"c{txn.id[:8]}", "string"),
-        "rename": lambda txn: txn.table("s.t").rename_column("w", f"w{txn.id[:8]}"),
-        "drop column": lambda txn: txn.table("s.t").drop_column("w"),
-        "widen column": lambda txn: txn.table("s.t").widen("w", "bigint"),
+        "add": lambda txn: txn.table("s.t").update_schema().add_column(f"c{txn.id[:8]}", "string").commit(),
+        "rename": lambda txn: txn.table("s.t").update_schema().rename_column("w", f"w{txn.id[:8]}").commit(),
+        "drop column": lambda txn: txn.table("s.t").update_schema().drop_column("w").commit(),
+        "widen column": lambda txn: txn.table("s.t").update_schema().widen("w", "bigint").commit(),
     },
     "drop": {"drop": lambda txn: txn.drop_table("s.t")},
 }
@@ -135,7 +136,7 @@ def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str,
     waiting.commit()
     kept = set[int]() if second == "overwrite" else before
     assert set(table.to_arrow()["k"].to_pylist()) == kept | AFTERWARDS[second]
-    assert not lake.check()
+    assert not lake.maintenance.check()
 
 
 @pytest.mark.parametrize("name", sorted(AGREEING))

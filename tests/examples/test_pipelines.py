@@ -47,7 +47,7 @@ def test_a_pipeline_does_what_it_says(example: str, tmp_path: Path) -> None:
     printed = printed_by(example, str(tmp_path))
     for wanted in PRINTED[example]:
         assert wanted in printed
-    assert mangrove.open(tmp_path / "lake").check().is_sound
+    assert mangrove.open(tmp_path / "lake").maintenance.check().is_sound
 
 
 def test_a_lakehouse_moves_from_disk_to_a_bucket_with_its_past(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 __all__ = ["CASES", "CASES_WITHOUT_TIMES", "PLAIN_COLUMNS", "PLAIN_ROWS"]
 
@@ -126,15 +126,15 @@ def _evolved(lake: Lakehouse) -> LakeTable:
     first = {"a": -5, "b": 1.5, "c": decimal.Decimal("1.25"), "d": "abc", "s": {"x": 1, "y": 2}, "gone": "old"}
     table.append([{"id": 1, **first}])
     for column, wider in {"a": "int", "b": "double", "c": "decimal(12, 2)", "d": "string", "s.x": "bigint"}.items():
-        table.widen(column, wider)
+        table.update_schema().widen(column, wider).commit()
     table.append([{"id": 2, **first, "a": 100_000, "b": 0.1, "d": "long text", "s": {"x": 2**40, "y": 3}}])
-    table.widen("a", "bigint")
-    table.drop_column("gone")
-    table.drop_column("s.y")
-    table.add_column("gone", "int")
-    table.add_column("s.new", "string")
-    table.rename_column("d", "e")
-    table.rename_column("b", "d")
+    table.update_schema().widen("a", "bigint").commit()
+    table.update_schema().drop_column("gone").commit()
+    table.update_schema().drop_column("s.y").commit()
+    table.update_schema().add_column("gone", "int").commit()
+    table.update_schema().add_column("s.new", "string").commit()
+    table.update_schema().rename_column("d", "e").commit()
+    table.update_schema().rename_column("b", "d").commit()
     table.append(
         [{"id": 3, "a": 2**40, "d": 2.5, "c": decimal.Decimal("1e9"), "e": "x", "s": {"x": 1, "new": "n"}, "gone": 7}]
     )
@@ -150,7 +150,7 @@ def _upserted(name: str, **options: Any) -> _Building:
         table.upsert([{**row, "what": "new"} for row in rows[20:]])
         table.delete("id in (3, 21, 39)")
         table.upsert([{**rows[21], "what": "again"}])
-        table.update({"what": "'end'"}, where="id < 5")
+        table.update({"what": "end"}, where="id < 5")
         return table
 
     return build
@@ -163,9 +163,9 @@ def _moved_partitions(lake: Lakehouse) -> LakeTable:
     )
     rows = [{"id": number, "n": number * 7 - 20, "t": "ab" if number % 2 else None, "what": "x"} for number in range(8)]
     table.append(rows)
-    table.widen("n", "bigint")
-    table.widen("t", "string")
-    table.rename_column("n", "what_is_n")
+    table.update_schema().widen("n", "bigint").commit()
+    table.update_schema().widen("t", "string").commit()
+    table.update_schema().rename_column("n", "what_is_n").commit()
     table.append([{"id": 9, "what_is_n": 2**40, "t": "a long text", "what": "y"}])
     return table
 

@@ -34,7 +34,7 @@ def committed(client: Client, row_id: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "replace",
     [
-        lambda lake: lake.compact("shop.orders"),
+        lambda lake: lake.maintenance.compact("shop.orders"),
         lambda lake: lake.table("shop.orders").overwrite([{"id": 9, "name": "z"}]),
         lambda lake: lake.table("shop.orders").delete("id = 2"),
     ],
@@ -50,7 +50,7 @@ def test_a_commit_is_known_after_its_deltas_were_replaced(orders: Client, replac
 
 def test_the_last_commits_of_clients_are_known_and_older_ones_conflict(orders: Client) -> None:
     requests = [committed(orders, 2 + number) for number in range(REMEMBERED + 1)]
-    orders.lake.compact("shop.orders")
+    orders.lake.maintenance.compact("shop.orders")
     before = orders.lake.version
     for request in requests[1:]:
         orders.send(request)

@@ -43,7 +43,7 @@ def test_rows_are_hidden_by_their_numbers_in_old_files_and_in_new_ones(shop: Lak
     assert client.ids() == client.seen_ids() == [1, 3, 5]
     client.commit([client.numbers({first.address: [0, 1]})], removed=client.deletes_of(first.address))
     assert client.ids() == client.seen_ids() == [3, 5]
-    assert shop.check().problems == ()
+    assert shop.maintenance.check().problems == ()
 
 
 def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse) -> None:
@@ -169,7 +169,7 @@ def test_writers_at_the_same_time_all_get_their_rows_in(shop: Lakehouse) -> None
     for thread in threads:
         thread.join()
     assert Client(shop, "shop.orders").ids() == [0, 1, 2, 3]
-    assert shop.check().problems == ()
+    assert shop.maintenance.check().problems == ()
 
 
 def test_a_rival_between_loading_and_committing_is_a_conflict(shop: Lakehouse) -> None:
@@ -237,7 +237,7 @@ def test_a_table_begins_anew_with_other_columns_and_rows(shop: Lakehouse) -> Non
     client.load()
     client.send(replacing(client, "id bigint not null", [], keys=(1,)))
     assert (shop.table("shop.orders").keys, client.ids(), client.seen_ids()) == (("id",), [], [])
-    assert shop.check().problems == ()
+    assert shop.maintenance.check().problems == ()
 
 
 def test_a_rival_who_writes_by_the_old_columns_meanwhile_is_told_of_a_conflict(shop: Lakehouse) -> None:

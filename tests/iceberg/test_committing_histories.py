@@ -152,7 +152,7 @@ def test_all_agree_on_the_rows_after_any_commits(layout: str, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 6))):
         data.draw(st.sampled_from(STEPS))(history)
         history.check()
-    assert history.client.lake.check().problems == ()
+    assert history.client.lake.maintenance.check().problems == ()
 
 
 def test_a_commit_costs_the_same_requests_however_many_files_there_are(tmp_path: Any) -> None:

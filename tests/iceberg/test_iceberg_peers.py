@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 from tests.iceberg.peer_cases import CASES, PLAIN_COLUMNS, PLAIN_ROWS
 
 import mangrove
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_pyiceberg_reads_the_rows_that_the_table_has(
 def test_a_lakehouse_converted_to_the_other_layout_is_shown_with_the_same_rows(lake: Lakehouse, tmp_path: Path) -> None:
     names = ["every type", "upserted in partitions", "deleted by position", "evolved"]
     tables = [CASES[name](lake) for name in names]
-    lake.convert(tmp_path / "other", layout="deltacat" if lake.layout == "tree" else "tree")
+    lake.maintenance.convert(tmp_path / "other", layout="deltacat" if lake.layout == "tree" else "tree")
     converted = mangrove.open(tmp_path / "other")
     for table in tables:
         found = converted.table(table.locator)

@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 
@@ -89,7 +89,7 @@ def test_rows_that_upserts_and_deletes_by_key_hide_are_not_read(lake: Lakehouse)
     sales.delete("id in (3, 60, 119)")
     sales.upsert([{"id": 60, "what": "again"}])
     assert same_rows(lake, sales)
-    sales.update({"what": "'end'"}, where="id < 10")
+    sales.update({"what": "end"}, where="id < 10")
     assert same_rows(lake, sales)
 
 
@@ -165,7 +165,7 @@ def test_every_transform_of_a_partition_gives_the_rows_that_a_filter_means(tmp_p
 def test_a_table_that_was_partitioned_otherwise_before_is_read_whole(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", partition_by=["what"])
     sales.append([{"id": number, "what": "ab"[number % 2]} for number in range(6)])
-    sales.drop_column("id")
+    sales.update_schema().drop_column("id").commit()
     assert same_rows(lake, sales)
 
 
@@ -173,11 +173,11 @@ def test_columns_that_were_renamed_added_dropped_and_widened_are_read_as_they_ar
     sales = lake.create_table("shop.sales", "id int not null, what string, gone int, price float")
     sales.append([{"id": 1, "what": "lamp", "gone": 5, "price": 1.5}])
     shown(lake)
-    sales.rename_column("what", "thing")
-    sales.add_column("what", "bigint")
-    sales.drop_column("gone")
-    sales.widen("id", "bigint")
-    sales.widen("price", "double")
+    sales.update_schema().rename_column("what", "thing").commit()
+    sales.update_schema().add_column("what", "bigint").commit()
+    sales.update_schema().drop_column("gone").commit()
+    sales.update_schema().widen("id", "bigint").commit()
+    sales.update_schema().widen("price", "double").commit()
     assert same_rows(lake, sales)
     sales.append([{"id": 2**40, "thing": "mug", "what": 3, "price": 0.1}])
     assert same_rows(lake, sales)
@@ -212,7 +212,7 @@ def test_a_past_version_is_shown_as_it_was(lake: Lakehouse) -> None:
     sales.append([{"id": 1, "what": "old"}])
     before = lake.version
     sales.upsert([{"id": 1, "what": "new"}])
-    sales.rename_column("what", "thing")
+    sales.update_schema().rename_column("what", "thing").commit()
     newest, past = shown(lake), shown(lake, lake.at(before))
     assert opened(newest).scan().to_arrow().to_pylist() == [{"id": 1, "thing": "new"}]
     assert opened(past).scan().to_arrow().to_pylist() == [{"id": 1, "what": "old"}]
@@ -223,7 +223,7 @@ def test_a_minimal_export_shows_files_that_lie_in_its_source(lake: Lakehouse, tm
     sales.append([{"id": number, "what": "old"} for number in range(5)])
     sales.upsert([{"id": 1, "what": "new"}])
     shown(lake)
-    lake.export(tmp_path / "copy", "copied", "minimal")
+    lake.maintenance.export(tmp_path / "copy", "copied", "minimal")
     copy = mangrove.open(tmp_path / "copy")
     copy.table("shop.sales").append([{"id": 9, "what": "of the copy"}])
     found = shown(copy)
@@ -239,4 +239,4 @@ def test_files_of_deltacat_which_keep_no_ids_are_read_by_their_names(tmp_path: P
     for name in ("sales2.purchases", "sales2.users"):
         found = opened(shown(lake, name=name))
         assert in_order(found.scan().to_arrow()) == in_order(lake.table(name).to_arrow())
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []

@@ -180,7 +180,7 @@ def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_
     with pytest.raises(StorageError, match=r"cannot publish shop\.sales as Iceberg.*writes files below.*on purpose"):
         publish_table(faulty, state, AT_MILLIS)
     assert not lake.effects.store.exists(compute_published_name(state, lake.uri).metadata_path)
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []
 
 
 class _VacuumedOnce(CountingStore):

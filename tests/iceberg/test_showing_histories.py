@@ -14,8 +14,8 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.effects import wait_for_pending
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def _delete(one: _Table, ids: list[int]) -> None:
 
 def _update(one: _Table, ids: list[int]) -> None:
     if one.names:
-        one.table.update({one.names[-1]: "'updated'"}, where=f"id > {ids[0]}")
+        one.table.update({one.names[-1]: "updated"}, where=f"id > {ids[0]}")
 
 
 def _overwrite(one: _Table, ids: list[int]) -> None:
@@ -74,20 +74,20 @@ def _add_column(one: _Table, ids: list[int]) -> None:
     # A name that was there before is that of another column now.
     name = next(name for name in ("what", "more", "again", "last") if name not in one.names)
     if len(one.names) < 3:
-        one.table.add_column(name, "string")
+        one.table.update_schema().add_column(name, "string").commit()
         one.names.append(name)
 
 
 def _rename_column(one: _Table, ids: list[int]) -> None:
     if one.names:
         name = next(name for name in ("more", "what", "again", "last") if name not in one.names)
-        one.table.rename_column(one.names[0], name)
+        one.table.update_schema().rename_column(one.names[0], name).commit()
         one.names[0] = name
 
 
 def _drop_column(one: _Table, ids: list[int]) -> None:
     if one.names:
-        one.table.drop_column(one.names.pop(0))
+        one.table.update_schema().drop_column(one.names.pop(0)).commit()
 
 
 _STEPS: list[Callable[[_Table, list[int]], None]] = [
@@ -100,7 +100,7 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
-def _check_shown(table: LakeTable) -> None:
+def _check_shown(table: TableSnapshot) -> None:
     address = table.iceberg()
     own = _in_order(table.to_arrow().to_pylist())
     found = StaticTable.from_metadata(address)
@@ -135,5 +135,5 @@ def test_every_state_of_a_history_is_read_by_others_as_it_is(
             _check_shown(table)
             one.versions.append(lake.version)
         _check_shown(lake.at(one.versions[len(steps) // 2]).table("s.t"))
-        assert list(lake.check()) == []
+        assert list(lake.maintenance.check()) == []
         wait_for_pending(lake.effects, 60.0)

@@ -46,7 +46,7 @@ def test_a_state_that_comes_back_has_the_address_that_it_had(lake: Lakehouse) ->
 
 def test_a_full_export_shows_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
     lake.table("shop.sales").iceberg()
-    lake.export(tmp_path / "copy", "copied")
+    lake.maintenance.export(tmp_path / "copy", "copied")
     address = mangrove.open(tmp_path / "copy").table("shop.sales").iceberg()
     (task,) = StaticTable.from_metadata(address).scan().plan_files()
     assert address.startswith((tmp_path / "copy").as_uri())

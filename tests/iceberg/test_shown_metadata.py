@@ -81,7 +81,7 @@ def test_a_table_is_known_by_its_id_and_by_the_same_one_where_that_is_no_uuid(la
 
 def test_columns_without_ids_are_mapped_by_their_names_of_today(lake: Lakehouse) -> None:
     table = lake.create_table("shop.sales", "id bigint, what struct<name string>")
-    table.rename_column("what", "thing")
+    table.update_schema().rename_column("what", "thing").commit()
     mapping = json.loads(StaticTable.from_metadata(table.iceberg()).properties["schema.name-mapping.default"])
     assert [(one["field-id"], one["names"]) for one in mapping] == [(1, ["id"]), (2, ["thing"])]
     assert mapping[1]["fields"][0]["names"] == ["name"]
@@ -137,8 +137,8 @@ def test_a_table_that_is_no_longer_partitioned_has_the_spec_without_fields(store
 def test_a_partition_whose_column_was_widened_or_renamed_is_read_by_its_value(lake: Lakehouse) -> None:
     table = lake.create_table("shop.sales", "id int, what string", partition_by=["id"])
     table.append([{"id": 1, "what": "a"}, {"id": 2, "what": "b"}])
-    table.widen("id", "bigint")
-    table.rename_column("id", "number")
+    table.update_schema().widen("id", "bigint").commit()
+    table.update_schema().rename_column("id", "number").commit()
     table.append([{"number": 2**40, "what": "c"}])
     found = StaticTable.from_metadata(table.iceberg())
     for number in (1, 2, 2**40):

@@ -79,9 +79,9 @@ def _changed(lake: Lakehouse, name: str, **settings: Any) -> list[tuple[str, lis
         table.upsert([{"id": one, "day": days[one % 3], "what": "new"} for one in range(20, 40)])
     table.delete("id in (3, 21, 29)")
     shown()
-    table.rename_column("what", "thing")
-    table.add_column("what", "string")
-    table.update({"what": "'updated'"}, where="id < 5")
+    table.update_schema().rename_column("what", "thing").commit()
+    table.update_schema().add_column("what", "string").commit()
+    table.update({"what": "updated"}, where="id < 5")
     shown()
     return found
 

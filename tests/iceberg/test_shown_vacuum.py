@@ -11,8 +11,8 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.storage.port import ObjectInfo
@@ -45,7 +45,7 @@ def rows(address: str) -> list[dict[str, Any]]:
     return sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr)
 
 
-def own_rows(table: LakeTable) -> list[dict[str, Any]]:
+def own_rows(table: TableSnapshot) -> list[dict[str, Any]]:
     return sorted(table.to_arrow().to_pylist(), key=repr)
 
 
@@ -53,8 +53,8 @@ def test_vacuum_keeps_what_shows_the_newest_state_and_check_finds_nothing_strang
     sales = lake.table("shop.sales")
     address = sales.iceberg()
     before = shown_paths(lake, sales)
-    assert list(lake.check()) == []
-    lake.vacuum(alone=True)
+    assert list(lake.maintenance.check()) == []
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == before
     assert rows(address) == own_rows(sales)
 
@@ -72,7 +72,7 @@ def test_vacuum_knows_what_shows_the_newest_state_of_a_partitioned_table(lake: L
     assert table.iceberg() == address
     kept = shown_paths(lake, table)
     lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, table) == kept
     assert rows(address) == own_rows(table)
 
@@ -85,7 +85,7 @@ def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_oth
         versions.append(lake.version)
         addresses.append(sales.iceberg())
     written_at(addresses[1], 2_000_000_000)
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     left = {path for path in shown_paths(lake, sales) if path.endswith(METADATA_SUFFIX)}
     assert left == {path for path in left if addresses[1].endswith(path) or addresses[3].endswith(path)}
     assert len(left) == 2
@@ -104,7 +104,7 @@ def test_what_shows_a_table_stays_within_the_grace_time(lake: Lakehouse) -> None
         sales.upsert([{"id": number, "what": "more"}])
         sales.iceberg()
     before = shown_paths(lake, sales)
-    lake.vacuum()
+    lake.maintenance.vacuum()
     assert shown_paths(lake, sales) == before
 
 
@@ -113,7 +113,7 @@ def test_what_shows_the_last_state_stays_for_the_next_one_though_nobody_has_show
     sales.iceberg()
     before = shown_paths(lake, sales)
     sales.append([{"id": 40, "what": "more"}])
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == before
     assert rows(sales.iceberg()) == own_rows(sales)
 
@@ -123,9 +123,9 @@ def test_what_shows_a_dropped_table_goes(lake: Lakehouse) -> None:
     sales.iceberg()
     before = lake.version
     sales.drop()
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == set()
-    assert list(lake.check()) == []
+    assert list(lake.maintenance.check()) == []
     past = lake.at(before).table("shop.sales")
     assert rows(past.iceberg()) == own_rows(past)
 
@@ -135,8 +135,8 @@ def test_files_that_a_showing_left_behind_go(lake: Lakehouse) -> None:
     sales.iceberg()
     stray = f"{published_folder_of(sales.id)}{'0' * 32}.avro"
     lake.effects.store.put(stray, b"left")
-    assert lake.vacuum(alone=True, dry_run=True).paths == (stray,)
-    lake.vacuum(alone=True)
+    assert lake.maintenance.vacuum(alone=True, dry_run=True).paths == (stray,)
+    lake.maintenance.vacuum(alone=True)
     assert stray not in shown_paths(lake, sales)
 
 
@@ -148,7 +148,7 @@ def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake
             sales.iceberg()
         faulty = FaultyStore(lake.effects.store, Faults(seed))
         faulty.fail_next("delete", "crash", (METADATA_SUFFIX, ".avro", PARTS_SUFFIX)[seed % 3])
-        dying = MaintenanceContext(build_effects(faulty), lake.metastore, lake.maintained().maintenance)
+        dying = MaintenanceContext(build_effects(faulty), lake.metastore, lake.maintenance.context().maintenance)
         with pytest.raises(SimulatedCrash):
             vacuum_files(dying, alone=True)
         there = shown_paths(lake, sales)
@@ -164,7 +164,7 @@ def test_what_shows_a_state_goes_whole_where_the_names_of_its_parts_are_gone(lak
     address = sales.iceberg()
     (parts,) = [path for path in shown_paths(lake, sales) if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.delete_many([parts])
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == set()
     assert sales.iceberg() == address
     assert rows(address) == own_rows(sales)
@@ -175,7 +175,7 @@ def test_a_table_to_which_nothing_was_written_stays_shown(lake: Lakehouse) -> No
     table.iceberg()
     before = shown_paths(lake, table)
     lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
-    lake.vacuum(alone=True)
+    lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, table) == before != set()
 
 
@@ -186,7 +186,7 @@ def test_damaged_names_of_parts_stop_the_vacuum_with_what_to_do(lake: Lakehouse)
     (parts,) = [path for path in before if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.put(parts, b"\xff")
     with pytest.raises(FormatError, match="is damaged: delete it"):
-        lake.vacuum(alone=True)
+        lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == before
     sales.append([{"id": 50, "what": "more"}])
     assert rows(sales.iceberg()) == own_rows(sales)

@@ -12,8 +12,8 @@ from tests.rest.conftest import TOKEN, counted, served
 from tests.rest.peer_process import has_module, peer
 
 import mangrove
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import LakeTable
 from mangrove.server.access import Access
 from mangrove.web.pages.connect import SPARK_PACKAGE
 

@@ -20,8 +20,8 @@ BESIDE: dict[str, tuple[Act, list[int]]] = {
     "compact": (lambda txn: txn.table("s.t").compact(full=True), [0, 1, 2]),
 }
 AGAINST: dict[str, Act] = {
-    "rename the column": lambda txn: txn.table("s.t").rename_column("a", "z"),
-    "drop the column": lambda txn: txn.table("s.t").drop_column("a"),
+    "rename the column": lambda txn: txn.table("s.t").update_schema().rename_column("a", "z").commit(),
+    "drop the column": lambda txn: txn.table("s.t").update_schema().drop_column("a").commit(),
     "cluster by another": lambda txn: txn.table("s.t").alter({"write.cluster-by": "id"}),
     "rename the table": lambda txn: txn.rename_table("s.t", "s.u"),
     "drop the table": lambda txn: txn.drop_table("s.t"),
@@ -82,7 +82,7 @@ def test_clustering_and_a_change_of_the_same_column_or_table_do_not_both_commit(
 def test_a_renamed_column_beside_other_properties_is_no_conflict(shop: Lakehouse) -> None:
     noting, renaming = shop.transaction(), shop.transaction()
     noting.table("s.t").alter({"owner": "ana"})
-    renaming.table("s.t").rename_column("a", "z")
+    renaming.table("s.t").update_schema().rename_column("a", "z").commit()
     noting.commit()
     renaming.commit()
     table = shop.table("s.t")

@@ -112,10 +112,10 @@ def test_clustering_follows_columns_that_are_renamed(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "a bigint, b struct<c: bigint>", properties={"write.cluster-by": "A, b.c"})
     table.append([{"a": 1, "b": {"c": 2}}])
     before = lake.version
-    table.rename_column("a", "x.y")
+    table.update_schema().rename_column("a", "x.y").commit()
     assert lake.version == before + 1
     assert lake.table("s.t").properties["write.cluster-by"] == "`x.y`, b.c"
-    table.rename_column("b", "s")
+    table.update_schema().rename_column("b", "s").commit()
     assert lake.table("s.t").properties["write.cluster-by"] == "`x.y`, s.c"
     table.append([{"x.y": 0, "s": {"c": 1}}])
     assert table.compact().files_written == 1
@@ -130,11 +130,11 @@ def test_a_column_by_which_rows_are_clustered_is_not_dropped_before_the_property
     table = lake.create_table("s.t", "a int, b struct<c: int, d: int>", properties={"write.cluster-by": "a, b.c"})
     before = lake.version
     with pytest.raises(InvalidInputError, match=r"column 'b.c' is named by write.cluster-by of s.t.*remove it first"):
-        table.drop_column(dropped)
+        table.update_schema().drop_column(dropped).commit()
     assert lake.version == before
-    table.drop_column("b.d")
+    table.update_schema().drop_column("b.d").commit()
     table.alter(remove=["write.cluster-by"])
-    table.drop_column("b")
+    table.update_schema().drop_column("b").commit()
     assert table.schema is not None
     assert table.schema.names == ("a",)
 

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mangrove import expr
 from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.local.engine import LocalEngine
@@ -46,15 +47,18 @@ DESIGNS = [
     Design(("id", "day"), ("months(day)",), delete_mode="position"),
 ]
 UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
-    ({"name": "'u' || id"}, lambda row: {"name": f"u{row['id']}"}),
-    ({"weight": "coalesce(weight, 0.5) * 2", "place": None}, lambda row: {"weight": _doubled(row), "place": None}),
-    ({"day": "case when id > 2 then date '2026-02-01' else day end"}, lambda row: {"day": _moved(row)}),
+    ({"name": expr("'u' || id")}, lambda row: {"name": f"u{row['id']}"}),
+    (
+        {"weight": expr("coalesce(weight, 0.5) * 2"), "place": None},
+        lambda row: {"weight": _doubled(row), "place": None},
+    ),
+    ({"day": expr("case when id > 2 then date '2026-02-01' else day end")}, lambda row: {"day": _moved(row)}),
 ]
 MERGE = MergePlan(
     "t.id = s.id",
     (
         MergeClause(MergeKind.MATCHED_DELETE, "s.weight is null"),
-        MergeClause(MergeKind.MATCHED_UPDATE, None, {"name": "s.name", "weight": "s.weight"}),
+        MergeClause(MergeKind.MATCHED_UPDATE, None, {"name": expr("s.name"), "weight": expr("s.weight")}),
         MergeClause(MergeKind.INSERT),
     ),
 )

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 import mangrove
-from mangrove.lakehouse.handles import LakeTable
+from mangrove import expr
+from mangrove.lakehouse.table import LakeTable
 
 NINES: Final = Decimal("0." + "9" * 38)
 COLUMNS: Final[dict[str, list[Any]]] = {
@@ -83,7 +84,7 @@ def test_rows_are_changed_by_a_comparison_with_a_number_that_the_column_cannot_h
     lake.create_namespace("lab")
     table = lake.create_table("lab.numbers", "id bigint, v decimal(38,38)")
     table.append([{"id": 1, "v": NINES}, {"id": 2, "v": NINES.copy_negate()}, {"id": 3}])
-    table.update({"id": "id + 10"}, where="v < 1")
+    table.update({"id": expr("id + 10")}, where="v < 1")
     assert ids(table, "v >= -1") == {11, 12}
     table.delete("v > 1")
     table.delete("v <= 100")

@@ -11,7 +11,7 @@ import pytest
 
 import mangrove
 from mangrove import InvalidInputError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_an_index_of_several_levels_is_as_many_columns_in_any_case(table: LakeTa
 
 def test_keys_to_delete_may_be_an_index(table: LakeTable) -> None:
     table.append(FRAME.groupby("id").sum())
-    table.delete(pd.DataFrame(index=pd.Index([3], name="id")))
+    table.delete_keys(pd.DataFrame(index=pd.Index([3], name="id")))
     assert _rows(table) == SUMS[1:]
 
 
@@ -100,8 +100,18 @@ def test_what_is_nearly_rows_is_refused_with_advice(table: LakeTable, rows: Call
 
 @pytest.mark.parametrize("what", [None, True, 3])
 def test_a_delete_of_neither_a_condition_nor_keys_is_refused(table: LakeTable, what: object) -> None:
-    with pytest.raises(InvalidInputError, match="give a condition as text or a frame of keys"):
-        table.delete(what)
+    with pytest.raises(InvalidInputError, match="delete expects a condition as SQL text"):
+        table.delete(what)  # type: ignore[arg-type]
+
+
+def test_delete_takes_a_condition_and_delete_keys_takes_a_frame(table: LakeTable) -> None:
+    table.append([{"id": 1}])
+    with pytest.raises(InvalidInputError, match="delete rows by their keys with delete_keys"):
+        table.delete([{"id": 1}])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="delete rows by a condition with delete"):
+        table.delete_keys("id = 1")
+    table.delete_keys([{"id": 1}])
+    assert table.to_arrow().num_rows == 0
 
 
 def test_a_whole_number_of_more_than_64_bits_fits_into_a_decimal(table: LakeTable) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import mangrove
+from mangrove import Expr, col, expr, lit
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.write_plan import RowCounts
@@ -38,7 +39,7 @@ def test_the_history_of_a_table_names_the_versions_that_changed_it(lake: Lakehou
     with lake.transaction(message="both") as transaction:
         transaction.table("s.renamed").append([{"id": 2}])
         transaction.table("s.other").append([{"id": 2}])
-    renamed.add_column("name", "string")
+    renamed.update_schema().add_column("name", "string").commit()
     lines = [line.message for line in renamed.history()]
     assert lines == [
         "add column name to s.renamed",
@@ -56,7 +57,7 @@ def test_changes_between_two_versions_have_rows_as_they_were_and_as_they_became(
     table = lake.create_table("s.t", "id int not null, n int", keys=["id"])
     table.append([{"id": number, "n": 0} for number in range(3)])
     first = lake.version
-    table.update({"n": "id + 1"}, "id < 2")
+    table.update({"n": expr("id + 1")}, "id < 2")
     second = lake.version
     table.delete("id = 0")
     found = table.changes(first, second).sort_by([("id", "ascending")]).to_pylist()
@@ -66,7 +67,7 @@ def test_changes_between_two_versions_have_rows_as_they_were_and_as_they_became(
         (1, 0, "update_before"),
         (1, 2, "update_after"),
     ]
-    lake.compact("s.t")
+    lake.maintenance.compact("s.t")
     assert table.changes(second).to_pylist() == [{"id": 0, "n": 1, "_change_type": "delete"}]
     assert table.changes(first, first).num_rows == 0
 
@@ -77,7 +78,7 @@ def test_a_thousand_columns_and_nested_ones_are_updated_and_merged(lake: Lakehou
     table = lake.create_table("s.wide", schema, keys=["id"])
     place = {"city": "a", "at": [{"x": decimal.Decimal("1.5")}, None]}
     table.append([{"id": 1, "place": place, "c0": 1, "c999": 9}, {"id": 2, "place": None}])
-    assert table.update({"c999": "c0 + 1", "c500": 5}, "place.city = 'a'") == RowCounts(updated=1)
+    assert table.update({"c999": expr("c0 + 1"), "c500": 5}, "place.city = 'a'") == RowCounts(updated=1)
     merge = table.merge([{"id": 2, "place": place}, {"id": 3, "place": {"city": None, "at": []}}], "t.id = s.id")
     assert merge.when_matched_update().when_not_matched_insert().execute() == RowCounts(1, 1, 0)
     found = table.to_arrow(["id", "place", "c500", "c999"]).sort_by("id").to_pylist()
@@ -93,7 +94,7 @@ def test_empty_frames_change_nothing(lake: Lakehouse) -> None:
     table.append([{"id": 1, "n": 1}])
     empty = pa.table({"id": pa.array([], pa.int32()), "n": pa.array([], pa.int32())})
     version = lake.version
-    assert table.append(empty) == table.add(empty) == RowCounts()
+    assert table.append(empty) == table.append(empty, ordered=False) == RowCounts()
     assert table.upsert(empty) == RowCounts(None, None, 0)
     assert table.merge(empty, "t.id = s.id").when_matched_delete().execute() == RowCounts()
     assert lake.version == version
@@ -107,9 +108,9 @@ def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse)
     with pytest.raises(InvalidInputError, match="days does not support a column of type bigint"):
         lake.create_table("s.days", "id bigint", partition_by=["days(id)"])
     with pytest.raises(InvalidInputError, match="column 'sel ect' is int and is set to string"):
-        table.update({"sel ect": "'abc'"}, engine="local")
+        table.update({"sel ect": "abc"}, engine="local")
     with pytest.raises(InvalidInputError, match=r"does not fit into int: Failed to parse string: 'abc'$"):
-        table.update({"sel ect": "cast('abc' as int)"}, engine="local")
+        table.update({"sel ect": expr("cast('abc' as int)")}, engine="local")
     with pytest.raises(NotFoundError, match=r"write it between backticks, `a\.b`"):
         table.to_arrow(where="a.b = '3'")
     with pytest.raises(InvalidInputError, match=r"to_spark\(where=…\)"):
@@ -138,3 +139,38 @@ def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: L
     with pytest.raises(InvalidInputError, match=r"no column 'x' for the merge; expected one of id, n$"):
         table.merge([{"id": 1, "n": 2}], "x").when_matched_delete().execute()
     assert lake.version == version
+
+
+def test_a_bare_string_is_a_value_and_an_expression_is_marked_as_one(lake: Lakehouse) -> None:
+    table = lake.create_table("s.words", "id bigint not null, name string, status string", keys=["id"])
+    table.append([{"id": 1, "name": "n", "status": "old"}])
+    cases: list[tuple[str | Expr, str]] = [
+        ("name", "name"),
+        (col("name"), "n"),
+        (expr("upper(name)"), "N"),
+        (lit("it's"), "it's"),
+    ]
+    for given, expected in cases:
+        assert table.update({"status": given}, where=expr("id = 1")) == RowCounts(updated=1)
+        assert table.to_arrow(["status"])["status"].to_pylist() == [expected]
+    merge = table.merge([{"id": 1, "name": "m"}], on="t.id = s.id")
+    merge.when_matched_update({"status": "s.name", "name": expr("s.name")}).execute()
+    assert table.to_arrow().to_pylist() == [{"id": 1, "name": "m", "status": "s.name"}]
+    with pytest.raises(InvalidInputError, match="an expression is SQL text"):
+        expr(5)  # type: ignore[arg-type]
+
+
+def test_a_scan_reads_one_state_of_the_table_for_any_reader(lake: Lakehouse) -> None:
+    table = lake.create_table("s.scanned", "id bigint not null, n int", keys=["id"])
+    table.append([{"id": number, "n": number % 2} for number in range(10)])
+    whole, some = table.scan(), table.scan(where="n = 1", columns=["id"])
+    table.delete_keys([{"id": 1}])
+    assert (whole.count(), some.count(), table.scan().count(), table.scan("n = 1").count()) == (10, 5, 9, 4)
+    assert some.to_arrow().to_pydict() == {"id": [1, 3, 5, 7, 9]}
+    assert sum(batch.num_rows for batch in some.to_batches()) == 5
+    assert list(some.to_pandas()["id"]) == list(some.to_polars()["id"]) == [1, 3, 5, 7, 9]
+    assert some.to_duckdb().fetchall() == [(1,), (3,), (5,), (7,), (9,)]
+    assert [one.file for one in whole.plan.scans] == whole.files()
+    assert whole.explain().startswith("opens 1 of 1 files")
+    snapshot = lake.at(lake.version - 1).table("s.scanned")
+    assert snapshot.scan().count() == 10

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pytest
 from tests.maintenance.test_maintenance_machine import HookedStore
 
+from mangrove import expr
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import LocalRowEngine, RowReader, SparkRowEngine
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
@@ -76,10 +78,10 @@ def test_a_row_is_found_by_its_key_whichever_partition_it_moves_to(lake: Lakehou
     table.upsert(orders(2, 3, day=1, customer="moved"))
     assert ids(table) == [1, 2, 3]
     assert ids(table, where="days(ts) = '2026-01-01'") == [1]
-    assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").scans] == [
+    assert [scan.file.partition_values for scan in table.scan("days(ts) = '2026-01-02'").plan.scans] == [
         (datetime.date(2026, 1, 2),)
     ]
-    table.delete([{"order_id": 3}])
+    table.delete_keys([{"order_id": 3}])
     table.delete("customer = 'x'")
     assert table.to_arrow(["order_id", "customer"]).to_pylist() == [{"order_id": 2, "customer": "moved"}]
     table.overwrite(orders(7))
@@ -107,7 +109,7 @@ def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lak
     lake.begin_shared("rise")
     one, two = lake.join_shared("rise"), lake.join_shared("rise")
     for each in (one, two):
-        each.table("sales.orders").update({"amount": "amount + 1"})
+        each.table("sales.orders").update({"amount": expr("amount + 1")})
     one.save()
     with pytest.raises(ConflictError, match=r"rows of table sales\.orders: another participant"):
         two.save()
@@ -189,7 +191,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
     steps: list[Callable[[], object]] = [
         lambda: table.append(orders(1, 2, 3)),
         lambda: table.upsert(orders(3, 4)),
-        lambda: table.delete([{"order_id": 1}]),
+        lambda: table.delete_keys([{"order_id": 1}]),
         table.compact,
         lambda: table.append(orders(5)),
         lambda: table.overwrite(orders(6)),
@@ -200,8 +202,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
     assert list(wanted.values()) == [[], [1, 2, 3], [1, 2, 3, 4], [2, 3, 4], [2, 3, 4], [2, 3, 4, 5], [6]]
     reopened = open_on_store(lake.effects, engines=OnlyLocal)
     assert {version: ids(reopened.at(version).table("sales.orders")) for version in wanted} == wanted
-    with pytest.raises(InvalidInputError, match="past"):
-        lake.at(lake.version).table("sales.orders").append(orders(1))
+    assert not hasattr(lake.at(lake.version).table("sales.orders"), "append")
 
 
 def test_upserts_of_rivals_both_land_and_the_later_one_wins(lake: Lakehouse) -> None:
@@ -222,7 +223,7 @@ def test_blind_writes_never_conflict(lake: Lakehouse, isolation: str) -> None:
     first, second = lake.transaction(isolation), lake.transaction(isolation)
     for number, concurrent_commit in ((2, first), (3, second)):
         concurrent_commit.table("sales.orders").append(orders(number))
-        concurrent_commit.table("sales.orders").delete([{"order_id": 1}])
+        concurrent_commit.table("sales.orders").delete_keys([{"order_id": 1}])
     first.commit()
     second.commit()
     assert ids(table) == [2, 3]
@@ -254,7 +255,7 @@ def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehous
     assert len(list(table.deltas())) == 1
     assert [row for row in rows_of(table) if row["order_id"] != 2] == before
     version = lake.version
-    lake.compact("sales.orders")
+    lake.maintenance.compact("sales.orders")
     assert lake.version == version
 
 
@@ -270,11 +271,11 @@ def test_compaction_without_a_name_reports_the_tables_in_which_there_was_somethi
     def drop_the_last(*_: object) -> None:
         lake.drop_table("sales.d", if_exists=True)
 
-    reports = lake.compact(watch=drop_the_last)
+    reports = lake.maintenance.compact(watch=drop_the_last)
     assert {name: report.files_read for name, report in reports.items()} == {"sales.a": 3, "sales.c": 3}
     assert lake.version == before + 3
     assert [len(list(lake.table(name).deltas())) for name in ("sales.a", "sales.b", "sales.c")] == [1, 0, 1]
-    assert lake.compact() == {}
+    assert lake.maintenance.compact() == {}
     assert lake.version == before + 3
 
 
@@ -285,10 +286,10 @@ def test_compaction_of_all_tables_in_a_transaction_is_one_commit(lake: Lakehouse
         table.append(orders(2))
     before = lake.version
     with lake.transaction() as transaction:
-        assert [*transaction.compact(files_max=2)] == ["sales.a", "sales.b"]
+        assert [*compact_tables(list_managed_tables(transaction), files_max=2)] == ["sales.a", "sales.b"]
     assert lake.version == before + 1
     with pytest.raises(InvalidInputError, match="at least 1"):
-        lake.compact(files_max=0)
+        lake.maintenance.compact(files_max=0)
 
 
 def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:
@@ -316,7 +317,7 @@ def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
     full = lake.version
     table.upsert(orders(2, 4, day=1, customer="new"))
     table.upsert(orders(3))
-    table.delete([{"order_id": 1}])
+    table.delete_keys([{"order_id": 1}])
     wanted = [("delete", 1, "x"), ("insert", 4, "new"), ("update_after", 2, "new"), ("update_before", 2, "x")]
     assert changes(table, full) == wanted
     table.compact()
@@ -348,13 +349,13 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
     old = lake.version
     late = lake.transaction()
     late.table("sales.orders").append([{"order_id": 2, "customer": "b"}])
-    table.add_column("note", "string")
-    table.rename_column("customer", "client")
-    table.widen("order_id", "bigint")
+    table.update_schema().add_column("note", "string").commit()
+    table.update_schema().rename_column("customer", "client").commit()
+    table.update_schema().widen("order_id", "bigint").commit()
     late.commit()
     table.upsert([{"order_id": 2**40, "client": "c", "note": "n"}])
-    table.drop_column("client")
-    table.add_column("client", "int")
+    table.update_schema().drop_column("client").commit()
+    table.update_schema().add_column("client", "int").commit()
     assert table.to_arrow(where="order_id < 9 or note = 'n'").sort_by("order_id").to_pylist() == [
         {"order_id": 1, "note": None, "client": None},
         {"order_id": 2, "note": None, "client": None},
@@ -369,7 +370,7 @@ def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(l
         "sales.t", "k0 bigint not null, a int", keys=["k0"], partition_by=[partition], sort_by=["k0"]
     )
     table.upsert([{"k0": 1, "a": 1}, {"k0": 2, "a": 2}])
-    table.rename_column("k0", "k1")
+    table.update_schema().rename_column("k0", "k1").commit()
     table.upsert([{"k1": 2, "a": 3}])
     again = lake.table("sales.t")
     assert (again.keys, again.partition_by) == (("k1",), (partition.replace("k0", "k1"),))
@@ -380,29 +381,29 @@ def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(l
 def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None:
     table = lake.create_table("sales.same", "a int comment 'c', b int")
     before = lake.version
-    table.widen("a", "int")
-    table.set_comment("a", "c")
-    table.rename_column("b", "b")
-    table.drop_not_null("b")
+    table.update_schema().widen("a", "int").commit()
+    table.update_schema().set_comment("a", "c").commit()
+    table.update_schema().rename_column("b", "b").commit()
+    table.update_schema().drop_not_null("b").commit()
     assert lake.version == before
 
 
 def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: Lakehouse) -> None:
     table = lake.create_table("sales.odd", "`sel ect` int, `x.y z` int, id int")
     table.append([{"sel ect": 1, "x.y z": 2, "id": 3}])
-    table.widen("sel ect", "bigint")
-    table.widen("`x.y z`", "bigint")
-    table.set_comment("sel ect", "odd")
-    table.set_default("`x.y z`", "7")
-    table.set_not_null("sel ect")
-    table.drop_not_null("sel ect")
-    table.add_column("an other", "string")
-    table.move_column("an other", after="sel ect")
-    table.rename_column("an other", "a third")
+    table.update_schema().widen("sel ect", "bigint").commit()
+    table.update_schema().widen("`x.y z`", "bigint").commit()
+    table.update_schema().set_comment("sel ect", "odd").commit()
+    table.update_schema().set_default("`x.y z`", "7").commit()
+    table.update_schema().set_not_null("sel ect").commit()
+    table.update_schema().drop_not_null("sel ect").commit()
+    table.update_schema().add_column("an other", "string").commit()
+    table.update_schema().move_column("an other", after="sel ect").commit()
+    table.update_schema().rename_column("an other", "a third").commit()
     table.alter({"write.cluster-by": "`x.y z`, sel ect"})
     table.append([{"sel ect": 2**40, "id": 4}])
     table.compact()
-    table.drop_column("a third")
+    table.update_schema().drop_column("a third").commit()
     assert table.to_arrow().sort_by("id").to_pylist() == [
         {"sel ect": 1, "x.y z": 2, "id": 3},
         {"sel ect": 2**40, "x.y z": 7, "id": 4},
@@ -418,7 +419,7 @@ def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[st
     assert table.overwrite(orders(3), where="order_id = 3") == RowCounts(inserted=1, deleted=2)
     if keys:
         assert table.upsert(orders(3, 4)) == RowCounts(None, None, 0, upserted=2)
-        assert table.delete([{"order_id": 4}]) == RowCounts(deleted=None)
+        assert table.delete_keys([{"order_id": 4}]) == RowCounts(deleted=None)
     assert table.overwrite(orders(5)) == RowCounts(inserted=1, deleted=2)
 
 
@@ -438,7 +439,7 @@ def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> 
     table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     for number in range(10):
         table.upsert(orders(1, 100 + number, 200, customer=f"c{number}"))
-    table.delete([{"order_id": 105}, {"order_id": 300}])
+    table.delete_keys([{"order_id": 105}, {"order_id": 300}])
     state = table.state()
     before = store.requests.reads
     found = LocalEngine(store, lake.new_id).read(state, ["order_id", "customer"])
@@ -469,3 +470,31 @@ def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
         write(orders(2))
         # The data and the root, each a file and the folder that names it.
         assert len(waits) == 4
+
+
+def test_a_schema_update_commits_all_its_changes_as_one_version_or_none(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.schema", "a int, b int")
+    table.append([{"a": 1, "b": None}])
+    before = lake.version
+    with table.update_schema() as schema:
+        schema.add_column("note", "string").rename_column("a", "c").move_column("note")
+        schema.widen("c", "bigint")
+        assert lake.version == before
+    assert lake.version == before + 1
+    assert table.schema is not None
+    assert table.schema.names == ("note", "c", "b")
+    with pytest.raises(InvalidInputError, match="no such note"), table.update_schema() as schema:
+        _fail_after(schema.drop_column("note"))
+    with pytest.raises(InvalidInputError, match="no value in 'b'"), table.update_schema() as schema:
+        schema.drop_column("note").set_not_null("b")
+    with table.update_schema():
+        pass
+    assert lake.version == before + 1
+    transaction = lake.transaction()
+    transaction.table("sales.schema").update_schema().drop_column("note").commit()
+    transaction.rollback()
+    assert table.schema.names == ("note", "c", "b")
+
+
+def _fail_after(_: object) -> None:
+    raise InvalidInputError("no such note")

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import mangrove
-from mangrove import InvalidInputError
+from mangrove import InvalidInputError, expr
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.data_files import split_by_partition
 from mangrove.model.partitioning import parse_partition_scheme
 
@@ -47,7 +47,7 @@ def test_a_number_too_large_for_a_float_is_refused_and_does_not_become_infinite(
 def test_an_expression_that_gives_a_number_too_large_for_its_column_is_refused(table: LakeTable) -> None:
     table.append([{"id": 2, "x": 1.0}])
     with pytest.raises(InvalidInputError, match="cannot hold 2e\\+300"):
-        table.update({"x": "id * 1e300"}, engine="local")
+        table.update({"x": expr("id * 1e300")}, engine="local")
     assert table.to_arrow()["x"].to_pylist() == [1.0]
 
 
@@ -100,7 +100,7 @@ def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
     [
         (Decimal("NaN"), "column 'e' is set to NaN, and decimals have neither NaN nor infinity"),
         (float("inf"), "does not fit into decimal\\(5,2\\): Infinity is given, and decimals"),
-        ("cast('nan' as double)", "does not fit into decimal\\(5,2\\): NaN is given"),
+        (expr("cast('nan' as double)"), "does not fit into decimal\\(5,2\\): NaN is given"),
         (1e6, "does not fit into decimal\\(5,2\\): 1000000.0 has more than 3 digits before the point"),
         (999.995, "does not fit into decimal\\(5,2\\): 999.995 has more than 3 digits"),
     ],

@@ -53,5 +53,5 @@ def test_an_unknown_engine_and_one_that_is_not_there_are_refused_before_anything
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     before = lake.version
     with pytest.raises(InvalidInputError, match="Spark was not handed in"):
-        lake.export("memory://copy/", "year-end", engine="spark")
+        lake.maintenance.export("memory://copy/", "year-end", engine="spark")
     assert lake.version == before

@@ -425,11 +425,11 @@ def test_an_export_into_storage_of_the_same_kind_takes_the_options_of_the_lakeho
     with S3Server() as server:
         lake = mangrove.create("s3://bucket/lake", storage_options=server.options)
         lake.create_namespace("a")
-        lake.export("s3://bucket/copy", "kept")
+        lake.maintenance.export("s3://bucket/copy", "kept")
         copied = mangrove.open("s3://bucket/copy", storage_options=server.options)
         assert [space.name for space in copied.namespaces()] == ["a"]
         # A folder takes no options, and gets none.
-        lake.export(tmp_path / "copy", "here")
+        lake.maintenance.export(tmp_path / "copy", "here")
         assert mangrove.open(tmp_path / "copy").version == lake.at("here").version
-        lake.convert("s3://bucket/other")
+        lake.maintenance.convert("s3://bucket/other")
         assert mangrove.open("s3://bucket/other", storage_options=server.options).layout == "deltacat"

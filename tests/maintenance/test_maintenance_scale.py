@@ -17,8 +17,8 @@ GROWTH_MAX = 1.3
 """How much more than `TIMES` as many calls and requests are made: the tree is one level higher."""
 
 WORK: dict[str, Callable[[Lakehouse], object]] = {
-    "check": lambda lake: lake.check(),
-    "vacuum": lambda lake: lake.vacuum(dry_run=True),
+    "check": lambda lake: lake.maintenance.check(),
+    "vacuum": lambda lake: lake.maintenance.vacuum(dry_run=True),
 }
 
 

@@ -54,8 +54,8 @@ class Bucket:
     def clean_up(self, wait_millis: int = 0) -> None:
         """Forget and delete all that may go."""
         self.clock.now_millis += wait_millis
-        expire_versions(self.open().maintained())
-        vacuum_files(self.open().maintained(), grace_millis=self.safe_millis)
+        expire_versions(self.open().maintenance.context())
+        vacuum_files(self.open().maintenance.context(), grace_millis=self.safe_millis)
 
 
 def without_engine(lake: Lakehouse) -> Lakehouse:
@@ -94,9 +94,9 @@ def test_a_rollback_or_undo_is_whole_or_refused_wherever_an_expiry_and_a_vacuum_
         except (NotFoundError, ConflictError):
             outcomes.add("refused")
         bucket.store.settle()
-        assert not bucket.open().check().problems
+        assert not bucket.open().maintenance.check().problems
         bucket.clean_up(20 * AGE_MILLIS)
-        assert not bucket.open().check().problems
+        assert not bucket.open().maintenance.check().problems
         if not cleaned:
             break
     else:
@@ -113,4 +113,4 @@ def test_what_an_expired_version_needed_goes_once_nobody_can_still_use_it(layout
         bucket.open().at(TARGET)
     bucket.clean_up(bucket.safe_millis)
     assert not bucket.store.exists("data/one.parquet")
-    assert not bucket.open().check().problems
+    assert not bucket.open().maintenance.check().problems

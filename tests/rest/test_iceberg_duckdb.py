@@ -87,7 +87,7 @@ def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: 
     rows = {row["id"]: row["customer"] for row in duck_lake.table("sales.orders").to_arrow().to_pylist()}
     assert rows == {2: "bea", 4: "upd", 7: "gil"}
     assert duck_lake.table("fresh.t").to_arrow().to_pylist() == [{"id": 1, "s": "x"}]
-    assert duck_lake.check().problems == ()
+    assert duck_lake.maintenance.check().problems == ()
 
 
 @pytest.mark.interop

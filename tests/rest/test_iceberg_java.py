@@ -38,7 +38,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     assert lake.version == 3
     orders.upsert([{"id": 5, "customer": "new", "amount": 7, "place": None}])
     orders.delete("id > 90")
-    orders.add_column("note", "string")
+    orders.update_schema().add_column("note", "string").commit()
     months = lake.create_table("sales.months", "id bigint, day date", partition_by=["months(day)"])
     months.append([{"id": number, "day": datetime.date(2026, 1 + number % 12, 1)} for number in range(24)])
     lake.create_view("sales.sums", "select customer, count(*) as n, sum(amount) as total from orders group by customer")
@@ -117,4 +117,4 @@ def test_what_icebergs_own_code_commits_the_lakehouse_reads(ask: Asking, java_la
     assert java_lake.table("fresh.copy").to_arrow().num_rows == 4
     assert java_lake.version >= before + len(statements) - 1
     assert ask("select count(*) from lake.fresh.t where text in ('B', 'e')") == [["2"]]
-    assert java_lake.check().problems == ()
+    assert java_lake.maintenance.check().problems == ()

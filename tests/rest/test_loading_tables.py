@@ -59,7 +59,7 @@ def test_each_version_is_a_warehouse_with_its_own_rows(lake: Lakehouse, address:
     orders = lake.table("sales.orders")
     before = lake.version
     was = rows_of(orders)
-    orders.add_column("note", "string")
+    orders.update_schema().add_column("note", "string").commit()
     orders.overwrite([{"id": 9, "customer": "di", "note": "new"}])
     past = catalog_of(address, warehouse=str(before)).load_table("sales.orders")
     assert rows_of(past) == was == rows_of(lake.at(before).table("sales.orders"))

@@ -65,7 +65,7 @@ def check_same(lake: Lakehouse, table: IcebergTable, name: str) -> list[dict[str
     """Return the rows that both sides see, having checked that they are the same, and that the lakehouse is sound."""
     ours = sorted_rows(lake.table(name).to_arrow())
     assert sorted_rows(table.refresh().scan().to_arrow()) == ours
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     return ours
 
 
@@ -257,10 +257,10 @@ def test_upkeep_works_on_files_that_a_client_wrote(written_lake: Lakehouse, writ
     ours = written_lake.table("sales.orders")
     changed = ours.changes(began).to_pylist()
     assert sorted(row["id"] for row in changed) == [0, 1, 3]
-    written_lake.vacuum(alone=True)
+    written_lake.maintenance.vacuum(alone=True)
     assert [row["id"] for row in check_same(written_lake, table, "sales.orders")] == [0, 1, 3]
     assert ours.compact().files_written == 1
-    written_lake.vacuum(alone=True)
+    written_lake.maintenance.vacuum(alone=True)
     assert [row["id"] for row in check_same(written_lake, table, "sales.orders")] == [0, 1, 3]
     table.refresh().append(rows_of(9))
     assert [row["id"] for row in check_same(written_lake, table, "sales.orders")] == [0, 1, 3, 9]

@@ -42,4 +42,4 @@ def test_a_client_writes_into_a_bucket(writing_bucket: RealServer, tmp_path: Pat
         shown: list[Any] = table.scan().to_arrow()["id"].to_pylist()
         assert sorted(shown) == [2, 3]
     assert sorted(ours.to_arrow()["part"].to_pylist()) == ["b c", "changed"]
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()

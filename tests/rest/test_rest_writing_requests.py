@@ -345,7 +345,7 @@ def test_views_are_made_replaced_renamed_and_dropped(shop: Lakehouse, http: Test
     assert http.post("/v1/views/rename", json=names).status_code == 204
     assert http.delete("/v1/namespaces/shop/views/w").status_code == 204
     assert http.delete("/v1/namespaces/shop/views/w").json()["error"]["type"] == "NoSuchViewException"
-    assert shop.check().problems == ()
+    assert shop.maintenance.check().problems == ()
 
 
 @pytest.mark.parametrize(

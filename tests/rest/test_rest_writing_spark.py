@@ -77,6 +77,6 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
     assert lake.table("shop.again").to_arrow().to_pylist() == [{"id": "text", "more": 2}]
     assert replaced == [["text", "2"]]
     assert lake.table("shop.parts").to_arrow()["id"].to_pylist() == [1]
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     ours.upsert([{"id": 10, "name": "ours again"}])
     assert sorted(ours.to_arrow()["id"].to_pylist()) == [2, 3, 4, 10]

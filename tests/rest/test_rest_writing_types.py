@@ -97,7 +97,7 @@ def test_values_of_every_type_come_back(typed_lake: Lakehouse, typed: RestCatalo
     assert [_plain(row) for row in ours] == [_plain(row) for row in shown] == [_plain(values), dict.fromkeys(values)]
     table.delete("b = -7")
     assert [_plain(row) for row in typed_lake.table("s.all").to_arrow().to_pylist()] == [dict.fromkeys(values)]
-    assert typed_lake.check().problems == ()
+    assert typed_lake.maintenance.check().problems == ()
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_two_versions_are_read_side_by_side(lake: Lakehouse, address: str, catal
 
 
 def test_an_export_is_a_warehouse(lake: Lakehouse, tmp_path: object, address: str, catalog_of: Opening) -> None:
-    lake.export(f"{tmp_path}/copy", name="year-end", mode="minimal")
+    lake.maintenance.export(f"{tmp_path}/copy", name="year-end", mode="minimal")
     lake.drop_table("sales.orders")
     assert catalog_of(address, warehouse="year-end").list_tables("sales") == [("sales", "orders")]
 

@@ -167,11 +167,11 @@ def _check_integrity(store: MemoryStore, newest: Bank) -> None:
     try:
         for _ in ("as the writers left it", "after a year and a sweep"):
             # Who crashed right after the commit left a hint out of date, and in the DeltaCAT layout no log.
-            problems = lake.check(repair=True).problems
+            problems = lake.maintenance.check(repair=True).problems
             if problems:
                 raise InvariantViolation(f"the check finds {problems}")
-            lake.expire()
-            lake.vacuum()
+            lake.maintenance.expire()
+            lake.maintenance.vacuum()
     except MangroveError as error:
         raise InvariantViolation(f"upkeep met {type(error).__name__}: {error}") from error
     _check_same(lake, lake.version, newest)

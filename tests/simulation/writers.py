@@ -30,9 +30,9 @@ from mangrove.errors import (
     StorageError,
 )
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -171,7 +171,7 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
                 for name, rows in deposited.items():
                     _load_table(transaction, attempt, name).upsert(_rows_to_dicts(rows))
             case Withdraw(table=name, keys=keys):
-                _load_table(transaction, attempt, name).delete([{"key": key} for key in keys])
+                _load_table(transaction, attempt, name).delete_keys([{"key": key} for key in keys])
             case Transfer(source=source, target=target, key=key):
                 steps = [
                     (_load_and_read(transaction, attempt, name), name, by) for name, by in ((source, -1), (target, 1))

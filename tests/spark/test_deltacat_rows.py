@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.errors import NotFoundError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import TableSnapshot
 
 pytestmark = pytest.mark.interop
 _FIXTURE = Path(__file__).parents[1] / "compat" / "fixtures" / "deltacat-2"
@@ -33,7 +33,7 @@ _AS_OF: dict[int, dict[str, list[tuple[Any, ...]]]] = {
 """What the program that wrote the catalog had put into its tables with a schema, after each of its steps."""
 
 
-def _rows(table: LakeTable, engine: str) -> list[tuple[Any, ...]]:
+def _rows(table: TableSnapshot, engine: str) -> list[tuple[Any, ...]]:
     if engine == "spark":
         return sorted(tuple(row) for row in table.to_spark().collect())
     return sorted(tuple(row.values()) for row in table.to_arrow().to_pylist())

@@ -45,4 +45,4 @@ def test_the_demo_keeps_every_promise_that_it_tells_and_leaves_a_sound_lakehouse
     assert compaction["rows_before"] == compaction["rows_after"]
     assert chapters["Check"]["is_sound"]
     assert mangrove.open(folder).version == answer["version"]
-    assert mangrove.open(answer["copy"]).check().is_sound
+    assert mangrove.open(answer["copy"]).maintenance.check().is_sound

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove import expr
 from mangrove.expressions.parse import parse_expression, parse_predicate
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.evaluation import evaluate_expression
 from mangrove.local.row_changes import column_lookup_of
 from mangrove.model.arrow_schema import schema_to_arrow
@@ -71,7 +72,7 @@ def step_of(chance: random.Random, word: str, model: TableModel) -> tuple[Step, 
             return lambda table, engine: table.delete(where, engine=engine), counts
         case "update":
             count = model.update(lambda row: {"amount": row["amount"] and row["amount"] * 2}, predicate)
-            return lambda table, engine: table.update({"amount": "amount * 2"}, where, engine=engine), RowCounts(
+            return lambda table, engine: table.update({"amount": expr("amount * 2")}, where, engine=engine), RowCounts(
                 0, count
             )
         case _:
@@ -86,7 +87,7 @@ def step_of(chance: random.Random, word: str, model: TableModel) -> tuple[Step, 
                 lambda table, engine: (
                     table.merge(rows, "t.id = s.id", engine=engine)
                     .when_matched_delete("s.name is null")
-                    .when_matched_update({"name": "s.name", "place": "s.place"})
+                    .when_matched_update({"name": expr("s.name"), "place": expr("s.place")})
                     .when_not_matched_insert()
                     .execute()
                 ),
@@ -120,12 +121,12 @@ def test_a_random_history_gives_the_same_rows_everywhere(
             assert counted(table.to_arrow().to_pylist()) == counted(model.read()), (word, engine)
         past.append((lake.version, counted(model.read())))
     tables["spark"].compact()
-    tables["spark"].add_column("more", "int")
+    tables["spark"].update_schema().add_column("more", "int").commit()
     for version, rows in past:
         assert counted(lake.at(version).table("s.spark").to_arrow().to_pylist()) == rows
     arrow = tables["local"].to_arrow().schema
     assert counted(tables["spark"].to_spark(arrow.names).toArrow().cast(arrow).to_pylist()) == counted(model.read())
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
     assert spark.version
 
 

@@ -19,10 +19,10 @@ from mangrove.effects import build_effects
 from mangrove.errors import FormatError, StorageError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
-from mangrove.lakehouse.handles import LakeTable
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.parquet import encode_parquet
 from mangrove.maintenance.exports import EXPORT_RECORD_PATH, ExportRecord, encode_export_record
 from mangrove.model.arrow_schema import schema_to_arrow
@@ -138,7 +138,7 @@ READERS: Final[dict[str, Callable[[Lakehouse], object]]] = {
     "polars": lambda lake: lake.table("s.t").to_polars(),
     "changes": lambda lake: lake.table("s.t").changes(2),
     "delete": lambda lake: lake.table("s.t").delete("name = 'own'", engine="local"),
-    "update": lambda lake: lake.table("s.t").update({"name": "'x'"}, engine="local"),
+    "update": lambda lake: lake.table("s.t").update({"name": "x"}, engine="local"),
     "merge": lambda lake: merged(lake.table("s.t"), "local"),
     "overwrite": lambda lake: lake.table("s.t").overwrite(NEW, "id = 2", engine="local"),
     "compaction": lambda lake: lake.table("s.t").compact(full=True, engine="local"),
@@ -152,7 +152,7 @@ ON_SPARK: Final[dict[str, Callable[[Lakehouse], object]]] = {
     "sql": lambda lake: lake.sql("SELECT * FROM s.t").collect(),
     "changes": lambda lake: lake.table("s.t").changes(2, engine="spark").collect(),
     "delete": lambda lake: lake.table("s.t").delete("name = 'own'", engine="spark"),
-    "update": lambda lake: lake.table("s.t").update({"name": "'x'"}, engine="spark"),
+    "update": lambda lake: lake.table("s.t").update({"name": "x"}, engine="spark"),
     "merge": lambda lake: merged(lake.table("s.t"), "spark"),
     "overwrite": lambda lake: lake.table("s.t").overwrite(NEW, "id = 2", engine="spark"),
     "compaction": lambda lake: lake.table("s.t").compact(full=True, engine="spark"),
@@ -195,16 +195,16 @@ def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
 ) -> None:
     attack = Attack(tmp_path, layout)
     attack.name(escape(attack))
-    report = attack.opened().check(engine="local")
+    report = attack.opened().maintenance.check(engine="local")
     assert any(word in problem.rule for problem in report for word in ("segment", "outside", "URI", "symbolic link")), (
         str(report)
     )
     tries: list[Callable[[], object]] = [
-        lambda: attack.opened().vacuum(alone=True),
-        lambda: attack.opened().expire(alone=True),
-        lambda: attack.opened().export(tmp_path / "export", "copy"),
-        lambda: attack.opened().convert(tmp_path / "tree", layout="tree"),
-        lambda: attack.opened().convert(tmp_path / "deltacat", layout="deltacat"),
+        lambda: attack.opened().maintenance.vacuum(alone=True),
+        lambda: attack.opened().maintenance.expire(alone=True),
+        lambda: attack.opened().maintenance.export(tmp_path / "export", "copy"),
+        lambda: attack.opened().maintenance.convert(tmp_path / "tree", layout="tree"),
+        lambda: attack.opened().maintenance.convert(tmp_path / "deltacat", layout="deltacat"),
     ]
     for attempt in tries:
         with suppress(FormatError, StorageError):
@@ -329,5 +329,5 @@ def test_no_request_leaves_the_prefix_of_a_bucket(layout: str, location: str) ->
     for read in (lambda: lake.table("s.t").to_arrow(), lambda: publish_table(store, lake.table("s.t").state(), 0)):
         with pytest.raises(FormatError, match="segment"):
             read()
-    assert any("segment" in problem.rule for problem in lake.check())
+    assert any("segment" in problem.rule for problem in lake.maintenance.check())
     assert not [path for path in store.paths if "other-prefix" in path]

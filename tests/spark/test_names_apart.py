@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove import expr
 from mangrove.lakehouse.lakehouse import Lakehouse
 
 pytestmark = pytest.mark.interop
@@ -21,7 +22,7 @@ def made(lake: Lakehouse, name: str, **options: Any) -> Any:
 
 def swap(table: Any, one: str, other: str) -> None:
     for name, to in ((one, "tmp"), (other, one), ("tmp", other)):
-        table.rename_column(name, to)
+        table.update_schema().rename_column(name, to).commit()
 
 
 def rows_of(frame: Any) -> list[tuple[Any, ...]]:
@@ -41,8 +42,8 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lakehouse:
 
 def test_conditions_on_a_name_that_was_used_before_find_all_rows(lake: Lakehouse) -> None:
     table = made(lake, "s.t")
-    table.drop_column("v")
-    table.add_column("V", "bigint")
+    table.update_schema().drop_column("v").commit()
+    table.update_schema().add_column("V", "bigint").commit()
     assert rows_of(lake.sql("select k from s.t where V is null")) == [(0,), (1,), (2,), (3,)]
     swap(table, "V", "z")
     for where in ("V = 1001", "V > 1000 and z is null", "w = 'new' and V = 7", "k in (1, 2) and V < 1002"):
@@ -62,7 +63,7 @@ def test_changes_of_rows_after_a_swap_of_names_are_those_of_the_other_engine(
     (text,) = (column.name for column in table.schema.columns if column.id == 3)
     (key,) = table.keys
     for engine, one in (("spark", table), ("local", twin)):
-        one.update({text: f"concat({text}, '!')"}, where=f"{key} >= 2", engine=engine)
+        one.update({text: expr(f"concat({text}, '!')")}, where=f"{key} >= 2", engine=engine)
         one.delete(f"{key} = 1", engine=engine)
         source = {column.name: value for column, value in zip(one.schema.columns, (3, 6, "m", 8), strict=True)}
         merge = one.merge([source], f"t.{key} = s.{key}", engine=engine)
@@ -84,7 +85,7 @@ def test_names_inside_structs_may_be_used_again_too(lake: Lakehouse, kind: str) 
     given = [{"x": one, "y": 100 + one if kind == "bigint" else f"{100 + one}", "deep": {"y": one}} for one in range(4)]
     table.append([{"id": one, "at": at} for one, at in enumerate([*given, None])])
     for name, to in (("at.x", "tmp"), ("at.y", "x"), ("at.tmp", "y")):
-        table.rename_column(name, to)
+        table.update_schema().rename_column(name, to).commit()
     assert rows_of(lake.sql("select id, at.x from s.t where at.x = '102'")) == [(2, given[2]["y"])]
     assert rows_of(lake.sql("select at.y + at.deep.y from s.t where id = 3")) == [(6,)]
     assert rows_of(lake.sql("select id from s.t where at is null")) == [(4,)]

@@ -60,8 +60,8 @@ def test_rows_are_read_back_exactly(spark: SparkSession, tmp_path: Path) -> None
 
 def test_columns_have_their_ids_at_every_level_and_pages_their_checksums(spark: SparkSession, tmp_path: Path) -> None:
     table = with_two_rows(spark, tmp_path)
-    table.rename_column("s", "text")
-    table.rename_column("st.inner", "deep")
+    table.update_schema().rename_column("s", "text").commit()
+    table.update_schema().rename_column("st.inner", "deep").commit()
     (row,) = table.to_arrow(["text", "st"], "id = 1").to_pylist()
     assert row == {"text": "x" * 40, "st": {"a": 3, "deep": {"x": "y"}}}
     (found,) = table.to_spark(["text", "st"], "id = 1").collect()
@@ -73,7 +73,7 @@ def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint not null, a bigint, s string")
     table.append(spark.sql("select 1L as id, 100L as a, 'u' as s"))
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
     (path,) = tmp_path.rglob("*.parquet")
     sound = path.read_bytes()
     start = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
@@ -82,7 +82,7 @@ def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession
         damaged = bytearray(sound)
         damaged[byte] ^= 1 << byte % 8
         path.write_bytes(damaged)
-        assert [problem.path for problem in lake.check()] == [str(path.relative_to(tmp_path))], byte
+        assert [problem.path for problem in lake.maintenance.check()] == [str(path.relative_to(tmp_path))], byte
     path.write_bytes(sound)
     assert [row.asDict() for row in table.to_spark().collect()] == [{"id": 1, "a": 100, "s": "u"}]
 
@@ -99,7 +99,7 @@ def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp
         assert statistics.minimum == {**ROW, "c": "ab "}[name]
     text = full.statistics_of(schema.column("s").id)
     assert (text.minimum, text.maximum) == ("x" * 32, "x" * 31 + "y")
-    assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").skipped]
+    assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").plan.skipped]
 
 
 def test_not_a_number_is_found_though_a_footer_does_not_tell_of_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove import expr
 from mangrove.expressions.predicates import AllOf, ConstantPredicate
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.spark.merge_pruning import build_source_range_predicate, build_values_predicate
@@ -42,7 +43,7 @@ def test_a_merge_reads_only_files_that_may_hold_a_key_of_its_source(
     lose_all_but(table, tmp_path, 0, 3)
     source = spark.createDataFrame([(5, 1), (35, 1), (99, 1)], "id int, v int")
     merge = table.merge(source, "t.id = s.id and s.v > 0", engine="spark")
-    counts = merge.when_matched_update({"v": "s.v"}).when_not_matched_insert().execute()
+    counts = merge.when_matched_update({"v": expr("s.v")}).when_not_matched_insert().execute()
     assert (counts.updated, counts.inserted) == (2, 1)
     assert table.to_spark(where="id = 35").collect()[0].asDict() == {"id": 35, "v": 1, "w": "kept"}
 

@@ -47,7 +47,7 @@ def test_rows_after_overlapping_upserts_appends_and_deletes_are_told_without_a_j
     for number in range(3):
         table.upsert(rows_of(spark, names, chosen.sample(range(120), 70), f"new {number}"))
     table.append(rows_of(spark, names, list(range(200, 270)), "added"))
-    table.delete(rows_of(spark, names, [3, 205, 119], "").select(*names))
+    table.delete_keys(rows_of(spark, names, [3, 205, 119], "").select(*names))
     table.upsert(rows_of(spark, names, [3, 4, 206, 300], "last"))
     assert_same(table)
     assert_same(table, "n > 60 and what <> 'old'")

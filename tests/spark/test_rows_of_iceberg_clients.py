@@ -31,4 +31,4 @@ def test_spark_and_arrow_read_the_same_rows_of_a_client(spark: SparkSession, tmp
     assert [row.id for row in table.to_spark(where="part = 'p'").orderBy("id").collect()] == [2, 30]
     table.compact(engine="spark")
     assert sorted(row.id for row in table.to_spark().collect()) == client.seen_ids() == rows
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()

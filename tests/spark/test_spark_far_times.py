@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
-from mangrove import InvalidInputError, Lakehouse
-from mangrove.lakehouse.handles import LakeTable
+from mangrove import InvalidInputError, Lakehouse, expr
+from mangrove.lakehouse.table import LakeTable
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 
@@ -40,11 +40,11 @@ def test_rows_with_far_keys_are_upserted_updated_merged_and_deleted(spark: Spark
     table.append(far_rows(spark, [1, 2, 3]))
     table.upsert(far_rows(spark, [2, 4], more=10))
     assert ids(table) == [1, 3, 12, 14]
-    assert table.update({"id": "id + 100"}, "d > date'9999-12-31'", engine="spark") == RowCounts(updated=2)
+    assert table.update({"id": expr("id + 100")}, "d > date'9999-12-31'", engine="spark") == RowCounts(updated=2)
     merge = table.merge(far_rows(spark, [3, 4], more=20), "t.d = s.d").when_matched_update()
     assert merge.execute() == RowCounts(updated=2)
     assert ids(table) == [1, 23, 24, 112]
-    table.delete(far_rows(spark, [2, 3]).select("d"))
+    table.delete_keys(far_rows(spark, [2, 3]).select("d"))
     assert ids(table, "d < date '2000-01-01'") == [1]
     assert ids(table) == [1, 24]
 
@@ -56,9 +56,9 @@ def test_refusals_show_far_keys(spark: SparkSession, lake: Lakehouse) -> None:
     with pytest.raises(InvalidInputError, match="10000-01-01"):
         table.upsert(far_rows(spark, [2, 2]))
     with pytest.raises(InvalidInputError, match="10000-01-01"):
-        table.update({"d": "date'+10000-01-01'"}, "true", engine="spark")
+        table.update({"d": expr("date'+10000-01-01'")}, "true", engine="spark")
     with pytest.raises(InvalidInputError, match="10000-01-01"):
-        table.merge(far_rows(spark, [2, 2]), "t.d = s.d").when_matched_update({"id": "s.id + 1"}).execute()
+        table.merge(far_rows(spark, [2, 2]), "t.d = s.d").when_matched_update({"id": expr("s.id + 1")}).execute()
     with pytest.raises(InvalidInputError, match="20000-06-30"):
         table.overwrite(far_rows(spark, [4]), where="id < 3", engine="spark")
     with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):

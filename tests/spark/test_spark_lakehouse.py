@@ -26,12 +26,12 @@ def test_frames_are_written_and_read_with_many_tables_in_one_transaction(
         assert orders.to_spark().count() == 0
     before = lake.version
     orders.upsert(frame.where("order_id >= 8").selectExpr("order_id + 1 as order_id", "amount + 100 as amount"))
-    orders.delete(spark.sql("select 0L as order_id"))
-    orders.rename_column("amount", "price")
+    orders.delete_keys(spark.sql("select 0L as order_id"))
+    orders.update_schema().rename_column("amount", "price").commit()
     rows = orders.to_spark(where="price > 100 or order_id < 2").orderBy("order_id").collect()
     assert [(row.order_id, int(row.price)) for row in rows] == [(1, 0), (9, 104), (10, 104)]
     assert orders.to_arrow().num_rows == 10
     assert lake.at(before).table("sales.orders").to_spark().selectExpr("sum(order_id)").collect()[0][0] == 45
-    lake.compact("sales.orders")
+    lake.maintenance.compact("sales.orders")
     joined = orders.to_spark().join(ledger.to_spark(), "order_id")
     assert sorted(row.order_id for row in joined.collect()) == [1, 2]

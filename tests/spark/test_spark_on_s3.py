@@ -35,7 +35,7 @@ def test_rows_are_written_upserted_compacted_and_read_in_a_bucket(spark: SparkSe
         )
     )
     table.upsert(spark.sql("select 7L as id, 'new' as name union all select 200L, 'more'"))
-    table.rename_column("name", "title")
+    table.update_schema().rename_column("name", "title").commit()
     assert table.to_spark().count() == 101
     (row,) = table.to_spark(["title", "st"], "id = 200").collect()
     assert tuple(row) == ("more", None)

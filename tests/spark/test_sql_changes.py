@@ -202,7 +202,7 @@ def test_changes_open_no_file_that_a_part_of_the_condition_rules_out(lake: Lakeh
     table = lake.create_table("narrow.t", "id bigint, name string")
     for first in (0, 10, 20):
         table.append([{"id": first + number, "name": f"n{number}"} for number in range(3)])
-    (lost,) = (scan.file.location for scan in table.scan("id = 20").scans)
+    (lost,) = (scan.file.location for scan in table.scan("id = 20").plan.scans)
     (Path(lake.uri.removeprefix("file://")) / lost).unlink()
     # Who opened the lost file would fail.
     assert session.run("delete from narrow.t where id < 12 and upper(name) = 'N1'").counts == RowCounts(0, 0, 2)

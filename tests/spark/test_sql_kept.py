@@ -69,7 +69,7 @@ def test_rows_that_newer_keys_hide_stay_hidden_whatever_is_asked(spark: SparkSes
     table = lake.create_table("s.keyed", "id bigint not null, name string", keys=["id"])
     table.append([{"id": number, "name": "old"} for number in range(4)])
     table.upsert([{"id": 1, "name": "new"}])
-    table.delete([{"id": 3}])
+    table.delete_keys([{"id": 3}])
     for condition, found in (("id = 1", ["new"]), ("id = 3", []), ("id in (0, 2)", ["old"] * 2), ("id < 9", 3)):
         rows = [row.name for row in lake.sql(f"select name from s.keyed where {condition}").collect()]
         assert rows == found or len(rows) == found

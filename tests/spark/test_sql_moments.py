@@ -23,7 +23,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakeh
     lake.create_table("s.t", "v bigint")
     while lake.version < 5:
         lake.table("s.t").append([{"v": lake.version + 1}])
-    lake.export(str(folder / "export"), "year-end", version=3)
+    lake.maintenance.export(str(folder / "export"), "year-end", version=3)
     return lake
 
 

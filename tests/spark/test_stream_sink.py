@@ -74,12 +74,12 @@ def test_a_batch_that_is_replayed_is_recognised_and_left_out(sink: Sink) -> None
     version = sink.lake.version
     sink.commit(sink.written([1, 2], [3]), 0)
     assert (sink.ids(), sink.lake.version) == ([1, 2, 3], version)
-    sink.lake.compact("s.t")
+    sink.lake.maintenance.compact("s.t")
     sink.commit(sink.written([4]), 1)
     sink.commit(sink.written([4]), 1)
     assert sink.ids() == [1, 2, 3, 4]
     assert [done.batch_id for done in sink.lake.queries()] == [1]
-    assert sink.lake.check().is_sound
+    assert sink.lake.maintenance.check().is_sound
 
 
 def test_a_checkpoint_that_was_made_anew_counts_anew(sink: Sink) -> None:
@@ -123,7 +123,7 @@ def test_an_upsert_replaces_rows_and_refuses_a_key_of_two_tasks(lake: Lakehouse,
 
 def test_files_find_their_table_under_new_columns_and_are_refused_by_new_keys(lake: Lakehouse, sink: Sink) -> None:
     early = sink.written([1])
-    lake.table("s.t").add_column("note", "string")
+    lake.table("s.t").update_schema().add_column("note", "string").commit()
     sink.commit(early, 0)
     assert sink.ids() == [1]
     late = sink.written([2])

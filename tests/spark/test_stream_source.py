@@ -91,12 +91,12 @@ def test_a_stream_gives_the_table_first_and_then_what_is_new_under_its_limit(
     assert follower.run(maxFilesPerTrigger=2) == [rows(0, 1), rows(2)]
     lake.create_table("s.other", "id bigint").append(ids(99))
     table.append(ids(3))
-    lake.compact("s.t")
+    lake.maintenance.compact("s.t")
     table.append(ids(4))
     lake.rename_table("s.t", "s.renamed")
     table = lake.table("s.renamed")
     table.append(ids(5, 6))
-    lake.compact("s.renamed")
+    lake.maintenance.compact("s.renamed")
     # The last two are in one file, and a file is the least that a batch takes.
     batches = follower.run("s.renamed", maxRowsPerTrigger=1)
     assert batches == [rows(3), rows(4), rows(5, 6)]
@@ -161,7 +161,7 @@ def test_a_stream_notices_when_history_it_has_not_read_has_expired(
         for number in range(4):
             lake.create_namespace(f"n{lake.version}x{number}")
         lake.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
-        lake.expire(alone=True)
+        lake.maintenance.expire(alone=True)
 
     pass_time()
     table.append(ids(2))
@@ -187,7 +187,7 @@ def test_new_columns_stop_a_running_stream_and_come_with_the_next_start(
     source = follower.source("s.t", {})
     reader = source.streamReader(source.schema())
     assert follower.batches(reader) == [rows(1)]
-    table.add_column("name", "string")
+    table.update_schema().add_column("name", "string").commit()
     table.append([{"id": 2, "name": "b"}])
     with pytest.raises(InvalidInputError, match=r"the columns of s\.t changed while a stream was reading it"):
         follower.batches(reader)
@@ -237,7 +237,7 @@ def test_a_batch_that_is_planned_again_holds_the_same_rows(lake: Lakehouse, foll
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     first = follow().rows(reader, start, end)
     table.append(ids(*range(10, 20)))
-    lake.compact("s.t")
+    lake.maintenance.compact("s.t")
     again = source.streamReader(source.schema())
     assert follow().rows(again, start, end) == first
     assert 0 < len(first) < 10
@@ -324,7 +324,7 @@ def test_a_table_follows_another_through_its_change_feed(spark: SparkSession, la
             copy = transaction.table("s.copy")
             gone = [row for row in newest.values() if row["_change_type"] == "delete"]
             came = [row for row in newest.values() if row["_change_type"] != "delete"]
-            copy.delete([{"id": row["id"]} for row in gone])
+            copy.delete_keys([{"id": row["id"]} for row in gone])
             copy.upsert([{"id": row["id"], "name": row["name"]} for row in came])
 
         assert lake.run_once("replicate", batch_id, work)
@@ -336,7 +336,7 @@ def test_a_table_follows_another_through_its_change_feed(spark: SparkSession, la
     source.append([{"id": number, "name": "old"} for number in range(4)])
     compare()
     source.upsert([{"id": 1, "name": "new"}, {"id": 9, "name": "nine"}])
-    lake.compact("s.t")
+    lake.maintenance.compact("s.t")
     source.delete("id = 2")
     source.append([{"id": 5, "name": "five"}])
     source.upsert([{"id": 5, "name": "5"}])

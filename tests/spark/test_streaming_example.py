@@ -37,4 +37,4 @@ def test_a_pipeline_that_was_killed_after_a_commit_goes_on_with_every_order_once
     orders = lake.table("shop.orders").to_arrow().column("order_id").to_pylist()
     assert sorted(orders) == list(range(60))
     assert lake.table("shop.customers").to_arrow(where="last_order >= 40").num_rows == 7
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound

@@ -61,7 +61,7 @@ def test_rows_are_read_merged_as_of_any_version_with_the_columns_and_rows_asked_
     orders.append([order(number) for number in range(4)])
     before = lake.version
     orders.upsert([order(1, "bo", "9.00"), order(7, None)])
-    orders.delete([{"order_id": 0}])
+    orders.delete_keys([{"order_id": 0}])
     found = loaded(session, lake)
     assert numbers(found) == [1, 2, 3, 7]
     assert found.where("order_id = 1").collect()[0].asDict() == order(1, "bo", "9.00") | {
@@ -95,7 +95,7 @@ def test_rows_are_appended_upserted_and_overwritten_each_in_one_version(session:
     saved(frame.where("order_id < 0"), lake, "overwrite")
     assert orders.to_arrow().num_rows == 0
     assert lake.version == before + 4
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
 
 
 @pytest.mark.interop
@@ -151,7 +151,7 @@ def test_an_attached_table_takes_every_insert_of_spark(session: SparkSession, la
     assert (numbers(session.table(name)), other.to_arrow().num_rows) == ([1, 2, 3], 6)
     session.sql(f"INSERT OVERWRITE {copies} SELECT * FROM {name} WHERE order_id = 2")
     assert other.to_arrow().column("customer").to_pylist() == ["bo"]
-    lake.table("sales.orders").add_column("note", "string")
+    lake.table("sales.orders").update_schema().add_column("note", "string").commit()
     assert attach(session, lake.uri, "sales.orders", "orders_of_lake") == name
     assert session.table(name).columns[-1] == "note"
     for made in (name, copies):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import mangrove
+from mangrove import expr
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -52,7 +53,7 @@ def test_defaults_and_checks_hold_for_every_verb(tmp_path: Path, engine: str, re
         table.upsert([{"id": 9, "amount": -9, "note": ""}], engine=engine)
     merge = table.merge([{"id": 4}], "t.id = s.id", engine=engine)
     with pytest.raises(InvalidInputError, match="'positive'"):
-        merge.when_not_matched_insert({"id": "s.id", "amount": 0}).execute()
+        merge.when_not_matched_insert({"id": expr("s.id"), "amount": 0}).execute()
     assert lake.version == version
     assert merge.when_not_matched_insert().execute() == RowCounts(inserted=1)
     assert rows_of(table)[-1] == {"id": 4, "amount": 2, "note": "none"}
@@ -62,29 +63,29 @@ def test_a_check_is_added_only_where_it_holds(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id bigint, amount int")
     table.append([{"id": 1, "amount": -1}, {"id": 2, "amount": None}])
     with pytest.raises(InvalidInputError, match=r"'positive'.*'id': 1"):
-        table.add_check("positive", "amount > 0")
+        table.update_schema().add_check("positive", "amount > 0").commit()
     table.update({"amount": 1}, "id = 1")
-    table.add_check("positive", "amount > 0")
+    table.update_schema().add_check("positive", "amount > 0").commit()
     assert table.checks == {"positive": "amount > 0"}
     with pytest.raises(AlreadyExistsError):
-        table.add_check("positive", "amount > 1")
+        table.update_schema().add_check("positive", "amount > 1").commit()
     late = lake.transaction()
     late.table("s.t").append([{"id": 3, "amount": 3}])
-    table.drop_check("positive")
+    table.update_schema().drop_check("positive").commit()
     table.append([{"id": 4, "amount": -4}])
     late.commit()
     with pytest.raises(InvalidInputError, match=r"no value in 'amount'.*'id': 2"):
-        table.set_not_null("amount")
+        table.update_schema().set_not_null("amount").commit()
     table.delete("amount is null")
-    table.set_not_null("amount")
+    table.update_schema().set_not_null("amount").commit()
     with pytest.raises(InvalidInputError, match="not null"):
         table.append([{"id": 5}])
-    table.drop_not_null("amount")
-    table.set_default("id", "7")
-    table.set_comment("amount", "in cents")
-    table.move_column("amount")
-    table.move_column("amount", after="id")
-    table.move_column("amount")
+    table.update_schema().drop_not_null("amount").commit()
+    table.update_schema().set_default("id", "7").commit()
+    table.update_schema().set_comment("amount", "in cents").commit()
+    table.update_schema().move_column("amount").commit()
+    table.update_schema().move_column("amount", after="id").commit()
+    table.update_schema().move_column("amount").commit()
     assert format_schema(table.state().schema) == "amount int comment 'in cents', id bigint default 7"
     table.append([{"amount": 5}])
     assert {"amount": 5, "id": 7} in rows_of(table)
@@ -106,7 +107,7 @@ def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) 
     for keys in (["w"], ["tags"]):
         with pytest.raises(InvalidInputError, match="not exact"):
             lake.create_table("s.u", "w double, tags array<string>", keys=keys)
-    assert lake.check().problems == ()
+    assert lake.maintenance.check().problems == ()
 
 
 def test_rows_bring_new_columns_and_wider_types_where_that_is_asked(lake: Lakehouse) -> None:

@@ -51,7 +51,7 @@ def test_an_export_is_copied_on_spark(spark: SparkSession, tmp_path: Path) -> No
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     lake.create_table("s.t", "id bigint").append([{"id": 1}])
-    report = lake.export(tmp_path / "copy", "year-end", engine="spark")
+    report = lake.maintenance.export(tmp_path / "copy", "year-end", engine="spark")
     assert report.files_copied > 1
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
 
@@ -62,12 +62,12 @@ def test_a_check_on_spark_counts_rows_and_tells_what_a_check_here_tells(spark: S
     table = lake.create_table("s.t", "id bigint")
     table.append([{"id": number} for number in range(10)])
     table.append([{"id": 1}])
-    assert lake.check(engine="spark").is_sound
+    assert lake.maintenance.check(engine="spark").is_sound
     damaged = tmp_path / table.scan().files()[1].location
     damaged.write_bytes(b"P" + damaged.read_bytes()[1:-4] + b"none")
-    told = lake.check(engine="spark")
+    told = lake.maintenance.check(engine="spark")
     assert [problem.path for problem in told] == [table.scan().files()[1].location]
-    assert told.problems == lake.check().problems
+    assert told.problems == lake.maintenance.check().problems
 
 
 def test_a_vacuum_on_spark_deletes_what_a_vacuum_here_would(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,20 +76,20 @@ def test_a_vacuum_on_spark_deletes_what_a_vacuum_here_would(spark: SparkSession,
     lake.create_table("s.t", "id bigint").append([{"id": 1}])
     for number in range(3):
         lake.effects.store.put(f"data/lost/{number}.parquet", b"x")
-    would = lake.vacuum(alone=True, dry_run=True)
+    would = lake.maintenance.vacuum(alone=True, dry_run=True)
     seen: list[Progress] = []
-    gone = lake.vacuum(alone=True, engine="spark", watch=seen.append)
+    gone = lake.maintenance.vacuum(alone=True, engine="spark", watch=seen.append)
     assert gone.paths == would.paths
     assert seen[-1].files_done == len(gone.paths) >= 3
     assert not any(map(lake.effects.store.exists, gone.paths))
-    assert lake.check().is_sound
+    assert lake.maintenance.check().is_sound
 
 
 def test_a_conversion_on_spark_has_its_files_copied_by_executors(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     lake.create_table("s.t", "id bigint").append([{"id": 1}])
-    report = lake.convert(tmp_path / "copy", "deltacat", engine="spark")
+    report = lake.maintenance.convert(tmp_path / "copy", "deltacat", engine="spark")
     assert report.is_sound
     assert report.files_copied == 1
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
@@ -105,7 +105,7 @@ def test_spark_reads_from_the_source_what_an_export_lacks_and_writes_to_the_expo
         table = lake.create_table(name, "id bigint not null, v int", keys=["id"])
         table.append([{"id": 1, "v": 0}, {"id": 2, "v": 0}])
         table.upsert([{"id": 2, "v": 1}])
-    lake.export(tmp_path / "part", "part", mode, tables=["s.u"] if mode == "partial" else [])
+    lake.maintenance.export(tmp_path / "part", "part", mode, tables=["s.u"] if mode == "partial" else [])
     copy = mangrove.open(tmp_path / "part")
     copy.table("s.t").upsert(spark.sql("select 3L as id, 5 as v"))
     assert {(row.id, row.v) for row in copy.table("s.t").to_spark().collect()} == {(1, 0), (2, 1), (3, 5)}

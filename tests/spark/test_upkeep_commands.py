@@ -65,7 +65,7 @@ def test_check_has_executors_count_also_the_rows_that_an_incomplete_export_leave
     told, jobs = run("check", lake, "--engine", "spark")
     assert (told["is_sound"], told["data_files"]) == (True, 3)
     assert jobs > 0
-    mangrove.open(lake).export(tmp_path / "part", "part", "minimal")
+    mangrove.open(lake).maintenance.export(tmp_path / "part", "part", "minimal")
     told, jobs = run("check", str(tmp_path / "part"), "--engine", "spark")
     assert (told["problems"], told["data_files"]) == ([], 3)
     assert jobs > 0

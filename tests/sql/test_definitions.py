@@ -176,7 +176,7 @@ def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: S
         place = max(text.rfind("SELECT b"), text.rfind("SELECT 1"), text.rfind("FROM u |>"))
         assert str(refusal.value).startswith(f"line 1, column {place + 1}: ")
     with pytest.raises(InvalidInputError, match="the check 'c' is asked of each row"):
-        lake.table("s.t").add_check("c", "a in (select 1)")
+        lake.table("s.t").update_schema().add_check("c", "a in (select 1)").commit()
     assert lake.version == version
 
 

@@ -85,9 +85,9 @@ def test_every_way_to_set_a_default_refuses_what_does_not_fit_and_changes_nothin
     table = lake.create_table("s.t", "id bigint, a int")
     before = lake.version
     with pytest.raises(InvalidInputError, match="is text"):
-        table.set_default("a", "'x'")
+        table.update_schema().set_default("a", "'x'").commit()
     with pytest.raises(InvalidInputError, match="is text"):
-        table.add_column("b", "int default 'x'")
+        table.update_schema().add_column("b", "int default 'x'").commit()
     with pytest.raises(InvalidInputError, match="is text"):
         lake.create_table("s.u", "id bigint, a int default 'x'")
     with pytest.raises(InvalidInputError, match="is text"):

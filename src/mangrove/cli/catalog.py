@@ -31,7 +31,7 @@ from mangrove.inspect.summary import (
     summarize_view,
     summary_to_json,
 )
-from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.catalog import Catalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
@@ -466,7 +466,13 @@ def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary
 
 
 def _create_view(
-    catalog: Catalog, name: str, query: str, pairs: dict[str, str], description: str | None, *, if_not_exists: bool
+    catalog: WritableCatalog,
+    name: str,
+    query: str,
+    pairs: dict[str, str],
+    description: str | None,
+    *,
+    if_not_exists: bool,
 ) -> None:
     existing = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
     if existing is None:

@@ -16,7 +16,6 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.checking import diagnose_open_failure
 from mangrove.lakehouse.maintenance import MaintenanceEngines, convert_to_layout, default_target_layout
-from mangrove.lakehouse.tree_rewrite import compact_tree, upgrade_tree
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode
 from mangrove.maintenance.export import ExportMode, drop_export, export_version, pin_version
@@ -61,7 +60,7 @@ def expire_command(session: CommandContext, lake: str, dry_run: bool, alone: boo
     """
     opened = session.open(lake)
     with session.watching("expiring versions") as watch:
-        report = opened.expire(dry_run=dry_run, alone=alone, watch=watch)
+        report = opened.maintenance.expire(dry_run=dry_run, alone=alone, watch=watch)
     session.answer({**asdict(report), "versions": list(report.versions)}, lambda: str(report))
 
 
@@ -76,7 +75,7 @@ def vacuum_command(
     """Delete files that no version needs."""
     opened = session.open(lake, choose_engines(session, engine))
     with session.watching("listing unreferenced files") as watch:
-        report = opened.vacuum(dry_run=dry_run, grace=grace, alone=alone, engine=engine, watch=watch)
+        report = opened.maintenance.vacuum(dry_run=dry_run, grace=grace, alone=alone, engine=engine, watch=watch)
     session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
 
 
@@ -127,7 +126,7 @@ def check_command(
         except FormatError as error:
             report = diagnose_open_failure(session.effects(lake), error)
         else:
-            report = opened.check(sample=sample, repair=repair, engine=engine, watch=watch)
+            report = opened.maintenance.check(sample=sample, repair=repair, engine=engine, watch=watch)
     session.answer(
         {**asdict(report), "versions": list(report.versions), "is_sound": report.is_sound}, lambda: _check_view(report)
     )
@@ -145,7 +144,7 @@ def repair_clock_command(session: CommandContext, lake: str, message: str) -> No
     """
     opened = session.open(lake)
     before = opened.version
-    version = opened.repair_clock(message=message)
+    version = opened.maintenance.repair_clock(message=message)
     text = (
         f"version {version} has the time of this machine's clock"
         if version > before
@@ -160,7 +159,7 @@ def upgrade_command(session: CommandContext, lake: str) -> None:
     opened = session.open(lake)
     before = opened.version
     with session.watching("upgrading"):
-        version = upgrade_tree(opened)
+        version = opened.maintenance.upgrade_format()
     text = (
         f"upgraded to the newer format revision in version {version}"
         if version > before
@@ -176,7 +175,7 @@ def _compact_tree(session: CommandContext, lake: str, table: str | None, bounds:
         raise InvalidInputError("--bytes-max, --files-max and --full apply to tables only; remove them or --tree")
     opened = session.open(lake)
     with session.watching("compacting the tree"):
-        version = compact_tree(opened)
+        version = opened.maintenance.compact_metadata()
     session.answer({"version": version}, lambda: f"compacted the tree in version {version}")
 
 
@@ -297,7 +296,7 @@ def convert_command(
     requested = resolve_layout_name(layout or default_target_layout(opened.layout), revision)
     with session.watching("converting") as watch:
         report = convert_to_layout(
-            opened.maintained(),
+            opened.maintenance.context(),
             session.store(destination),
             requested,
             MaintenanceEngines(opened.engines, engine, session.storage_options),
@@ -354,7 +353,7 @@ def export_command(
     if no_keep and destination is None:
         raise InvalidInputError("--no-keep requires a destination; add --to URI")
     opened = session.open(lake, choose_engines(session, engine))
-    maintained = opened.maintained()
+    maintained = opened.maintenance.context()
     if drop:
         dropped = drop_export(maintained, name)
         session.answer({"dropped": asdict(dropped)}, lambda: f"dropped export {dropped}")

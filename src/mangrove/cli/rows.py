@@ -19,7 +19,8 @@ from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.expressions.sql_expression import Expr
+from mangrove.lakehouse.table import LakeTable
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
     add_partition_columns,
@@ -164,7 +165,7 @@ def delete_command(session: CommandContext, lake: str, table: str, where: str) -
 )
 def update_command(session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
     """Update columns of the rows that match a predicate."""
-    assignments = parse_key_values(values, "--set")
+    assignments = {name: Expr(text) for name, text in parse_key_values(values, "--set").items()}
     _change(session, lake, table, "updating rows", lambda opened: opened.update(assignments, where))
 
 

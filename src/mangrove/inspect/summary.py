@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mangrove.inspect.formatting import format_time_millis
-from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.namespace import NamespaceSnapshot
+from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.metastore import Snapshot
 from mangrove.model.json_codec import Json
 from mangrove.model.objects import Delta, TableType
@@ -154,12 +156,12 @@ def summarize_lakehouse(lake: Lakehouse, snapshot: Snapshot) -> LakehouseSummary
     )
 
 
-def summarize_namespace(namespace: LakeNamespace) -> NamespaceSummary:
+def summarize_namespace(namespace: NamespaceSnapshot) -> NamespaceSummary:
     """Return the summary of a namespace."""
     return NamespaceSummary(str(namespace), namespace.id, namespace.description, dict(namespace.properties))
 
 
-def summarize_table(table: LakeTable) -> TableSummary:
+def summarize_table(table: TableSnapshot) -> TableSummary:
     """Return the summary of a table; this reads its columns and deltas."""
     is_managed = table.table_type is TableType.MANAGED
     return TableSummary(
@@ -179,7 +181,7 @@ def summarize_table(table: LakeTable) -> TableSummary:
     )
 
 
-def summarize_view(view: LakeView) -> ViewSummary:
+def summarize_view(view: ViewSnapshot) -> ViewSummary:
     """Return the summary of a view."""
     return ViewSummary(
         str(view), view.id, view.sql, view.value.dialect, view.reads, view.description, dict(view.properties)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import TableSnapshot
 from mangrove.metastore import Snapshot
 from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
@@ -221,7 +221,7 @@ def _line(name: str, locator: PartitionLocator, deltas: list[Delta], *, is_compl
     )
 
 
-def _table_versions(snapshot: Snapshot, table: LakeTable) -> Iterator[TableVersionLine]:
+def _table_versions(snapshot: Snapshot, table: TableSnapshot) -> Iterator[TableVersionLine]:
     identity = TableIdentity(table.value.namespace_id, table.id)
     for _, version in islice(snapshot.children(Kind.TABLE_VERSION, identity), _TABLE_VERSIONS_MAX):
         if isinstance(version, TableVersion):

@@ -1,11 +1,8 @@
-"""Namespaces, tables and views of a lakehouse, a transaction or a snapshot.
+"""The catalog API: namespaces, tables and views of a lakehouse, a transaction or a snapshot.
 
-Somebody else may drop a table while others are being compacted. What is gone needs
-nothing, so it stops nobody.
-
-A lakehouse shows the newest version and commits each statement by itself, a
-transaction shows its own writes and keeps statements until it ends, a past
-version shows what was and refuses to change. All three are catalogs.
+A lakehouse reads the newest version and commits each statement by itself, a transaction
+reads its own writes and commits at its end, a snapshot reads one version and has no
+methods that change anything.
 """
 
 from __future__ import annotations
@@ -14,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
-from mangrove.lakehouse.handles import LakeNamespace, LakeTable, LakeView
+from mangrove.lakehouse.namespace import LakeNamespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import (
     build_schema,
     parse_namespace_argument,
@@ -28,7 +25,10 @@ from mangrove.lakehouse.new_table import (
     validate_prefix,
     validate_texts,
 )
+from mangrove.lakehouse.schema_update import validate_new_checks
+from mangrove.lakehouse.table import LakeTable, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
+from mangrove.lakehouse.view import LakeView, ViewSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
 from mangrove.model.objects import Namespace, Table, TableType, View
 from mangrove.model.properties import NO_PROPERTIES
@@ -55,31 +55,120 @@ from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.handles import CatalogClient
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.tables.compaction import CompactionReport
 
 
 __all__ = [
     "Catalog",
-    "CatalogAccess",
-    "CatalogViews",
     "CompactOptions",
+    "ReadableCatalog",
+    "WritableCatalog",
     "compact_tables",
     "list_managed_tables",
     "parse_table_argument",
 ]
 
 T = TypeVar("T")
+NamespaceT_co = TypeVar("NamespaceT_co", bound=NamespaceSnapshot, covariant=True)
+TableT_co = TypeVar("TableT_co", bound=TableSnapshot, covariant=True)
+ViewT_co = TypeVar("ViewT_co", bound=ViewSnapshot, covariant=True)
 
 
-class CatalogAccess(ABC):
-    """A lakehouse, a transaction or a past version, before anything is asked of it."""
+class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
+    """Namespaces with their tables and views, to be read."""
 
     clients: Mapping[str, CatalogClient]
-    """The other catalogs whose tables are federated here, by name."""
+    """The clients of other catalogs whose tables are federated here, by name."""
     engines: Engines | None = None
     """What reads and writes rows; without it there are only definitions."""
+
+    @abstractmethod
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+
+    @abstractmethod
+    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> NamespaceT_co: ...
+
+    @abstractmethod
+    def _table_handle(self, locator: TableLocator, value: Table) -> TableT_co: ...
+
+    @abstractmethod
+    def _view_handle(self, locator: ViewLocator, value: View) -> ViewT_co: ...
+
+    def namespaces(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[NamespaceT_co]:
+        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
+        following = None if after is None else NamespaceLocator(after)
+        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, NamespaceLocator)
+            assert isinstance(value, Namespace)
+            yield self._namespace_handle(locator, value)
+
+    def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
+        """Return a namespace."""
+        locator = parse_namespace_argument(name)
+        return self._namespace_handle(locator, load_namespace(self.reading(), locator))
+
+    def tables(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[TableT_co]:
+        """Yield the tables of a namespace in order of their names."""
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
+        following = None if after is None else TableLocator(parent.name, after)
+        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, TableLocator)
+            assert isinstance(value, Table)
+            yield self._table_handle(locator, value)
+
+    def table(self, name: str | TableLocator) -> TableT_co:
+        """Return a table."""
+        locator = parse_table_argument(name)
+        return self._table_handle(locator, load_table(self.reading(), locator))
+
+    def views(
+        self,
+        namespace: str | NamespaceLocator,
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[ViewT_co]:
+        """Yield the views of a namespace in order of their names."""
+        reading, parent = self.reading(), parse_namespace_argument(namespace)
+        load_namespace(reading, parent)
+        following = None if after is None else ViewLocator(parent.name, after)
+        found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
+        for locator, value in islice(found, validate_limit(limit)):
+            assert isinstance(locator, ViewLocator)
+            assert isinstance(value, View)
+            yield self._view_handle(locator, value)
+
+    def view(self, name: str | ViewLocator) -> ViewT_co:
+        """Return a view."""
+        locator = parse_view_argument(name)
+        return self._view_handle(locator, load_view(self.reading(), locator))
+
+
+Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
+"""A lakehouse, a transaction or a snapshot, to be read."""
+
+
+class WritableCatalog(ABC):
+    """Creates, alters, renames and drops namespaces, tables and views."""
+
+    clients: Mapping[str, CatalogClient]
+    engines: Engines | None = None
 
     @abstractmethod
     def reading(self) -> CatalogReader:
@@ -93,32 +182,198 @@ class CatalogAccess(ABC):
     def new_id(self) -> str:
         """Return an id for a new object."""
 
+    if TYPE_CHECKING:
+        # The other base of every writable catalog lists them.
 
-class CatalogViews(CatalogAccess):
-    """The views of a catalog."""
+        def tables(
+            self,
+            namespace: str | NamespaceLocator,
+            prefix: str = "",
+            *,
+            after: str | None = None,
+            limit: int | None = None,
+        ) -> Iterator[LakeTable]:
+            """Yield the tables of a namespace in order of their names."""
 
-    def views(
+        def views(
+            self,
+            namespace: str | NamespaceLocator,
+            prefix: str = "",
+            *,
+            after: str | None = None,
+            limit: int | None = None,
+        ) -> Iterator[LakeView]:
+            """Yield the views of a namespace in order of their names."""
+
+    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> LakeNamespace:
+        return LakeNamespace(self, locator, value)
+
+    def _table_handle(self, locator: TableLocator, value: Table) -> LakeTable:
+        return LakeTable(self, locator, value)
+
+    def _view_handle(self, locator: ViewLocator, value: View) -> LakeView:
+        return LakeView(self, locator, value)
+
+    def create_namespace(
         self,
-        namespace: str | NamespaceLocator,
-        prefix: str = "",
+        name: str | NamespaceLocator,
         *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[LakeView]:
-        """Yield the views of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
-        following = None if after is None else ViewLocator(parent.name, after)
-        found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, ViewLocator)
-            assert isinstance(value, View)
-            yield LakeView(self, locator, value)
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        if_not_exists: bool = False,
+    ) -> LakeNamespace:
+        """Make a namespace."""
+        locator = parse_namespace_argument(name)
 
-    def view(self, name: str | ViewLocator) -> LakeView:
-        """Return a view."""
-        locator = parse_view_argument(name)
-        return LakeView(self, locator, load_view(self.reading(), locator))
+        def statement(transaction: Transaction) -> LakeNamespace:
+            workspace = transaction.workspace
+            there = workspace.get(locator) if if_not_exists else None
+            if not isinstance(there, Namespace):
+                there = Namespace(self.new_id(), locator.name, properties, description)
+                create_namespace(workspace, locator, there)
+            return LakeNamespace(self, locator, there)
+
+        return self.change(statement, f"create namespace {locator}")
+
+    def alter_namespace(
+        self,
+        name: str | NamespaceLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] | None = (),
+        *,
+        description: str | None = None,
+    ) -> LakeNamespace:
+        """Put or remove properties of a namespace, or describe it anew."""
+        locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: Transaction) -> LakeNamespace:
+            workspace = transaction.workspace
+            alter_namespace(workspace, locator, put=put, removed=gone, description=description)
+            return LakeNamespace(self, locator, load_namespace(workspace, locator))
+
+        return self.change(statement, f"alter namespace {locator}")
+
+    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
+        """Give a namespace another name; its tables and views come along untouched."""
+        old, new = parse_namespace_argument(name), parse_namespace_argument(to)
+
+        def statement(transaction: Transaction) -> LakeNamespace:
+            rename_namespace(transaction.workspace, old, new)
+            return LakeNamespace(self, new, load_namespace(transaction.workspace, new))
+
+        return self.change(statement, f"rename namespace {old} to {new}")
+
+    def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
+        locator = parse_namespace_argument(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                drop_namespace(transaction.workspace, locator, cascade=cascade)
+
+        self.change(statement, f"drop namespace {locator}")
+
+    def create_table(
+        self,
+        name: str | TableLocator,
+        schema: object | None = None,
+        *,
+        keys: Sequence[str] | None = (),
+        partition_by: Sequence[str] | None = (),
+        sort_by: Sequence[str] | None = (),
+        table_type: TableType | str = TableType.MANAGED,
+        table_format: str | None = None,
+        location: str | None = None,
+        format_properties: Mapping[str, str] = NO_PROPERTIES,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        description: str | None = None,
+        checks: Mapping[str, str] = NO_PROPERTIES,
+        defaults: Mapping[str, str] = NO_PROPERTIES,
+        as_: object | None = None,
+        replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> LakeTable:
+        """Make a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
+
+        With `as_` it has these rows from the start, and their columns where no schema
+        is given; with `replace` it takes the place of a table of its name. `defaults`
+        and `checks` are SQL text, by the names of columns and by names of their own.
+
+        A table whose data others keep is of the type "external", with a location and
+        a format, or "federated", with the `format_properties` "catalog" and "table".
+        """
+        locator, as_ = parse_table_argument(name), make_repeatable(as_)
+        requested = partial(
+            plan_new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
+            checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
+            partition_by=validate_texts(partition_by, "the partition fields"),
+            sort_by=validate_texts(sort_by, "the sort fields"),
+            table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
+            properties=properties, description=description,
+        )  # fmt: skip
+
+        def statement(transaction: Transaction) -> LakeTable:
+            workspace = transaction.workspace
+            there = workspace.get(locator) if if_not_exists or replace else None
+            if isinstance(there, Table) and not replace:
+                return LakeTable(self, locator, there)
+            if isinstance(there, Table):
+                drop_table(workspace, locator)
+            made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
+            create_table(workspace, locator, made)
+            table = LakeTable(self, locator, made.table)
+            if checks and self.engines is not None:
+                validate_new_checks(self.engines, transaction, locator)
+            if as_ is not None:
+                table.fill(transaction, as_)
+            return table
+
+        return self.change(statement, f"create table {locator}")
+
+    def _schema_of_rows(self, rows: object) -> Schema:
+        if self.engines is None:
+            raise InvalidInputError("rows need an engine: open the lakehouse with mangrove.open or mangrove.create")
+        engine: Engine = self.engines.spark() if is_spark_frame(rows) else self.engines.local()
+        return build_schema(engine.detect_columns(None, rows))
+
+    def alter_table(
+        self,
+        name: str | TableLocator,
+        put: Mapping[str, str] = NO_PROPERTIES,
+        remove: Iterable[str] | None = (),
+        *,
+        description: str | None = None,
+    ) -> LakeTable:
+        """Put or remove properties of a table, or describe it anew."""
+        locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: Transaction) -> LakeTable:
+            workspace = transaction.workspace
+            validate_property_changes(workspace, locator, put)
+            alter_table(workspace, locator, put=put, removed=gone, description=description)
+            return LakeTable(self, locator, load_table(workspace, locator))
+
+        return self.change(statement, f"alter table {locator}")
+
+    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> LakeTable:
+        """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
+        old, new = parse_table_argument(name), parse_table_argument(to)
+
+        def statement(transaction: Transaction) -> LakeTable:
+            rename_table(transaction.workspace, old, new)
+            return LakeTable(self, new, load_table(transaction.workspace, new))
+
+        return self.change(statement, f"rename table {old} to {new}")
+
+    def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
+        """Drop a table; the data of an external or federated one stays."""
+        locator = parse_table_argument(name)
+
+        def statement(transaction: Transaction) -> None:
+            if not if_exists or transaction.workspace.get(locator) is not None:
+                drop_table(transaction.workspace, locator)
+
+        self.change(statement, f"drop table {locator}")
 
     def create_view(
         self,
@@ -195,7 +450,7 @@ class CompactOptions(TypedDict, total=False):
     watch: ProgressCallback
 
 
-def list_managed_tables(catalog: Catalog) -> list[LakeTable]:
+def list_managed_tables(catalog: ReadableCatalog[LakeNamespace, LakeTable, LakeView]) -> list[LakeTable]:
     """Return the tables whose rows are ours to write, in order of their names."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
     return [table for table in found if table.table_type is TableType.MANAGED]
@@ -214,235 +469,6 @@ def compact_tables(tables: list[LakeTable], **options: Unpack[CompactOptions]) -
         if report.logs:
             reports[str(table)] = report
     return reports
-
-
-class Catalog(CatalogViews):
-    """Namespaces with their tables and views."""
-
-    # Namespaces
-
-    def namespaces(
-        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
-    ) -> Iterator[LakeNamespace]:
-        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
-        following = None if after is None else NamespaceLocator(after)
-        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, NamespaceLocator)
-            assert isinstance(value, Namespace)
-            yield LakeNamespace(self, locator, value)
-
-    def namespace(self, name: str | NamespaceLocator) -> LakeNamespace:
-        """Return a namespace."""
-        locator = parse_namespace_argument(name)
-        return LakeNamespace(self, locator, load_namespace(self.reading(), locator))
-
-    def create_namespace(
-        self,
-        name: str | NamespaceLocator,
-        *,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        description: str | None = None,
-        if_not_exists: bool = False,
-    ) -> LakeNamespace:
-        """Make a namespace."""
-        locator = parse_namespace_argument(name)
-
-        def statement(transaction: Transaction) -> LakeNamespace:
-            workspace = transaction.workspace
-            there = workspace.get(locator) if if_not_exists else None
-            if not isinstance(there, Namespace):
-                there = Namespace(self.new_id(), locator.name, properties, description)
-                create_namespace(workspace, locator, there)
-            return LakeNamespace(self, locator, there)
-
-        return self.change(statement, f"create namespace {locator}")
-
-    def alter_namespace(
-        self,
-        name: str | NamespaceLocator,
-        put: Mapping[str, str] = NO_PROPERTIES,
-        remove: Iterable[str] | None = (),
-        *,
-        description: str | None = None,
-    ) -> LakeNamespace:
-        """Put or remove properties of a namespace, or describe it anew."""
-        locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
-
-        def statement(transaction: Transaction) -> LakeNamespace:
-            workspace = transaction.workspace
-            alter_namespace(workspace, locator, put=put, removed=gone, description=description)
-            return LakeNamespace(self, locator, load_namespace(workspace, locator))
-
-        return self.change(statement, f"alter namespace {locator}")
-
-    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
-        """Give a namespace another name; its tables and views come along untouched."""
-        old, new = parse_namespace_argument(name), parse_namespace_argument(to)
-
-        def statement(transaction: Transaction) -> LakeNamespace:
-            rename_namespace(transaction.workspace, old, new)
-            return LakeNamespace(self, new, load_namespace(transaction.workspace, new))
-
-        return self.change(statement, f"rename namespace {old} to {new}")
-
-    def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
-        locator = parse_namespace_argument(name)
-
-        def statement(transaction: Transaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
-                drop_namespace(transaction.workspace, locator, cascade=cascade)
-
-        self.change(statement, f"drop namespace {locator}")
-
-    # Tables
-
-    def tables(
-        self,
-        namespace: str | NamespaceLocator,
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[LakeTable]:
-        """Yield the tables of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
-        following = None if after is None else TableLocator(parent.name, after)
-        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
-            assert isinstance(locator, TableLocator)
-            assert isinstance(value, Table)
-            yield LakeTable(self, locator, value)
-
-    def table(self, name: str | TableLocator) -> LakeTable:
-        """Return a table."""
-        locator = parse_table_argument(name)
-        return LakeTable(self, locator, load_table(self.reading(), locator))
-
-    def create_table(
-        self,
-        name: str | TableLocator,
-        schema: object | None = None,
-        *,
-        keys: Sequence[str] | None = (),
-        partition_by: Sequence[str] | None = (),
-        sort_by: Sequence[str] | None = (),
-        table_type: TableType | str = TableType.MANAGED,
-        table_format: str | None = None,
-        location: str | None = None,
-        format_properties: Mapping[str, str] = NO_PROPERTIES,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        description: str | None = None,
-        checks: Mapping[str, str] = NO_PROPERTIES,
-        defaults: Mapping[str, str] = NO_PROPERTIES,
-        as_: object | None = None,
-        replace: bool = False,
-        if_not_exists: bool = False,
-    ) -> LakeTable:
-        """Make a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
-
-        With `as_` it has these rows from the start, and their columns where no schema
-        is given; with `replace` it takes the place of a table of its name. `defaults`
-        and `checks` are SQL text, by the names of columns and by names of their own.
-
-        A table whose data others keep is of the type "external", with a location and
-        a format, or "federated", with the `format_properties` "catalog" and "table".
-        """
-        locator, as_ = parse_table_argument(name), make_repeatable(as_)
-        requested = partial(
-            plan_new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
-            checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
-            partition_by=validate_texts(partition_by, "the partition fields"),
-            sort_by=validate_texts(sort_by, "the sort fields"),
-            table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
-            properties=properties, description=description,
-        )  # fmt: skip
-
-        def statement(transaction: Transaction) -> LakeTable:
-            workspace = transaction.workspace
-            there = workspace.get(locator) if if_not_exists or replace else None
-            if isinstance(there, Table) and not replace:
-                return LakeTable(self, locator, there)
-            if isinstance(there, Table):
-                drop_table(workspace, locator)
-            made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
-            create_table(workspace, locator, made)
-            table = LakeTable(self, locator, made.table)
-            if checks and self.engines is not None:
-                table.try_checks(transaction)
-            if as_ is not None:
-                table.fill(transaction, as_)
-            return table
-
-        return self.change(statement, f"create table {locator}")
-
-    def _schema_of_rows(self, rows: object) -> Schema:
-        if self.engines is None:
-            raise InvalidInputError("rows need an engine: open the lakehouse with mangrove.open or mangrove.create")
-        engine: Engine = self.engines.spark() if is_spark_frame(rows) else self.engines.local()
-        return build_schema(engine.detect_columns(None, rows))
-
-    def alter_table(
-        self,
-        name: str | TableLocator,
-        put: Mapping[str, str] = NO_PROPERTIES,
-        remove: Iterable[str] | None = (),
-        *,
-        description: str | None = None,
-    ) -> LakeTable:
-        """Put or remove properties of a table, or describe it anew."""
-        locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
-
-        def statement(transaction: Transaction) -> LakeTable:
-            workspace = transaction.workspace
-            validate_property_changes(workspace, locator, put)
-            alter_table(workspace, locator, put=put, removed=gone, description=description)
-            return LakeTable(self, locator, load_table(workspace, locator))
-
-        return self.change(statement, f"alter table {locator}")
-
-    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> LakeTable:
-        """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
-        old, new = parse_table_argument(name), parse_table_argument(to)
-
-        def statement(transaction: Transaction) -> LakeTable:
-            rename_table(transaction.workspace, old, new)
-            return LakeTable(self, new, load_table(transaction.workspace, new))
-
-        return self.change(statement, f"rename table {old} to {new}")
-
-    @overload
-    def compact(self, name: str | TableLocator, **options: Unpack[CompactOptions]) -> CompactionReport: ...
-
-    @overload
-    def compact(self, name: None = None, **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]: ...
-
-    def compact(
-        self, name: str | TableLocator | None = None, **options: Unpack[CompactOptions]
-    ) -> CompactionReport | dict[str, CompactionReport]:
-        """Merge what was written to a table into files that need no merging; others may write meanwhile.
-
-        Without a name it goes through all tables, each in a commit of its own, and returns
-        the reports of those in which there was something to do, by name. The options are
-        those of the table's own `compact`; bounds are for each table.
-        """
-        return (
-            compact_tables(list_managed_tables(self), **options)
-            if name is None
-            else self.table(name).compact(**options)
-        )
-
-    def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
-        """Drop a table; the data of an external or federated one stays."""
-        locator = parse_table_argument(name)
-
-        def statement(transaction: Transaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
-                drop_table(transaction.workspace, locator)
-
-        self.change(statement, f"drop table {locator}")
 
 
 def parse_table_argument(name: str | TableLocator) -> TableLocator:

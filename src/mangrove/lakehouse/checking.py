@@ -25,12 +25,12 @@ def check_uri(
     engine: str | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> CheckReport:
-    """Look at everything that the versions of the lakehouse at a URI reach; see `Lakehouse.check`."""
+    """Look at everything that the versions of the lakehouse at a URI reach; see `Maintenance.check`."""
     try:
         lake = open_lakehouse(uri, storage_options=storage_options, engines=engines)
     except FormatError as error:
         return diagnose_open_failure(build_effects(open_store(uri, storage_options)), error)
-    return lake.check(sample=sample, repair=repair, engine=engine, watch=watch)
+    return lake.maintenance.check(sample=sample, repair=repair, engine=engine, watch=watch)
 
 
 def diagnose_open_failure(effects: Effects, error: FormatError) -> CheckReport:

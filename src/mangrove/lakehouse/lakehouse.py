@@ -8,11 +8,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
+from mangrove.lakehouse.diff import Diff, summarize_differences
 from mangrove.lakehouse.engine_port import run_sql
-from mangrove.lakehouse.maintenance import LakeMaintenance
+from mangrove.lakehouse.maintenance import Maintenance
+from mangrove.lakehouse.namespace import LakeNamespace
 from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
+from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
 from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.time_travel import (
     AS_OF_ADVICE,
     AsOfExport,
@@ -22,6 +27,8 @@ from mangrove.lakehouse.time_travel import (
     parse_duration_millis,
 )
 from mangrove.lakehouse.transaction import LakeTransaction, begin_idempotent, run_idempotent
+from mangrove.lakehouse.view import LakeView
+from mangrove.maintenance.exports import find_export
 from mangrove.metastore import Isolation, Snapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.catalog import load_table_names
@@ -29,6 +36,7 @@ from mangrove.transaction.compare import diff_snapshots
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
+from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -37,17 +45,11 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from mangrove.effects import Effects
-    from mangrove.lakehouse.diff import Diff
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.handles import CatalogClient
     from mangrove.lakehouse.layouts import OpenedLayout
-    from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.model.objects import SharedTransaction
     from mangrove.model.settings import LakehouseSettings
-    from mangrove.transaction.shared import SharedTransactions
-
-# Shared transactions, comparisons and exports are imported when they are asked for: few commands need them.
-# ruff: noqa: PLC0415
 
 __all__ = ["Lakehouse"]
 
@@ -56,7 +58,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(LakeMaintenance):
+class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(
@@ -83,7 +85,7 @@ class Lakehouse(LakeMaintenance):
         The storage options are part of it, with the secrets that they hold. What came
         from the environment or a profile is not.
         """
-        from mangrove.lakehouse.opening import reopen
+        from mangrove.lakehouse.opening import reopen  # noqa: PLC0415 - it opens lakehouses, and so imports this module
 
         if self.uri.startswith("memory:"):
             raise InvalidInputError(
@@ -96,6 +98,21 @@ class Lakehouse(LakeMaintenance):
 
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
+
+    @property
+    def uri(self) -> str:
+        """Where it is stored, ending in one `/`."""
+        return self.effects.store.uri
+
+    @property
+    def settings(self) -> LakehouseSettings:
+        """Its own definition: sizes, retention, properties, exports."""
+        return self.metastore.latest().settings
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Compaction, expiry, vacuum, checks, exports and conversion."""
+        return Maintenance(self)
 
     @property
     def version(self) -> int:
@@ -228,8 +245,6 @@ class Lakehouse(LakeMaintenance):
 
     @cached_property
     def _shared(self) -> SharedTransactions:
-        from mangrove.transaction.shared import SharedTransactions
-
         return SharedTransactions(self.effects, self.metastore)
 
     def begin_shared(
@@ -243,8 +258,6 @@ class Lakehouse(LakeMaintenance):
         properties: Mapping[str, str] = NO_PROPERTIES,
     ) -> SharedLakeTransaction:
         """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
-        from mangrove.transaction.shared import SharedWork
-
         work = SharedWork(
             self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
         )
@@ -259,8 +272,6 @@ class Lakehouse(LakeMaintenance):
         return [shared.name for shared in self._shared.listed()]
 
     def _participant(self, value: SharedTransaction) -> SharedLakeTransaction:
-        from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
-
         base = self.metastore.at_version(value.base_version)
         return SharedLakeTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
 
@@ -276,8 +287,6 @@ class Lakehouse(LakeMaintenance):
             case AsOfTime(millis):
                 return self.metastore.at_time(millis)
             case AsOfExport(name):
-                from mangrove.maintenance.exports import find_export
-
                 return self.metastore.at_version(find_export(self.settings, name, AS_OF_ADVICE).version)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
@@ -288,8 +297,6 @@ class Lakehouse(LakeMaintenance):
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return what changed between two moments; without the second, until now."""
-        from mangrove.lakehouse.diff import Diff, summarize_differences
-
         was = self.snapshot_at(before)
         now = self.metastore.latest() if after is None else self.snapshot_at(after)
         found = diff_snapshots(self.metastore, was, now)

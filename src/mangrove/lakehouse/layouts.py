@@ -6,6 +6,13 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.layouts.deltacat.maintenance.check import diagnose_catalog
+from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
+from mangrove.layouts.tree.maintenance.check import diagnose_tree
+from mangrove.layouts.tree.metastore import create_tree, open_tree
+from mangrove.layouts.tree.revision import NEWER, OLDER
+from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore, OpenFailure
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
@@ -18,9 +25,6 @@ _DELTACAT: Final = "deltacat"
 DELTACAT_READABLE_LAYOUT: Final = "deltacat-2"
 """The layout in DeltaCAT's own form."""
 
-# The layouts import Arrow and protobuf, which take longer than all the rest: only who opens a lakehouse waits for them.
-# ruff: noqa: PLC0415
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedLayout:
@@ -32,12 +36,6 @@ class OpenedLayout:
 
 def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> OpenedLayout:
     """Make a new lakehouse where there is none, in this layout or in the other."""
-    from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog
-    from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
-    from mangrove.layouts.tree.metastore import create_tree
-    from mangrove.layouts.tree.revision import NEWER, OLDER
-    from mangrove.layouts.tree.versions import find_root_names
-
     makers: dict[str, tuple[str, Callable[[], Metastore]]] = {
         "tree": (_TREE, lambda: create_tree(effects, settings, changes, NEWER)),
         "tree-older": (_TREE, lambda: create_tree(effects, settings, changes, OLDER)),
@@ -64,13 +62,9 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
 
 def open_layout(effects: Effects) -> OpenedLayout:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
-    from mangrove.layouts.tree.metastore import open_tree
-
     try:
         return OpenedLayout(_TREE, open_tree(effects))
     except NotFoundError:
-        from mangrove.layouts.deltacat.metastore import has_catalog, open_catalog
-
         if has_catalog(effects.store):
             return OpenedLayout(_DELTACAT, open_catalog(effects))
         raise
@@ -78,7 +72,4 @@ def open_layout(effects: Effects) -> OpenedLayout:
 
 def diagnose_layout(effects: Effects) -> OpenFailure | None:
     """Return why what lies there cannot be opened, in whichever layout it is; None if it is in none."""
-    from mangrove.layouts.deltacat.maintenance.check import diagnose_catalog
-    from mangrove.layouts.tree.maintenance.check import diagnose_tree
-
     return diagnose_tree(effects) or diagnose_catalog(effects)

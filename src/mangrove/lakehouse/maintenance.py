@@ -1,27 +1,25 @@
 """The maintenance API for export, conversion, expiry, vacuum and integrity checks.
 
-How much that is becomes known on the way: when an export has found what is missing
-in the copy, or a vacuum what nothing needs. So the choice is made when the files
-are handed over.
-
-What does the work is imported when it is asked for: to read or to write takes none of it.
+The engine is chosen when the files are handed over: only then is known how many an
+export copies or a vacuum deletes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, cast, overload
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.catalog import CompactOptions, compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import Engines, SparkRowEngine
 from mangrove.lakehouse.layouts import DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
 from mangrove.lakehouse.new_table import validate_count, validate_texts
 from mangrove.lakehouse.time_travel import parse_duration_millis
-from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter
+from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter, check_lakehouse
+from mangrove.maintenance.clock_repair import repair_clock
 from mangrove.maintenance.compaction import (
     COPY_LIMITS,
     COUNT_LIMITS,
@@ -34,30 +32,38 @@ from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode, convert_lakehouse
 from mangrove.maintenance.convert.replay import ConversionTarget, MaintainedMetastore
 from mangrove.maintenance.copy import copy_files
+from mangrove.maintenance.expiry import expire_versions
+from mangrove.maintenance.export import ExportMode, drop_export, export_version
+from mangrove.maintenance.exports import bypass_cache, list_exports
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
-from mangrove.maintenance.vacuum import delete_files
-from mangrove.metastore import Changes
+from mangrove.maintenance.vacuum import delete_files, vacuum_files
+from mangrove.metastore import Changes, Snapshot
+from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 from mangrove.storage.opening import is_same_storage, open_store
 from mangrove.storage.port import Store
+from mangrove.transaction.compare import SupportsRollback
+from mangrove.transaction.transaction import commit_deadline_millis
 
 if TYPE_CHECKING:
     import os
     from datetime import timedelta
 
+    from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.maintenance.check import CheckReport
     from mangrove.maintenance.expiry import ExpiryReport
-    from mangrove.maintenance.export import ExportMode, ExportReport
+    from mangrove.maintenance.export import ExportReport
     from mangrove.maintenance.exports import Export
     from mangrove.maintenance.vacuum import VacuumReport
-    from mangrove.metastore import Metastore, MetastoreMaintenance
+    from mangrove.metastore import MetastoreMaintenance
+    from mangrove.tables.compaction import CompactionReport
 
 
 __all__ = [
     "ConvertOptions",
-    "LakeMaintenance",
+    "Maintenance",
     "MaintenanceEngines",
     "build_conversion_target",
     "convert_to_layout",
@@ -218,44 +224,71 @@ def _parse_choice(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:
         raise InvalidInputError(f"{given!r} is no {what}: use {' or '.join(one.value for one in kind)}") from None
 
 
-# ruff: noqa: PLC0415
+class Maintenance:
+    """Maintenance of one lakehouse: compaction, expiry, vacuum, checks, exports and conversion."""
 
+    def __init__(self, lake: Lakehouse) -> None:
+        self._lake = lake
 
-class LakeMaintenance(Catalog):
-    """A catalog with versions to look after."""
+    def __repr__(self) -> str:
+        return f"<maintenance of {self._lake.uri}>"
 
-    effects: Effects
-    layout: str
-    metastore: Metastore
-    storage_options: Mapping[str, str] | None = None
-    """With what its store was opened, in a cloud."""
-
-    @property
-    def uri(self) -> str:
-        """Where it lies, ending in one `/`."""
-        return self.effects.store.uri
-
-    @property
-    def settings(self) -> LakehouseSettings:
-        """Its own definition: sizes, retention, properties, exports."""
-        return self.metastore.latest().settings
-
-    def maintained(self) -> MaintenanceContext:
-        """Return it as maintenance takes it, without a cache, or say that its layout cannot do that."""
-        from mangrove.maintenance.context import MaintenanceContext
-        from mangrove.maintenance.exports import bypass_cache
-        from mangrove.transaction.compare import SupportsRollback
-
-        if not isinstance(self.metastore, SupportsRollback):
+    def context(self) -> MaintenanceContext:
+        """Return what maintenance works on, without a cache; refuse a layout that has no maintenance."""
+        lake = self._lake
+        if not isinstance(lake.metastore, SupportsRollback):
             raise InvalidInputError(
-                f"{self.uri} is in the {self.layout} layout, which this release reads and commits but does not maintain"
+                f"{lake.uri} is in the {lake.layout} layout, which this release reads and commits but does not maintain"
             )
-        store = bypass_cache(self.effects.store)
-        if store is self.effects.store:
-            return MaintenanceContext(self.effects, self.metastore, cast("MetastoreMaintenance", self.metastore))
-        effects = replace(self.effects, store=store)
-        request_info = open_layout(effects).metastore
-        return MaintenanceContext(effects, request_info, cast("MetastoreMaintenance", request_info))
+        store = bypass_cache(lake.effects.store)
+        if store is lake.effects.store:
+            return MaintenanceContext(lake.effects, lake.metastore, cast("MetastoreMaintenance", lake.metastore))
+        effects = replace(lake.effects, store=store)
+        uncached = open_layout(effects).metastore
+        return MaintenanceContext(effects, uncached, cast("MetastoreMaintenance", uncached))
+
+    @overload
+    def compact(self, name: str | TableLocator, **options: Unpack[CompactOptions]) -> CompactionReport: ...
+
+    @overload
+    def compact(self, name: None = None, **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]: ...
+
+    def compact(
+        self, name: str | TableLocator | None = None, **options: Unpack[CompactOptions]
+    ) -> CompactionReport | dict[str, CompactionReport]:
+        """Merge the deltas of a table into files that need no merging; concurrent writes are allowed.
+
+        Without a name all tables are compacted, each in its own commit, and the reports of
+        those that changed are returned by name. The options are those of the table's own
+        `compact`; bounds are for each table.
+        """
+        if name is None:
+            return compact_tables(list_managed_tables(self._lake), **options)
+        return self._lake.table(name).compact(**options)
+
+    def compact_metadata(self) -> int:
+        """Rewrite the newest version in metadata nodes that are at least half full, and return the new version."""
+        compact = getattr(self._lake.metastore, "compact", None)
+        if compact is None:
+            raise InvalidInputError(
+                f"{self._lake.uri} is in the {self._lake.layout} layout, whose tree needs no compaction"
+            )
+        return self._commit_in_time(compact, "compact the tree")
+
+    def upgrade_format(self) -> int:
+        """Rewrite the newest version in the newer format revision, and return the version that has it."""
+        upgrade = getattr(self._lake.metastore, "upgrade", None)
+        if upgrade is None:
+            raise InvalidInputError(
+                f"{self._lake.uri} is in the {self._lake.layout} layout, which has nothing to be upgraded to"
+            )
+        return self._commit_in_time(upgrade, "upgrade to the newer format revision")
+
+    def _commit_in_time(self, work: Callable[[Changes], Snapshot], message: str) -> int:
+        """Commit within the time limit of a transaction: what it reads may be deleted some time after that."""
+        lake = self._lake
+        limit_millis = commit_deadline_millis(lake.settings, lake.effects.now_millis())
+        return work(Changes(lake.new_id(), message=message, commit_before_millis=limit_millis)).version
 
     def export(
         self,
@@ -277,8 +310,6 @@ class LakeMaintenance(Catalog):
         for a place of the same kind. `engine` is "local" or "spark", whose executors
         copy; without it much goes to Spark.
         """
-        from mangrove.maintenance.export import ExportMode, export_version
-
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
         tables = validate_texts(tables, "the tables to copy")
@@ -286,28 +317,24 @@ class LakeMaintenance(Catalog):
             validate_count(version, "the version to copy")
         options = self._options_there(destination, storage_options)
         return export_version(
-            self.maintained(),
+            self.context(),
             open_store(destination, options),
             name,
             version=version,
             mode=ExportMode(mode),
             tables=tables,
             keep=keep,
-            copier=MaintenanceEngines(self.engines, engine, options).copy_files,
+            copier=MaintenanceEngines(self._lake.engines, engine, options).copy_files,
             watch=watch,
         )
 
     def exports(self) -> list[Export]:
         """Return the exports, in order of their names."""
-        from mangrove.maintenance.exports import list_exports
-
-        return list_exports(self.settings)
+        return list_exports(self._lake.settings)
 
     def drop_export(self, name: str) -> Export:
         """Forget an export's name, so that its version may expire; the copy stays."""
-        from mangrove.maintenance.export import drop_export
-
-        return drop_export(self.maintained(), name)
+        return drop_export(self.context(), name)
 
     def convert(
         self,
@@ -319,10 +346,10 @@ class LakeMaintenance(Catalog):
         **options: Unpack[ConvertOptions],
     ) -> ConvertReport:
         """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
-        wanted = default_target_layout(self.layout) if layout is None else layout
+        wanted = default_target_layout(self._lake.layout) if layout is None else layout
         there = self._options_there(destination, storage_options)
-        engines = MaintenanceEngines(self.engines, engine, there)
-        return convert_to_layout(self.maintained(), open_store(destination, there), wanted, engines, **options)
+        engines = MaintenanceEngines(self._lake.engines, engine, there)
+        return convert_to_layout(self.context(), open_store(destination, there), wanted, engines, **options)
 
     def expire(
         self, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress
@@ -332,9 +359,7 @@ class LakeMaintenance(Catalog):
         Those that became outdated within the time limit of a transaction stay, unless
         you promise to be `alone`: that nobody else reads or writes meanwhile.
         """
-        from mangrove.maintenance.expiry import expire_versions
-
-        return expire_versions(self.maintained(), dry_run=dry_run, alone=alone, watch=watch)
+        return expire_versions(self.context(), dry_run=dry_run, alone=alone, watch=watch)
 
     def vacuum(
         self,
@@ -351,12 +376,10 @@ class LakeMaintenance(Catalog):
         `alone`: that nobody else writes meanwhile. `engine` is "local" or "spark", whose
         executors delete; without it much goes to Spark.
         """
-        from mangrove.maintenance.vacuum import vacuum_files
-
         grace_millis = None if grace is None else parse_duration_millis(grace)
-        deleter = MaintenanceEngines(self.engines, engine).delete_files
+        deleter = MaintenanceEngines(self._lake.engines, engine).delete_files
         return vacuum_files(
-            self.maintained(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
+            self.context(), dry_run=dry_run, grace_millis=grace_millis, alone=alone, deleter=deleter, watch=watch
         )
 
     def check(
@@ -372,12 +395,10 @@ class LakeMaintenance(Catalog):
         Data files are read from end to end and their rows counted. `engine` is "local" or
         "spark", whose executors count; without it much goes to Spark.
         """
-        from mangrove.maintenance.check import check_lakehouse
-
         if sample is not None:
             validate_count(sample, "the number of versions to look at", 1)
-        count_rows = MaintenanceEngines(self.engines, engine).count_rows
-        return check_lakehouse(self.maintained(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
+        count_rows = MaintenanceEngines(self._lake.engines, engine).count_rows
+        return check_lakehouse(self.context(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
     def repair_clock(self, *, message: str = "", author: str = "") -> int:
         """Date versions by this machine's clock again, after one that a wrong clock dated in the future.
@@ -386,14 +407,12 @@ class LakeMaintenance(Catalog):
         versions count as made no later than it, in time travel and in expiry. Where the
         newest version is not dated in the future, nothing is committed.
         """
-        from mangrove.maintenance.clock_repair import repair_clock
-
-        return repair_clock(self.maintained(), message, author)
+        return repair_clock(self.context(), message, author)
 
     def _options_there(
         self, destination: str | os.PathLike[str], given: Mapping[str, str] | None
     ) -> Mapping[str, str] | None:
         """Return the options for another place: those that are given, or the lakehouse's own in a like storage."""
-        if given is not None or self.storage_options is None:
+        if given is not None or self._lake.storage_options is None:
             return given
-        return self.storage_options if is_same_storage(destination, self.uri) else None
+        return self._lake.storage_options if is_same_storage(destination, self._lake.uri) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mangrove.expressions.sql_expression import Expr, to_condition
 from mangrove.tables.merge import MergeClause, MergeKind
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ __all__ = ["TableMerge"]
 
 @dataclass(frozen=True, slots=True)
 class TableMerge:
-    """What shall become of each row of the source and of the table; each call returns a merge with one more clause.
+    """A merge of source rows into a table; each call returns a merge with one more clause.
 
-    The first clause that applies to a row decides. A value that is text is an SQL
-    expression, in which the table is called `t` and the source `s`. A bare name is of
-    either where only one has it, or where a clause sees only one: the source in
-    `when_not_matched_insert`, the table in `when_not_matched_by_source_…`.
+    The first clause that applies to a row decides. A Python value is set as it is, text
+    too; an SQL expression is `expr("t.amount + s.amount")`, in which the table is called
+    `t` and the source `s`. An unqualified name resolves to the only side that has it, or
+    that the clause sees: the source in `when_not_matched_insert`, the table in
+    `when_not_matched_by_source_…`.
     """
 
     plan: MergePlan
@@ -32,17 +34,17 @@ class TableMerge:
     def when_matched_update(
         self,
         values: Mapping[str, Assignable] | None = None,
-        where: str | None = None,
+        where: str | Expr | None = None,
     ) -> TableMerge:
         """Set columns of the row that a source row matches; without `values`, all that the source has."""
         return self._with(MergeKind.MATCHED_UPDATE, where, values)
 
-    def when_matched_delete(self, where: str | None = None) -> TableMerge:
+    def when_matched_delete(self, where: str | Expr | None = None) -> TableMerge:
         """Delete the row that a source row matches."""
         return self._with(MergeKind.MATCHED_DELETE, where)
 
     def when_not_matched_insert(
-        self, values: Mapping[str, Assignable] | None = None, where: str | None = None
+        self, values: Mapping[str, Assignable] | None = None, where: str | Expr | None = None
     ) -> TableMerge:
         """Add a source row that matches nothing; without `values`, with all columns that the table has too."""
         return self._with(MergeKind.INSERT, where, values)
@@ -50,12 +52,12 @@ class TableMerge:
     def when_not_matched_by_source_update(
         self,
         values: Mapping[str, Assignable],
-        where: str | None = None,
+        where: str | Expr | None = None,
     ) -> TableMerge:
         """Set columns of a row that no source row matches."""
         return self._with(MergeKind.UNMATCHED_UPDATE, where, values)
 
-    def when_not_matched_by_source_delete(self, where: str | None = None) -> TableMerge:
+    def when_not_matched_by_source_delete(self, where: str | Expr | None = None) -> TableMerge:
         """Delete a row that no source row matches."""
         return self._with(MergeKind.UNMATCHED_DELETE, where)
 
@@ -64,6 +66,8 @@ class TableMerge:
         self.plan.check()
         return self.run(self.plan)
 
-    def _with(self, kind: MergeKind, where: str | None, values: Mapping[str, Assignable] | None = None) -> TableMerge:
-        clause = MergeClause(kind, where, None if values is None else dict(values))
+    def _with(
+        self, kind: MergeKind, where: str | Expr | None, values: Mapping[str, Assignable] | None = None
+    ) -> TableMerge:
+        clause = MergeClause(kind, to_condition(where), None if values is None else dict(values))
         return replace(self, plan=replace(self.plan, clauses=(*self.plan.clauses, clause)))

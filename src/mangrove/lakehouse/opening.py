@@ -10,9 +10,9 @@ from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
-from mangrove.lakehouse.handles import CatalogClient
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.table import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.exports import open_export
 from mangrove.metastore import Changes

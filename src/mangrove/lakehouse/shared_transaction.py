@@ -1,29 +1,36 @@
 """A named transaction that several processes stage, audit and publish together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
-from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.namespace import LakeNamespace
+from mangrove.lakehouse.table import CatalogClient, LakeTable
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.lakehouse.transaction import LakeTransaction
-from mangrove.metastore import Snapshot
-from mangrove.model.objects import SharedTransaction
+from mangrove.lakehouse.view import LakeView
+from mangrove.metastore import Isolation, Snapshot
+from mangrove.model.locators import DeltaLocator, TableLocator
+from mangrove.model.objects import Delta, SharedTransaction
+from mangrove.model.values import Value
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import Transaction, TransactionState, name_conflicting_tables
+from mangrove.transaction.workspace import Workspace
 
 __all__ = ["SharedLakeTransaction"]
 
+T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class SharedLakeTransaction(LakeTransaction):
+class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
     """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it.
 
     Whoever publishes saves first what was done here, and publishes what all have
@@ -44,10 +51,66 @@ class SharedLakeTransaction(LakeTransaction):
         self._known = value
         self._base = base
         self.published: Snapshot | None = None
-        super().__init__(self._core(), new_id, clients, engines)
+        self._new_id = new_id
+        self.clients = clients
+        self.engines = engines
+        self._work = self._begin()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what is not saved is only in this process."""
+        self._work.__reduce__()
 
     def __repr__(self) -> str:
         return f"<{self.core.state.value} shared transaction {self.name} on version {self.base_version}>"
+
+    @property
+    def core(self) -> Transaction:
+        """What was staged here, on top of what was saved."""
+        return self._work.core
+
+    @property
+    def id(self) -> str:
+        """Its id in the history."""
+        return self._work.id
+
+    @property
+    def base_version(self) -> int:
+        """The version that it is based on."""
+        return self._work.base_version
+
+    @property
+    def isolation(self) -> Isolation:
+        """Its isolation level."""
+        return self._work.isolation
+
+    @property
+    def state(self) -> TransactionState:
+        """Whether it is open, and how it ended if it is not."""
+        return self._work.state
+
+    def reading(self) -> Workspace:
+        """Return what it sees: its own writes over the version that it is based on."""
+        return self._work.reading()
+
+    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+        """Run a statement; it is published with all others."""
+        return self._work.change(statement, message)
+
+    def new_id(self) -> str:
+        """Return an id for a new object."""
+        return self._new_id()
+
+    def add_delta(self, table: str | TableLocator, values: Sequence[Value | None], delta: Delta) -> DeltaLocator:
+        """Add a delta to the partition of a table with these partition values."""
+        return self._work.add_delta(table, values, delta)
+
+    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+        """Run SQL in this transaction."""
+        return self._work.sql(text, arguments)
+
+    def rollback(self) -> None:
+        """Forget what was done here; what was saved stays for the other participants."""
+        self._work.rollback()
 
     @property
     def name(self) -> str:
@@ -71,7 +134,7 @@ class SharedLakeTransaction(LakeTransaction):
             ) from error
         except ConflictError as error:
             raise name_conflicting_tables(error, self.reading().met) from error
-        self.core = self._core()
+        self._work = self._begin()
 
     def extend(self, ttl: str | timedelta) -> None:
         """Let it live for so long from now on."""
@@ -114,16 +177,20 @@ class SharedLakeTransaction(LakeTransaction):
             "the settings of the lakehouse are not changed in a shared transaction: use another one"
         )
 
+    def __enter__(self) -> Self:
+        self._work.__enter__()
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._is_entered = False
+        self._work.leave()
         if self.state is not TransactionState.OPEN:
             return
         if kind is None:
             self.save()
         else:
-            self.core = self._core()
+            self._work = self._begin()
 
     def _list_unsaved_changes(self, mine: SharedWork) -> tuple[ObjectChange, ...]:
         """Return what was done here since it was last saved."""
@@ -136,9 +203,10 @@ class SharedLakeTransaction(LakeTransaction):
         )
         return summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
 
-    def _core(self) -> Transaction:
+    def _begin(self) -> LakeTransaction:
+        """Return a transaction with what was saved."""
         work = load_shared_work(self._known)
-        return Transaction(
+        core = Transaction(
             self._shared.metastore,
             self._base,
             work.transaction_id,
@@ -149,3 +217,4 @@ class SharedLakeTransaction(LakeTransaction):
             properties=work.properties,
             workspace=work.workspace(self._base),
         )
+        return LakeTransaction(core, self._new_id, self.clients, self.engines)

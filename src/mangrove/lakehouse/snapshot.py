@@ -1,17 +1,20 @@
 """A read-only lakehouse as of one version."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.catalog import ReadableCatalog
 from mangrove.lakehouse.engine_port import Engines
-from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.namespace import NamespaceSnapshot
+from mangrove.lakehouse.table import CatalogClient, TableSnapshot
+from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.metastore import Snapshot
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.objects import Namespace, Table, View
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.history import HistoryEntry, history_entry_of
-from mangrove.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     # It makes these.
@@ -19,15 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LakeSnapshot"]
 
-T = TypeVar("T")
-
 
 def _reopen(lake: "Lakehouse", version: int) -> "LakeSnapshot":
     return lake.at(version)
 
 
-class LakeSnapshot(Catalog):
-    """The whole lakehouse as one version has it; it never changes."""
+class LakeSnapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
+    """The whole lakehouse as of one version, to be read only."""
 
     def __init__(
         self,
@@ -74,13 +75,11 @@ class LakeSnapshot(Catalog):
         """Return the version."""
         return self.snapshot
 
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:  # noqa: ARG002
-        """Refuse: what was cannot be changed."""
-        raise InvalidInputError(
-            f"cannot {message or 'change anything'} in version {self.version}, which is past: "
-            "change the lakehouse itself"
-        )
+    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> NamespaceSnapshot:
+        return NamespaceSnapshot(self, locator, value)
 
-    def new_id(self) -> str:
-        """Return an id that is never stored, since nothing is."""
-        return "unused"
+    def _table_handle(self, locator: TableLocator, value: Table) -> TableSnapshot:
+        return TableSnapshot(self, locator, value)
+
+    def _view_handle(self, locator: ViewLocator, value: View) -> ViewSnapshot:
+        return ViewSnapshot(self, locator, value)

@@ -8,7 +8,7 @@ Spark by itself where Spark can see the store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
@@ -17,6 +17,7 @@ from mangrove.errors import ConflictError, InvalidInputError, MangroveError, Not
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
+from mangrove.expressions.sql_expression import Expr, to_condition
 from mangrove.lakehouse.engine_port import (
     Engine,
     Engines,
@@ -27,18 +28,23 @@ from mangrove.lakehouse.engine_port import (
     publish_iceberg_metadata,
 )
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
+from mangrove.lakehouse.scan import TableScan
+from mangrove.lakehouse.schema_update import SchemaUpdate
 from mangrove.lakehouse.table_staging import (
-    guard_logs,
     load_opened_table_state,
     load_table_state,
     stage_into_opened_table,
     stage_write,
 )
+from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import Locator, TableLocator
-from mangrove.model.names import quote_name, split_path
-from mangrove.model.objects import Table, TableVersion
+from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
+from mangrove.model.objects import Delta, Partition, Table, TableType
+from mangrove.model.partitioning import format_partition_field, format_sort_field
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import Schema
 from mangrove.tables.compaction import (
     CompactionBounds,
     auto_compaction_bounds_of,
@@ -47,513 +53,60 @@ from mangrove.tables.compaction import (
     sum_log_bytes,
 )
 from mangrove.tables.constraints import (
-    add_check_constraint,
-    build_check_violation_error,
     check_constraints_of,
-    drop_check_constraint,
 )
 from mangrove.tables.merge import MergePlan
-from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.schema_evolution import (
-    add_column,
-    drop_column,
     evolve_schema,
-    move_column,
-    rename_column,
-    set_column_comment,
-    set_column_default,
-    set_column_nullability,
-    widen_column,
 )
-from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
-from mangrove.transaction.catalog import alter_table, load_table
+from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import diff_snapshots
-from mangrove.transaction.deltas import OpenTable, open_table, put_table_version
+from mangrove.transaction.deltas import (
+    OpenTable,
+    open_table,
+    put_table_version,
+    scan_deltas_of_partitions,
+    scan_partitions,
+)
 from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.transaction import Transaction
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mangrove.lakehouse.catalog import Catalog
+    from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
-    from mangrove.tables.scan_plan import ScanPlan
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite, RowCounts
+    from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["TableConstraints", "TableOutputs", "TableRows", "TableVerbs"]
+__all__ = ["CatalogClient", "LakeTable", "TableReader", "TableSnapshot"]
 
 _COMPACT: Final = "compact"
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class TableRows:
-    """The rows of a table as they are now, or as of the version or transaction: read, and laid out anew."""
-
-    catalog: Catalog
-    locator: TableLocator
-
-    def compact(
-        self,
-        *,
-        engine: str | None = None,
-        bytes_max: int | None = None,
-        files_max: int | None = None,
-        full: bool = False,
-        watch: ProgressCallback = ignore_progress,
-    ) -> CompactionReport:
-        """Merge what was written into files that need no merging; others may write meanwhile.
-
-        `engine` is "local" or "spark"; without it a table that fits into memory is
-        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
-        report says what is left. With `full` large files are clustered anew too.
-        """
-        from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, validate_engine  # noqa: PLC0415
-
-        bounds = CompactionBounds(bytes_max, files_max, full)
-        requested = validate_engine(engine)
-
-        def plan(state: TableState) -> PlannedWrite:
-            engines = self._engines()
-            on_spark = is_for_spark(
-                requested,
-                COMPACTION_LIMITS,
-                0,
-                bounds.within(sum_log_bytes(state.logs)),
-                spark_can=engines.can_spark_open(),
-            )
-            chosen: Engine = engines.spark() if on_spark else engines.local()
-            done = chosen.compact(state, bounds, watch)
-            reports.append(done.report)
-            return done
-
-        reports: list[CompactionReport] = []
-        self._write(_COMPACT, plan)
-        return reports[-1]
-
-    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
-        """Return the rows as a pyarrow Table, without a JVM."""
-        reader = self._engines().reader()
-        state, predicate = self._requested(where)
-        return reader.read(state, columns, predicate)
-
-    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
-        """Return the rows as a pandas DataFrame."""
-        rows = self.to_arrow(columns, where)
-        try:
-            return rows.to_pandas()
-        except ModuleNotFoundError as error:
-            raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
-        except (OverflowError, ValueError):
-            return _to_wide_range_pandas(str(self.locator), rows)
-
-    def to_spark(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
-        """Return the rows as a Spark DataFrame that Spark's own reader scans."""
-        spark = self._engines().spark()
-        state, predicate = self._requested(where)
-        return spark.read(state, columns, predicate)
-
-    def scan(self, where: str | Predicate | None = None) -> ScanPlan:
-        """Return what would be read, and why the rest is skipped."""
-        return plan_scan(*self._requested(where))
-
-    def state(self) -> TableState:
-        """Return the table as engines take it."""
-        return load_table_state(self.catalog.reading(), self.locator)
-
-    def _requested(self, where: str | Predicate | None) -> tuple[TableState, Predicate | None]:
-        """Return what a read needs of the table, and which rows it means."""
-        reading = self.catalog.reading()
-        opened = open_table(reading, self.locator)
-        schema = load_opened_table_state(reading, opened, with_logs=False).schema
-        predicate = bind_predicate(where, schema)
-        return load_opened_table_state(reading, opened, predicate=predicate), predicate
-
-    def add_column(self, name: str, type_words: str) -> None:
-        """Add a column, null in all rows that are there; `address.city` adds one to a struct."""
-        self._evolve(
-            f"add column {name} to",
-            lambda version: add_column(version, split_path(name), type_words),
-        )
-
-    def rename_column(self, name: str, to: str) -> None:
-        """Give a column another name; no file is touched."""
-        self._evolve(
-            f"rename column {name} of",
-            lambda version: rename_column(version, split_path(name), to),
-        )
-
-    def drop_column(self, name: str) -> None:
-        """Drop a column; earlier versions still have it."""
-        self._evolve(f"drop column {name} of", lambda version: drop_column(version, split_path(name)))
-
-    def widen(self, name: str, type_words: str) -> None:
-        """Give a column a type that holds more; no file is touched."""
-        self._evolve(
-            f"widen {name} of",
-            lambda version: widen_column(version, split_path(name), type_words),
-        )
-
-    def _evolve(
-        self,
-        verb: str,
-        change: Callable[[TableVersion], TableVersion],
-        *,
-        stops_writers: bool = False,
-        holds: Callable[[TableState], None] | None = None,
-    ) -> None:
-        """Change what the table's rows are; `holds` refuses where rows that are there do not fit, and guards them."""
-
-        def statement(transaction: Transaction) -> None:
-            workspace = transaction.workspace
-            opened = open_table(workspace, self.locator)
-            version = opened.version
-            changed = change(version)
-            if changed == version:
-                return  # a version that changes nothing would only stop others
-            following = _rename_in_properties(opened, changed)
-            if holds is not None:
-                state = load_table_state(workspace, self.locator)
-                holds(state)
-                guard_logs(workspace, self.locator, state)
-            # Files that others write by the old columns meanwhile still fit, because ids stay.
-            put_table_version(workspace, self.locator, changed, stops_writers=stops_writers)
-            alter_table(workspace, self.locator, put=following)
-
-        self.catalog.change(statement, f"{verb} {self.locator}")
-
-    def _write(
-        self,
-        verb: str,
-        plan: Callable[[TableState], PlannedWrite],
-        *,
-        with_logs: bool | Callable[[TableState], bool] = True,
-    ) -> RowCounts:
-        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
-            workspace = transaction.workspace
-            opened = open_table(workspace, self.locator)
-            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
-            if callable(with_logs) and with_logs(state):
-                state = load_opened_table_state(workspace, opened)
-            write = plan(state)
-            stage_into_opened_table(workspace, opened, write, transaction.id)
-            return write.counts, state
-
-        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
-        if (
-            verb != _COMPACT
-            and is_auto_compaction_enabled(state.properties)
-            and isinstance(self.catalog, TimeTravelCatalog)
-        ):
-            self._compact_if_due()
-        return counts
-
-    def _compact_if_due(self) -> None:
-        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
-
-        The write before it is committed. Were an error raised here, people would write
-        their rows again, and have them twice: so it is logged, which never raises.
-        """
-        try:
-            state = self.state()
-            if is_compaction_due(state.properties, state.logs):
-                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
-        except ConflictError:
-            return
-        except MangroveError as error:
-            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
-
-    def _engines(self) -> Engines:
-        engines = self.catalog.engines
-        if engines is None:
-            raise InvalidInputError(
-                f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
-            )
-        return engines
-
-
-def _to_wide_range_pandas(name: str, rows: Any) -> Any:
-    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
-    for place, field in enumerate(rows.schema):
-        if str(field.type) == "date32[day]":
-            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
-    try:
-        return rows.to_pandas()
-    except (OverflowError, ValueError) as error:
-        raise InvalidInputError(
-            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
-            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
-        ) from error
-
-
-def _rename_in_properties(opened: OpenTable, changed: TableVersion) -> Mapping[str, str]:
-    """Return the properties that name columns, where these have other names in the changed version."""
-    before, after = opened.version.schema, changed.schema
-    if before is None or after is None or before == after:
-        return {}
-    return update_column_properties(str(opened.locator), opened.table.properties, before, after)
-
-
+_ENGINES: Final = (None, "local", "spark")
 T = TypeVar("T")
-_ENGINES = (None, "local", "spark")
 
 
-class TableVerbs(TableRows):
-    """Everything that adds, changes and takes away rows."""
+class CatalogClient(Protocol):
+    """What a lakehouse asks of another catalog about the tables that it federates."""
 
-    def append(self, rows: object, *, evolve: bool = False, engine: str | None = None) -> RowCounts:
-        """Add rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
-
-        Keys are not looked at: a row that is there stays, whatever its keys, and so
-        does every row of the frame. With `evolve` the table gets the columns that it
-        lacks, and wider types where the rows need them.
-        """
-        rows = make_repeatable(rows)
-        plan = self._on(engine, rows, lambda one, state, given: one.append(state, given))
-        if not evolve:
-            return self._write("append to", plan, with_logs=False)
-        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
-
-        def statement(transaction: Transaction) -> RowCounts:
-            workspace = transaction.workspace
-            state = load_table_state(workspace, self.locator, with_logs=False)
-            version = evolve_schema(state.version, given(state))
-            if version != state.version:
-                put_table_version(workspace, self.locator, version, stops_writers=False)
-            write = plan(load_table_state(workspace, self.locator, with_logs=False))
-            stage_write(workspace, self.locator, write, transaction.id)
-            return write.counts
-
-        return self.catalog.change(statement, f"append to {self.locator}")
-
-    def evolve(self, rows: object, *, engine: str | None = None) -> None:
-        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
-        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
-
-        def statement(transaction: Transaction) -> None:
-            workspace = transaction.workspace
-            state = load_table_state(workspace, self.locator, with_logs=False)
-            version = evolve_schema(state.version, given(state))
-            if version != state.version:
-                put_table_version(workspace, self.locator, version, stops_writers=False)
-
-        self.catalog.change(statement, f"evolve {self.locator}")
-
-    def fill(self, transaction: Transaction, rows: object) -> None:
-        """Add the first rows of a table in the transaction that makes it."""
-        plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
-        write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
-        stage_write(transaction.workspace, self.locator, write, transaction.id)
-
-    def add(self, rows: object, *, engine: str | None = None) -> RowCounts:
-        """Add rows whose order among others does not matter; readers by order skip none and may meet them anywhere."""
-        return self._write(
-            "add to", self._on(engine, rows, lambda one, state, given: one.add(state, given)), with_logs=False
-        )
-
-    def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
-        """Add rows in the place of those with the same keys.
-
-        Columns that the rows lack, or that are not among `columns`, keep their values
-        where a row is there, and are null in new rows. Only then is the table read.
-        """
-        if isinstance(columns, str):
-            raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
-        given = columns_of(rows) if columns is None else tuple(columns)
-
-        def is_partial(state: TableState) -> bool:
-            return given is not None and bool(find_missing_columns(state.schema, given))
-
-        def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
-            if given is None or not is_partial(state):
-                return one.upsert(state, frame)
-            state.checked_keys("an upsert")
-            return one.merge(state, frame, plan_partial_upsert(state, given))
-
-        return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
-
-    def delete(self, what: object, *, engine: str | None = None) -> RowCounts:
-        """Delete the rows that a condition such as "amount < 0" means, or those with the keys of a frame."""
-        if what is None or isinstance(what, bool | int | float):
-            raise InvalidInputError(f"a delete is given {what!r}: give a condition as text or a frame of keys")
-        is_condition = isinstance(what, str | Predicate | SparkCondition)
-        plan = self._on(engine, what, lambda one, state, given: one.delete(state, given))
-        return self._write("delete from", plan, with_logs=is_condition)
-
-    def overwrite(self, rows: object, where: str | Predicate | None = None, *, engine: str | None = None) -> RowCounts:
-        """Put rows in the place of all, or of those that `where` means; rows that it does not mean are refused."""
-        return self._write(
-            "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, where))
-        )
-
-    def overwrite_partitions(self, rows: object, *, engine: str | None = None) -> RowCounts:
-        """Put rows in the place of all in the partitions that they lie in; other partitions stay as they are.
-
-        The table is partitioned by columns or by years, months, days or hours. No rows
-        replace nothing.
-        """
-        return self._write(
-            "overwrite partitions of",
-            self._on(engine, rows, lambda one, state, given: one.overwrite_partitions(state, given)),
-        )
-
-    def update(
-        self,
-        values: Mapping[str, Assignable],
-        where: str | Predicate | SparkCondition | None = None,
-        *,
-        engine: str | None = None,
-    ) -> RowCounts:
-        """Set columns of all rows, or of those that `where` means.
-
-        A value that is text is an SQL expression, such as "amount * 1.1" or "'text'";
-        any other value is what it is: 5, None, a date.
-        """
-        return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, where)))
-
-    def merge(
-        self,
-        source: object,
-        on: str,
-        *,
-        target_name: str = "t",
-        source_name: str = "s",
-        engine: str | None = None,
-    ) -> TableMerge:
-        """Begin a merge of rows into the table, by a condition such as "t.id = s.id"; `execute` does it."""
-
-        def run(plan: MergePlan) -> RowCounts:
-            return self._write(
-                "merge into", self._on(engine, source, lambda one, state, given: one.merge(state, given, plan))
-            )
-
-        return TableMerge(MergePlan(on, (), target_name, source_name), run)
-
-    def _on(
-        self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
-    ) -> Callable[[TableState], T]:
-        """Return how to plan on the engine that is asked for, or on the one that fits."""
-        if engine not in _ENGINES:
-            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
-        rows = make_repeatable(rows)
-        frame: Any = rows
-
-        def plan(state: TableState) -> T:
-            engines = self._engines()
-            if engine == "spark" or (engine is None and is_spark_frame(rows)):
-                return verb(engines.spark(), state, rows)
-            here = frame.toArrow() if is_spark_frame(rows) else rows
-            if engine == "local":
-                return verb(engines.local(), state, here)
-            try:
-                return verb(engines.local(), state, here)
-            except RequiresSparkError as reason:
-                try:
-                    spark = engines.spark()
-                except InvalidInputError:
-                    # Spark cannot see the store, so what stopped the other engine is all there is to say.
-                    raise reason from None
-                return verb(spark, state, rows)
-
-        return plan
+    def schema_of(self, table: str) -> Schema:
+        """Return the columns of the other catalog's table."""
+        ...
 
 
-class TableConstraints(TableVerbs):
-    """What is asked of rows before they are written."""
+class TableReader(Protocol):
+    """What a table is read through: a lakehouse, a transaction or a snapshot."""
 
-    @property
-    def checks(self) -> dict[str, str]:
-        """The conditions that every row fulfils, by name."""
-        return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
+    clients: Mapping[str, CatalogClient]
+    engines: Engines | None
 
-    def add_check(self, name: str, condition: str) -> None:
-        """Ask that a condition holds for every row, those that are there too; unknown counts as held."""
-
-        def holds(state: TableState) -> None:
-            found = self._breaking_check(state, name, condition)
-            if found:
-                raise build_check_violation_error(state.name, name, condition, found)
-
-        self._evolve(
-            f"add check {name} to",
-            lambda version: add_check_constraint(version, name, condition),
-            stops_writers=True,
-            holds=holds,
-        )
-
-    def try_checks(self, transaction: Transaction) -> None:
-        """Refuse conditions that cannot be asked of any row, in the transaction that makes the table."""
-        state = load_table_state(transaction.workspace, self.locator, with_logs=False)
-        for name, condition in check_constraints_of(state.version).items():
-            self._breaking_check(state, name, condition)
-
-    def drop_check(self, name: str) -> None:
-        """Ask it no more."""
-        self._evolve(f"drop check {name} of", lambda version: drop_check_constraint(version, name))
-
-    def set_default(self, name: str, default: str | None) -> None:
-        """Say by an SQL expression what is written where no value is given; None says nothing any more."""
-        self._evolve(
-            f"set default of {name} of",
-            lambda version: set_column_default(version, split_path(name), default),
-        )
-
-    def set_not_null(self, name: str) -> None:
-        """Ask that a column has a value in every row, those that are there too."""
-
-        def holds(state: TableState) -> None:
-            path = ".".join(quote_name(part) for part in split_path(name))
-            found = self._breaking(state, f"{path} is null")
-            if found:
-                raise InvalidInputError(
-                    f"rows of {state.name} have no value in {name!r}, for example {found}: give them one first"
-                )
-
-        self._evolve(
-            f"set {name} not null in",
-            lambda version: set_column_nullability(version, split_path(name), nullable=False),
-            stops_writers=True,
-            holds=holds,
-        )
-
-    def drop_not_null(self, name: str) -> None:
-        """Allow a column to have no value."""
-        self._evolve(
-            f"drop not null of {name} of",
-            lambda version: set_column_nullability(version, split_path(name), nullable=True),
-            stops_writers=True,
-        )
-
-    def set_comment(self, name: str, comment: str | None) -> None:
-        """Say what a column is for."""
-        self._evolve(f"comment on {name} of", lambda version: set_column_comment(version, split_path(name), comment))
-
-    def move_column(self, name: str, *, after: str | None = None) -> None:
-        """Put a column behind another one beside it, or first; no file is touched."""
-        self._evolve(f"move {name} of", lambda version: move_column(version, split_path(name), after))
-
-    def _breaking_check(self, state: TableState, name: str, condition: str) -> list[object]:
-        """Return examples of rows that break a condition; refuse one that is none."""
-        try:
-            # A line ends before the bracket closes, so that no comment hides it.
-            return self._breaking(state, f"not ({condition}\n)")
-        except (InvalidInputError, NotFoundError) as error:
-            message = f"the check {name!r}, which is {condition}, cannot be asked of rows of {state.name}: {error}"
-            raise type(error)(message) from error
-
-    def _breaking(self, state: TableState, where: str) -> list[object]:
-        """Return examples of rows that a condition means, found here or else by Spark."""
-        engines = self._engines()
-        try:
-            return list(engines.local().examples(state, where))
-        except RequiresSparkError as reason:
-            try:
-                spark = engines.spark()
-            except InvalidInputError:
-                raise reason from None
-            return list(spark.examples(state, where))
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+        ...
 
 
 @runtime_checkable
@@ -567,21 +120,145 @@ class _Historic(Protocol):
         ...
 
 
-class TableOutputs(TableConstraints):
-    """Rows as other tools take them, and the table's past."""
+class TableSnapshot:
+    """A table that is only read. Its entry is as of the lookup; columns and rows are read from its catalog."""
 
-    def to_polars(self, columns: Sequence[str] | None = None, where: str | Predicate | None = None) -> Any:
+    def __init__(self, catalog: TableReader, locator: TableLocator, value: Table) -> None:
+        self.catalog = catalog
+        self.locator = locator
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.catalog, self.locator, self.value)
+
+    def __str__(self) -> str:
+        return str(self.locator)
+
+    def __repr__(self) -> str:
+        return f"<{self.value.table_type.value} table {self.locator}>"
+
+    @property
+    def name(self) -> str:
+        """Its name within its namespace."""
+        return self.locator.name
+
+    @property
+    def id(self) -> str:
+        """What stays when its name changes."""
+        return self.value.id
+
+    @property
+    def table_type(self) -> TableType:
+        """Who keeps its data."""
+        return self.value.table_type
+
+    @property
+    def location(self) -> str | None:
+        """Where an external table's data lies."""
+        return self.value.location
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What people attached to it."""
+        return self.value.properties
+
+    @property
+    def description(self) -> str | None:
+        """What people say that it is for."""
+        return self.value.description
+
+    @property
+    def schema(self) -> Schema | None:
+        """Its columns; None where nobody says them."""
+        if self.table_type is TableType.MANAGED:
+            return self.opened().version.schema
+        if self.value.schema is not None or self.table_type is TableType.EXTERNAL:
+            return self.value.schema
+        return self._client().schema_of(self.value.format_properties[FEDERATED_TABLE])
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row."""
+        if self.table_type is TableType.MANAGED:
+            version = self.opened().version
+            return _names(version.schema, version.keys)
+        return _names(self.value.schema, self.value.keys)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """By what its rows are grouped, in the words of `create_table`."""
+        version = self.opened().version
+        if version.schema is None:
+            return ()
+        return tuple(format_partition_field(field, version.schema) for field in version.partition_scheme.fields)
+
+    @property
+    def sort_by(self) -> tuple[str, ...]:
+        """By what the rows of its files are ordered."""
+        version = self.opened().version
+        if version.schema is None:
+            return ()
+        return tuple(format_sort_field(field, version.schema) for field in version.sort_scheme.fields)
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """Its check constraints, by name."""
+        return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
+
+    def opened(self) -> OpenTable:
+        """Return its table version and stream, from which its rows are planned."""
+        return open_table(self.catalog.reading(), self.locator)
+
+    def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
+        """Yield its partitions."""
+        reading = self.catalog.reading()
+        return scan_partitions(reading, open_table(reading, self.locator))
+
+    def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
+        """Yield its deltas, partition by partition, each in the order in which they apply."""
+        reading = self.catalog.reading()
+        return scan_deltas_of_partitions(
+            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.locator))]
+        )
+
+    def state(self) -> TableState:
+        """Return the table as engines take it."""
+        return load_table_state(self.catalog.reading(), self.locator)
+
+    def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
+        """Return a scan of all rows, or of those for which `where` holds, to be read or explained."""
+        state, predicate = self._requested(where)
+        return TableScan(state, predicate, columns, self._engines)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+        """Return the rows as a pyarrow Table, without a JVM."""
+        self._engines().reader()
+        return self.scan(where, columns).to_arrow()
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        self._engines().reader()
+        return self.scan(where, columns).to_pandas()
+
+    def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a polars DataFrame."""
-        return self._engines().local().polars_frame(self.to_arrow(columns, where))
+        self._engines().local()
+        return self.scan(where, columns).to_polars()
 
     def to_duckdb(
         self,
         connection: Any | None = None,
         columns: Sequence[str] | None = None,
-        where: str | Predicate | None = None,
+        where: str | Expr | Predicate | None = None,
     ) -> Any:
         """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
-        return self._engines().local().duckdb_relation(self.to_arrow(columns, where), connection)
+        self._engines().local()
+        return self.scan(where, columns).to_duckdb(connection)
+
+    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+        """Return the rows as a Spark DataFrame that Spark's own reader scans."""
+        self._engines().spark()
+        return self.scan(where, columns).to_spark()
 
     def iceberg(self) -> str:
         """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
@@ -637,6 +314,14 @@ class TableOutputs(TableConstraints):
         table = load_table(self.catalog.reading(), self.locator)
         return islice(self._changing(self.catalog, table), limit)
 
+    def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
+        """Return what a read needs of the table, and which rows it means."""
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.locator)
+        schema = load_opened_table_state(reading, opened, with_logs=False).schema
+        predicate = bind_predicate(to_condition(where), schema)
+        return load_opened_table_state(reading, opened, predicate=predicate), predicate
+
     def _changing(self, catalog: _Historic, table: Table) -> Iterator[HistoryEntry]:
         for line in catalog.history():
             if line.version == 0:
@@ -651,8 +336,302 @@ class TableOutputs(TableConstraints):
             if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
                 yield line
 
+    def _engines(self) -> Engines:
+        engines = self.catalog.engines
+        if engines is None:
+            raise InvalidInputError(
+                f"the rows of {self.locator} need an engine: open the lakehouse with mangrove.open or mangrove.create"
+            )
+        return engines
+
+    def _client(self) -> CatalogClient:
+        catalog = self.value.format_properties[FEDERATED_CATALOG]
+        client = self.catalog.clients.get(catalog)
+        if client is None:
+            raise InvalidInputError(
+                f"{self.locator} lies in the catalog {catalog!r}, for which there is no client here: "
+                f"open the lakehouse with clients={{{catalog!r}: …}}"
+            )
+        return client
+
+
+class LakeTable(TableSnapshot):
+    """A table of a lakehouse or a transaction, which can be written."""
+
+    catalog: WritableCatalog
+
+    def __init__(self, catalog: WritableCatalog, locator: TableLocator, value: Table) -> None:
+        super().__init__(catalog, locator, value)
+
+    def append(
+        self, rows: object, *, ordered: bool = True, evolve: bool = False, engine: str | None = None
+    ) -> RowCounts:
+        """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+
+        Keys are not compared: existing rows stay, and every given row is added. With
+        `ordered=False` the position of the rows among other writes does not matter, and
+        readers in order may return them anywhere. With `evolve` the table gets missing
+        columns, and wider types where the rows need them.
+        """
+        rows = make_repeatable(rows)
+        plan = self._on(
+            engine, rows, lambda one, state, given: one.append(state, given) if ordered else one.add(state, given)
+        )
+        if not evolve:
+            return self._write("append to", plan, with_logs=False)
+        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
+
+        def statement(transaction: Transaction) -> RowCounts:
+            workspace = transaction.workspace
+            state = load_table_state(workspace, self.locator, with_logs=False)
+            version = evolve_schema(state.version, given(state))
+            if version != state.version:
+                put_table_version(workspace, self.locator, version, stops_writers=False)
+            write = plan(load_table_state(workspace, self.locator, with_logs=False))
+            stage_write(workspace, self.locator, write, transaction.id)
+            return write.counts
+
+        return self.catalog.change(statement, f"append to {self.locator}")
+
+    def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
+        """Add rows in the place of those with the same keys.
+
+        Columns that the rows lack, or that are not among `columns`, keep their values
+        where a row is there, and are null in new rows. Only then is the table read.
+        """
+        if isinstance(columns, str):
+            raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
+        given = columns_of(rows) if columns is None else tuple(columns)
+
+        def is_partial(state: TableState) -> bool:
+            return given is not None and bool(find_missing_columns(state.schema, given))
+
+        def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
+            if given is None or not is_partial(state):
+                return one.upsert(state, frame)
+            state.checked_keys("an upsert")
+            return one.merge(state, frame, plan_partial_upsert(state, given))
+
+        return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
+
+    def delete(self, where: str | Expr | Predicate | SparkCondition, *, engine: str | None = None) -> RowCounts:
+        """Delete the rows for which a condition such as "amount < 0" holds."""
+        condition = to_condition(where)
+        if not isinstance(condition, str | Predicate | SparkCondition):
+            raise InvalidInputError(
+                f"delete expects a condition as SQL text, not {type(where).__name__}; "
+                "delete rows by their keys with delete_keys"
+            )
+        return self._write("delete from", self._on(engine, None, lambda one, state, _: one.delete(state, condition)))
+
+    def delete_keys(self, keys: object, *, engine: str | None = None) -> RowCounts:
+        """Delete the rows with the keys of a frame or of a list of dicts; columns that are no keys are ignored."""
+        if isinstance(keys, str | Expr | Predicate | SparkCondition):
+            raise InvalidInputError("delete_keys expects a frame of keys; delete rows by a condition with delete")
+        plan = self._on(engine, keys, lambda one, state, given: one.delete(state, given))
+        return self._write("delete from", plan, with_logs=False)
+
+    def overwrite(
+        self, rows: object, where: str | Expr | Predicate | None = None, *, engine: str | None = None
+    ) -> RowCounts:
+        """Replace all rows, or those for which `where` holds; new rows for which it does not hold are refused."""
+        condition = to_condition(where)
+        return self._write(
+            "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, condition))
+        )
+
+    def overwrite_partitions(self, rows: object, *, engine: str | None = None) -> RowCounts:
+        """Put rows in the place of all in the partitions that they lie in; other partitions stay as they are.
+
+        The table is partitioned by columns or by years, months, days or hours. No rows
+        replace nothing.
+        """
+        return self._write(
+            "overwrite partitions of",
+            self._on(engine, rows, lambda one, state, given: one.overwrite_partitions(state, given)),
+        )
+
+    def update(
+        self,
+        values: Mapping[str, Assignable],
+        where: str | Expr | Predicate | SparkCondition | None = None,
+        *,
+        engine: str | None = None,
+    ) -> RowCounts:
+        """Set columns of all rows, or of those for which `where` holds.
+
+        A Python value is set as it is, text too: "x", 5, None, a date. An SQL expression
+        is `expr("amount * 1.1")`, another column is `col("name")`.
+        """
+        condition = to_condition(where)
+        return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, condition)))
+
+    def merge(
+        self,
+        source: object,
+        on: str | Expr,
+        *,
+        target_name: str = "t",
+        source_name: str = "s",
+        engine: str | None = None,
+    ) -> TableMerge:
+        """Begin a merge of rows into the table, by a condition such as "t.id = s.id"; `execute` does it."""
+
+        def run(plan: MergePlan) -> RowCounts:
+            return self._write(
+                "merge into", self._on(engine, source, lambda one, state, given: one.merge(state, given, plan))
+            )
+
+        return TableMerge(MergePlan(to_condition(on), (), target_name, source_name), run)
+
+    def compact(
+        self,
+        *,
+        engine: str | None = None,
+        bytes_max: int | None = None,
+        files_max: int | None = None,
+        full: bool = False,
+        watch: ProgressCallback = ignore_progress,
+    ) -> CompactionReport:
+        """Merge what was written into files that need no merging; others may write meanwhile.
+
+        `engine` is "local" or "spark"; without it a table that fits into memory is
+        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
+        report says what is left. With `full` large files are clustered anew too.
+        """
+        bounds = CompactionBounds(bytes_max, files_max, full)
+        requested = validate_engine(engine)
+
+        def plan(state: TableState) -> PlannedWrite:
+            engines = self._engines()
+            on_spark = is_for_spark(
+                requested,
+                COMPACTION_LIMITS,
+                0,
+                bounds.within(sum_log_bytes(state.logs)),
+                spark_can=engines.can_spark_open(),
+            )
+            chosen: Engine = engines.spark() if on_spark else engines.local()
+            done = chosen.compact(state, bounds, watch)
+            reports.append(done.report)
+            return done
+
+        reports: list[CompactionReport] = []
+        self._write(_COMPACT, plan)
+        return reports[-1]
+
+    def update_schema(self) -> SchemaUpdate:
+        """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
+        return SchemaUpdate(self.locator, self._engines, self.catalog.change)
+
+    def evolve(self, rows: object, *, engine: str | None = None) -> None:
+        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
+        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
+
+        def statement(transaction: Transaction) -> None:
+            workspace = transaction.workspace
+            state = load_table_state(workspace, self.locator, with_logs=False)
+            version = evolve_schema(state.version, given(state))
+            if version != state.version:
+                put_table_version(workspace, self.locator, version, stops_writers=False)
+
+        self.catalog.change(statement, f"evolve {self.locator}")
+
+    def fill(self, transaction: Transaction, rows: object) -> None:
+        """Add the first rows of a table in the transaction that makes it."""
+        plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
+        write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
+        stage_write(transaction.workspace, self.locator, write, transaction.id)
+
+    def alter(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
+    ) -> LakeTable:
+        """Put or remove properties, or describe it anew."""
+        return self.catalog.alter_table(self.locator, put, remove, description=description)
+
+    def rename(self, name: str | TableLocator) -> LakeTable:
+        """Give it another name, in its namespace or in another."""
+        return self.catalog.rename_table(self.locator, name)
+
+    def drop(self) -> None:
+        """Drop it."""
+        self.catalog.drop_table(self.locator)
+
+    def _write(
+        self,
+        verb: str,
+        plan: Callable[[TableState], PlannedWrite],
+        *,
+        with_logs: bool | Callable[[TableState], bool] = True,
+    ) -> RowCounts:
+        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
+            workspace = transaction.workspace
+            opened = open_table(workspace, self.locator)
+            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
+            if callable(with_logs) and with_logs(state):
+                state = load_opened_table_state(workspace, opened)
+            write = plan(state)
+            stage_into_opened_table(workspace, opened, write, transaction.id)
+            return write.counts, state
+
+        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
+        if (
+            verb != _COMPACT
+            and is_auto_compaction_enabled(state.properties)
+            and isinstance(self.catalog, TimeTravelCatalog)
+        ):
+            self._compact_if_due()
+        return counts
+
+    def _compact_if_due(self) -> None:
+        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
+
+        The write before it is committed. Were an error raised here, people would write
+        their rows again, and have them twice: so it is logged, which never raises.
+        """
+        try:
+            state = self.state()
+            if is_compaction_due(state.properties, state.logs):
+                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+        except ConflictError:
+            return
+        except MangroveError as error:
+            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
+
+    def _on(
+        self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
+    ) -> Callable[[TableState], T]:
+        """Return how to plan on the engine that is asked for, or on the one that fits."""
+        if engine not in _ENGINES:
+            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+        rows = make_repeatable(rows)
+        frame: Any = rows
+
+        def plan(state: TableState) -> T:
+            engines = self._engines()
+            if engine == "spark" or (engine is None and is_spark_frame(rows)):
+                return verb(engines.spark(), state, rows)
+            here = frame.toArrow() if is_spark_frame(rows) else rows
+            if engine == "local":
+                return verb(engines.local(), state, here)
+            try:
+                return verb(engines.local(), state, here)
+            except RequiresSparkError as reason:
+                try:
+                    spark = engines.spark()
+                except InvalidInputError:
+                    # Spark cannot see the store, so what stopped the other engine is all there is to say.
+                    raise reason from None
+                return verb(spark, state, rows)
+
+        return plan
+
 
 def _is_about(locator: Locator, value: object, table: Table) -> bool:
     if isinstance(value, Table):
         return value.id == table.id
     return getattr(locator, "table_id", None) == table.id
+
+
+def _names(schema: Schema | None, ids: tuple[int, ...]) -> tuple[str, ...]:
+    return () if schema is None else tuple(schema.column_with_id(one).name for one in ids)

@@ -7,10 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.catalog import Catalog, parse_table_argument
+from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog, parse_table_argument
 from mangrove.lakehouse.engine_port import Engines, run_sql
-from mangrove.lakehouse.handles import CatalogClient
+from mangrove.lakehouse.namespace import LakeNamespace
 from mangrove.lakehouse.new_table import validate_texts
+from mangrove.lakehouse.table import CatalogClient, LakeTable
+from mangrove.lakehouse.view import LakeView
 from mangrove.metastore import CommitResult, Isolation
 from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import DeltaLocator, TableLocator
@@ -34,7 +36,7 @@ T = TypeVar("T")
 _CHANGEABLE = frozenset({"maximum_version_age_millis", "minimum_versions_to_keep"})
 
 
-class LakeTransaction(Catalog):
+class LakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
     """Committed where its `with` block ends, forgotten where the block ends by an error.
 
     Without a block, `commit` and `rollback` end it.
@@ -164,6 +166,10 @@ class LakeTransaction(Catalog):
             self.transaction()
         self._is_entered = True
         return self
+
+    def leave(self) -> None:
+        """Allow it to be entered again."""
+        self._is_entered = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -163,7 +163,7 @@ class LocalEngine(LocalReader):
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
-        """Set columns of the rows that match `where`; a string is an expression."""
+        """Set columns of the rows that match `where`."""
         checked = resolve_assignments(values, state.schema)
         expressions = {name: to_expression(value) for name, value in checked.items()}
         return plan_update(self._files, state, expressions, parse_condition(where, state.schema))

@@ -79,6 +79,7 @@ class NameResolver:
     history: Callable[[], Iterator[HistoryEntry]]
     namespace: str
     table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
+    new_id: Callable[[], str]
     text: str = ""
     """What errors point into, where a statement names several things."""
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar, assert_never
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.handles import LakeView
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.new_table import parse_schema_argument
 from mangrove.lakehouse.snapshot import LakeSnapshot
 from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.schema import Schema
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import (
@@ -308,7 +308,7 @@ class SqlSession:
             case Use():
                 return self._use(statement)
             case ShowStatement("exports"):
-                made = tuple((one.name, one.version, one.location) for one in self.lake.exports())
+                made = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
                 return Result("information", answer=InlineResult("name string, version bigint, location string", made))
             case ShowStatement():
                 return Result(
@@ -346,6 +346,7 @@ class SqlSession:
             self.lake.history,
             self.namespace,
             lambda locator: self.lake.table(locator).history(),
+            self.lake.new_id,
         )
 
     def _binder(self, resolver: NameResolver, source: StatementSource) -> QueryBinder:
@@ -386,7 +387,7 @@ class SqlSession:
         answer = build_count_result(counts)
         return Result("change", format_row_counts(counts), answer=answer, counts=counts, version=version)
 
-    def _view_columns(self, view: LakeView) -> Schema:
+    def _view_columns(self, view: ViewSnapshot) -> Schema:
         name = (view.locator.namespace, view.locator.name)
         frame = QueryBinder(self.engine, self._create_resolver()).frame_of(name)
         assert frame is not None, "the view was found just now"

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import BinaryOp, ColumnPath, Expression, Literal, LiteralValue, split_conjuncts
 from mangrove.expressions.parse import check_not_empty, parse_expression
+from mangrove.expressions.sql_expression import Expr, LiteralExpr, format_literal
 from mangrove.model.names import suggest_name
 from mangrove.model.schema import Schema
-from mangrove.model.schema_text import quote_text
 from mangrove.model.types import Struct
 
 __all__ = [
@@ -33,13 +33,16 @@ __all__ = [
 _DIGITS_MAX: Final = 38
 """The maximum precision of a decimal in any engine."""
 
-Assignable: TypeAlias = str | bool | int | float | decimal.Decimal | bytes | datetime.date | datetime.datetime | None
+Assignable: TypeAlias = LiteralValue | Expr
+"""What a column is set to: a value, text too, or an SQL expression."""
 
 
 def resolve_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
     """Return the assigned values by the columns' exact names; raise an error for unknown columns."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise InvalidInputError(f"what is set is given as {values!r}: give a dict such as {{'amount': 'amount * 2'}}")
+        raise InvalidInputError(
+            f"what is set is given as {values!r}: give a dict such as {{'amount': expr('amount * 2')}}"
+        )
     if not values:
         raise InvalidInputError("nothing is set: give at least one column with its value")
     by_name = {column.name.casefold(): column.name for column in schema.columns}
@@ -66,9 +69,11 @@ def _no_column(name: str, schema: Schema) -> InvalidInputError:
 
 
 def _check_kind(name: str, value: object) -> None:
+    if isinstance(value, Expr):
+        return
     if value is not None and not isinstance(value, str | bool | int | float | decimal.Decimal | bytes | datetime.date):
         raise InvalidInputError(
-            f"column {name!r} is set to a {type(value).__name__}: give an SQL expression as text, or a plain value"
+            f"column {name!r} is set to a {type(value).__name__}: give a plain value, or an SQL expression as expr(…)"
         )
     fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
     if fault is not None:
@@ -90,41 +95,24 @@ def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
 
 def to_expression(value: Assignable) -> Expression:
     """Return the value as an expression of the local engine."""
-    return parse_expression(value) if isinstance(value, str) else Literal(value)
+    match value:
+        case LiteralExpr():
+            return Literal(value.value)
+        case Expr():
+            return parse_expression(value.sql)
+        case _:
+            return Literal(value)
 
 
 def to_spark_sql(value: Assignable) -> str:
     """Return the value as Spark SQL."""
-    return parenthesize(value) if isinstance(value, str) else _literal_sql(value)
+    return parenthesize(value.sql) if isinstance(value, Expr) else format_literal(value)
 
 
 def parenthesize(expression: str) -> str:
     """Return an expression in parentheses, so that a following word or comment cannot change it."""
     check_not_empty(expression)
     return f"({expression}\n)"
-
-
-def _literal_sql(value: LiteralValue) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return f"{value}bd" if not -(2**63) <= value < 2**63 else f"{value}L" if abs(value) >= 2**31 else str(value)
-        case float():
-            return f"double({quote_text(repr(value))})"
-        case decimal.Decimal():
-            return f"{value:f}bd"
-        case str():
-            return quote_text(value)
-        case bytes():
-            return f"x'{value.hex()}'"
-        case datetime.datetime():
-            word = "timestamp_ntz" if value.tzinfo is None else "timestamp"
-            return f"{word} {quote_text(value.isoformat(' '))}"
-        case _:
-            return f"date '{value.isoformat()}'"
 
 
 class MergeKind(enum.Enum):
@@ -199,7 +187,7 @@ def resolve_clause_values(
         raise InvalidInputError(
             f"the source has none of the table's columns ({', '.join(schema.names)}): say which values to take"
         )
-    return {name: f"{_quote(plan.source_name)}.{_quote(there[name.casefold()])}" for name in common}
+    return {name: Expr(f"{_quote(plan.source_name)}.{_quote(there[name.casefold()])}") for name in common}
 
 
 def find_equality_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:

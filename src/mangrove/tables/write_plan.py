@@ -14,6 +14,7 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.literals import build_period_predicate
 from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsNull, Operator, Predicate
+from mangrove.expressions.sql_expression import Expr
 from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
@@ -240,7 +241,7 @@ def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
     for key in state.key_columns:
         if key.name.casefold() not in folded:
             raise InvalidInputError(f"the rows for {state.name} lack the key {key.name!r}: an upsert finds rows by it")
-    values = {known[name]: f"s.{_quote(written)}" for name, written in folded.items()}
+    values = {known[name]: Expr(f"s.{_quote(written)}") for name, written in folded.items()}
     keys = [column.name for column in state.key_columns]
     changes = {name: value for name, value in values.items() if name not in keys}
     on = " and ".join(f"t.{_quote(name)} = s.{_quote(folded[name.casefold()])}" for name in keys)

@@ -117,23 +117,23 @@ def test_every_kept_version_reads_as_before_after_expiry_and_vacuum(
         act(lake, action, at)
     deltacat_before = seen_by_deltacat(store)
     before = {commit.version: everything(catalog_of(lake), commit.version) for commit in catalog_of(lake).kept()}
-    lake.expire(alone=True)
-    lake.vacuum(alone=True)
+    lake.maintenance.expire(alone=True)
+    lake.maintenance.vacuum(alone=True)
     fresh = reopen(store)
     kept = [commit.version for commit in catalog_of(fresh).kept()]
     assert len(kept) == 2
     assert {version: everything(catalog_of(fresh), version) for version in kept} == {
         version: before[version] for version in kept
     }
-    assert not fresh.check().problems
+    assert not fresh.maintenance.check().problems
     changed = {one.locator for one in catalog_of(fresh).differences(*map(catalog_of(fresh).at_version, kept))}
     old, new = before[kept[0]], before[kept[1]]
     assert changed == {at for at in old.keys() | new.keys() if old.get(at) != new.get(at)}
     assert seen_by_deltacat(store) == deltacat_before
-    assert fresh.vacuum(alone=True).paths == ()
+    assert fresh.maintenance.vacuum(alone=True).paths == ()
     for action, at in actions:
         act(fresh, action, at)
-    assert not reopen(store, number=2).check().problems
+    assert not reopen(store, number=2).maintenance.check().problems
 
 
 class DeletingStore(MemoryStore):
@@ -174,10 +174,10 @@ def test_a_vacuum_that_dies_after_any_deletion_shows_nobody_what_was_gone(layout
         store = DeletingStore()
         lake = dropped_and_renamed(store, layout)
         expected = everything(catalog_of(lake))
-        lake.expire(alone=True)
+        lake.maintenance.expire(alone=True)
         store.deletions_left, store.is_reversed = deletions, is_reversed
         try:
-            lake.vacuum(alone=True)
+            lake.maintenance.vacuum(alone=True)
             died = False
         except SimulatedCrash:
             died = True
@@ -185,8 +185,8 @@ def test_a_vacuum_that_dies_after_any_deletion_shows_nobody_what_was_gone(layout
         fresh = reopen(store)
         assert everything(catalog_of(fresh)) == expected
         assert seen_by_deltacat(store) == without_views(expected)
-        assert not fresh.check().problems
-        fresh.vacuum(alone=True)
+        assert not fresh.maintenance.check().problems
+        fresh.maintenance.vacuum(alone=True)
         assert not any("gone" in str(at) for at in seen_by_deltacat(store))
         if not died:
             assert deletions > 20
@@ -213,8 +213,8 @@ def test_no_writer_is_harmed_wherever_expiry_and_vacuum_come_in_between(
             writer.create_table("n.old", "id int")
 
         def clean_up(cleaner: Lakehouse = cleaner, grace_millis: int = safe_millis) -> None:
-            cleaner.expire()
-            vacuum_files(cleaner.maintained(), grace_millis=grace_millis)
+            cleaner.maintenance.expire()
+            vacuum_files(cleaner.maintenance.context(), grace_millis=grace_millis)
 
         first, second = (write, clean_up) if is_writer_interrupted else (clean_up, write)
 
@@ -228,11 +228,11 @@ def test_no_writer_is_harmed_wherever_expiry_and_vacuum_come_in_between(
         fresh = reopen(store, clock, 4)
         if interrupted or is_writer_interrupted:
             assert {table.name for table in fresh.tables("n")} == {"t", "new", "old"}
-        assert not fresh.check().problems
+        assert not fresh.maintenance.check().problems
         clock.now_millis += 10 * safe_millis
         clean_up()
         fresh = reopen(store, clock, 5)
-        assert not fresh.check().problems
+        assert not fresh.maintenance.check().problems
         assert seen_by_deltacat(store) == without_views(everything(catalog_of(fresh)))
         if not interrupted:
             return
@@ -265,9 +265,9 @@ def files_after(upserts: int, layout: str, folder: Path) -> int:
     table.alter({"a": "1"})
     table.alter({"a": "2"})
     expected = table.to_arrow().sort_by("id")
-    lake.expire(alone=True)
-    lake.vacuum(alone=True)
-    assert not lake.check().problems
+    lake.maintenance.expire(alone=True)
+    lake.maintenance.vacuum(alone=True)
+    assert not lake.maintenance.check().problems
     assert mangrove.open(str(folder)).table("shop.orders").to_arrow().sort_by("id") == expected
     return sum(not entry.path.startswith(VERSION_FOLDER) for entry in lake.effects.store.list())
 

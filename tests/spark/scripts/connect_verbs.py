@@ -44,7 +44,7 @@ def verbs(session: SparkSession, folder: Path) -> None:
     table.append(session.range(0, 100, 1, 2).selectExpr("id", "concat('n', id) as name"))
     lists.append(session.sql("select id, array(int(id)) as l from range(10)"))
     table.upsert(session.sql("select 7L as id, 'new' as name union all select 200L, 'more'"))
-    table.delete(session.sql("select 8L as id"))
+    table.delete_keys(session.sql("select 8L as id"))
     assert table.to_spark().count() == 100
     assert table.to_spark(["name"], "id = 7").collect()[0][0] == "new"
     assert lists.to_spark().selectExpr("sum(l[0])").collect()[0][0] == 45

@@ -60,19 +60,19 @@ def _compact(lake: Lakehouse, namespace: str, given: Mapping[str, Any]) -> Inlin
 
 
 def _expire(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
-    report = lake.expire(dry_run=bool(given.get("dry_run", False)))
+    report = lake.maintenance.expire(dry_run=bool(given.get("dry_run", False)))
     return InlineResult("versions_expired bigint, versions_kept bigint", ((len(report.versions), report.kept),))
 
 
 def _vacuum(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
-    report = lake.vacuum(dry_run=bool(given.get("dry_run", False)), grace=given.get("grace"))
+    report = lake.maintenance.vacuum(dry_run=bool(given.get("dry_run", False)), grace=given.get("grace"))
     row = (len(report.paths), report.files_listed, report.size_bytes)
     return InlineResult("files_deleted bigint, files_listed bigint, size_bytes bigint", (row,))
 
 
 def _export(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
     tables = tuple(name.strip() for name in str(given.get("tables", "")).split(",") if name.strip())
-    report = lake.export(
+    report = lake.maintenance.export(
         given["destination"],
         given["name"],
         given.get("mode", "full"),
@@ -93,7 +93,7 @@ def _rollback(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult
 
 
 def _check(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
-    report = lake.check(sample=given.get("sample"), repair=bool(given.get("repair", False)))
+    report = lake.maintenance.check(sample=given.get("sample"), repair=bool(given.get("repair", False)))
     return InlineResult("path string, rule string", tuple((problem.path, problem.rule) for problem in report))
 
 

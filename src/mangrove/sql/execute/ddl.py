@@ -5,7 +5,7 @@ from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, split_path
 from mangrove.model.objects import Table
@@ -178,22 +178,22 @@ def _alter_table(statement: AlterTable, catalog: LakeTransaction, resolver: Name
             table.alter(description=comment)
         case AddColumns(columns):
             for column in columns:
-                table.add_column(join_name(*column.path), column.type_words)
+                table.update_schema().add_column(join_name(*column.path), column.type_words).commit()
                 if column.is_first or column.after is not None:
-                    table.move_column(join_name(*column.path), after=column.after)
+                    table.update_schema().move_column(join_name(*column.path), after=column.after).commit()
         case RenameColumn(path, to):
-            table.rename_column(join_name(*path), to)
+            table.update_schema().rename_column(join_name(*path), to).commit()
         case DropColumns(paths, if_exists):
             for path in paths:
                 if not if_exists or _has_column(table.schema, path):
-                    table.drop_column(join_name(*path))
+                    table.update_schema().drop_column(join_name(*path)).commit()
         case AlterColumn():
             _alter_column(table, statement.action)
         case AddCheck(check):
-            table.add_check(check.name or _free_check(table), check.condition)
+            table.update_schema().add_check(check.name or _free_check(table), check.condition).commit()
         case DropCheck(name, if_exists):
             if not if_exists or name in table.checks:
-                table.drop_check(name)
+                table.update_schema().drop_check(name).commit()
         case SetClusterBy(columns):
             if columns:
                 table.alter({CLUSTER_BY: _resolve_cluster_by(columns, table.schema)})
@@ -208,21 +208,21 @@ def _alter_column(table: LakeTable, action: AlterColumn) -> None:
     name = join_name(*action.path)
     match action.what:
         case "type":
-            table.widen(name, action.value)
+            table.update_schema().widen(name, action.value).commit()
         case "comment":
-            table.set_comment(name, action.value)
+            table.update_schema().set_comment(name, action.value).commit()
         case "first":
-            table.move_column(name)
+            table.update_schema().move_column(name).commit()
         case "after":
-            table.move_column(name, after=action.value)
+            table.update_schema().move_column(name, after=action.value).commit()
         case "default":
-            table.set_default(name, action.value)
+            table.update_schema().set_default(name, action.value).commit()
         case "drop default":
-            table.set_default(name, None)
+            table.update_schema().drop_default(name).commit()
         case "not null":
-            table.set_not_null(name)
+            table.update_schema().set_not_null(name).commit()
         case "null":
-            table.drop_not_null(name)
+            table.update_schema().drop_not_null(name).commit()
         case other:
             raise AssertionError(other)
 

@@ -11,8 +11,9 @@ from sqlglot.errors import SqlglotError
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.expressions.sql_expression import Expr
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.schema import Schema
@@ -144,11 +145,11 @@ def _update(statement: Update, table: LakeTable, expressions: StatementExpressio
     if any(map(has_subquery, [*values.values(), condition or ""])):
         full = _full_name(statement.table, table, statement.alias)
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
-        spoken = {name: rewrite_qualifiers(value, full) for name, value in values.items()}
+        spoken = {name: Expr(rewrite_qualifiers(value, full)) for name, value in values.items()}
         return merge.when_matched_update(
             spoken, None if condition is None else rewrite_qualifiers(condition, full)
         ).execute()
-    bare = {name: rewrite_qualifiers(value, dict.fromkeys(names)) for name, value in values.items()}
+    bare = {name: Expr(rewrite_qualifiers(value, dict.fromkeys(names))) for name, value in values.items()}
     where = None if condition is None else _where(condition, statement, table, expressions)
     return table.update(bare, where, engine="spark")
 
@@ -234,7 +235,7 @@ def _with_clause(
     where = None if clause.condition is None else spoken(expressions.text(clause.condition))
     assignments = _resolve_positional_columns(clause.assignments, schema, table)
     assigned = _build_assignments(assignments, schema, _names(statement.table, statement.alias), expressions, table)
-    values = {name: spoken(value) for name, value in assigned.items()}
+    values = {name: Expr(spoken(value)) for name, value in assigned.items()}
     if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
         there = {name.casefold() for name in source_columns}
         missing = [column.name for column in schema.columns if column.name.casefold() not in there]

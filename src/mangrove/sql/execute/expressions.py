@@ -124,7 +124,7 @@ class StatementExpressions:
         return (made + (_HEAD + text)[done:])[len(_HEAD) :]
 
     def _view(self, frame: Frame) -> str:
-        name = f"mangrove_{self.binder.resolver.catalog.new_id().replace('-', '_')}"
+        name = f"mangrove_{self.binder.resolver.new_id().replace('-', '_')}"
         create_temporary_view(frame, name, or_replace=False, is_global=False)
         self._views.append(name)
         return name

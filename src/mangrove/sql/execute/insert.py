@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import LakeTable
 from mangrove.lakehouse.transaction import LakeTransaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType
@@ -182,7 +182,7 @@ def _overwrite_rows(
     where = " and ".join(
         _build_partition_condition(quote_name(schema.column(name).name), value) for name, value in fixed.items()
     )
-    if statement.if_not_exists and where and table.scan(where).scans:
+    if statement.if_not_exists and where and table.scan(where).plan.scans:
         return NO_ROWS
     is_dynamic = len(fixed) < len(statement.partition) or (
         not statement.partition and str(engine.session.conf.get(_DYNAMIC, "static")).lower() == "dynamic"

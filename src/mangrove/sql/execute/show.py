@@ -8,7 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import format_schema
-from mangrove.lakehouse.handles import LakeTable, LakeView
+from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
@@ -69,7 +70,7 @@ def build_history_result(lines: Iterable[HistoryEntry]) -> InlineResult:
     )
 
 
-def build_delta_result(table: LakeTable) -> InlineResult:
+def build_delta_result(table: TableSnapshot) -> InlineResult:
     """Return a row for each delta of a table."""
     rows = []
     for locator, delta in table.deltas():
@@ -83,7 +84,7 @@ def build_delta_result(table: LakeTable) -> InlineResult:
     )
 
 
-def build_file_result(table: LakeTable) -> InlineResult:
+def build_file_result(table: TableSnapshot) -> InlineResult:
     """Return a row for each file that a read of the whole table opens."""
     state = table.state()
     plan = plan_scan(state)
@@ -112,7 +113,7 @@ def build_file_result(table: LakeTable) -> InlineResult:
     )
 
 
-def build_partition_result(table: LakeTable) -> InlineResult:
+def build_partition_result(table: TableSnapshot) -> InlineResult:
     """Return a row for each partition."""
     state = table.state()
     names = [field.name for field in state.version.partition_scheme.fields]
@@ -135,7 +136,7 @@ def _partition(values: tuple[Value | None, ...], names: list[str]) -> str | None
     )
 
 
-_ViewColumns: TypeAlias = Callable[[LakeView], Schema]
+_ViewColumns: TypeAlias = Callable[[ViewSnapshot], Schema]
 _HISTORY_LINES: Final = 100
 
 
@@ -178,7 +179,7 @@ def _is_nowhere(statement: ShowStatement, resolver: NameResolver) -> bool:
     return statement.name is None and resolver.catalog.reading().get(resolver.namespace_of(None)) is None
 
 
-def _names(found: Iterable[LakeTable | LakeView]) -> list[str]:
+def _names(found: Iterable[TableSnapshot | ViewSnapshot]) -> list[str]:
     return [str(one.name) for one in found]
 
 
@@ -199,7 +200,7 @@ def _about(statement: ShowStatement, resolver: NameResolver, view_columns: _View
         case "create":
             return InlineResult("createtab_stmt string", ((render_create_statement(found),),))
         case "partitions":
-            if isinstance(found, LakeView):
+            if isinstance(found, ViewSnapshot):
                 raise InvalidInputError(f"{found} is a view, which has no partitions")
             return build_partition_result(found)
         case other:
@@ -229,7 +230,7 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
         ]
         return InlineResult("info_name string, info_value string", tuple(facts))
     columns: list[ResultRow] = [(column.name, format_type(column.type), column.comment) for column in schema.columns]
-    if isinstance(found, LakeTable) and found.table_type is TableType.MANAGED and found.partition_by:
+    if isinstance(found, TableSnapshot) and found.table_type is TableType.MANAGED and found.partition_by:
         columns += [("# Partitioning", "", None)]
         columns += [(f"Part {place}", text, None) for place, text in enumerate(found.partition_by)]
     if statement.is_extended:
@@ -237,10 +238,10 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
     return InlineResult("col_name string, data_type string, comment string", tuple(columns))
 
 
-def render_create_statement(found: LakeTable | LakeView) -> str:
+def render_create_statement(found: TableSnapshot | ViewSnapshot) -> str:
     """Return the CREATE statement of a table or view."""
     name = f"{quote_name(found.locator.namespace)}.{quote_name(found.name)}"
-    if isinstance(found, LakeView):
+    if isinstance(found, ViewSnapshot):
         comment = "" if found.description is None else f"\nCOMMENT {quote_text(found.description)}"
         return f"CREATE VIEW {name}{comment}\nAS {found.sql}"
     schema = found.schema
@@ -266,13 +267,13 @@ def render_create_statement(found: LakeTable | LakeView) -> str:
     return "\n".join(lines)
 
 
-def _details(found: LakeTable | LakeView) -> list[ResultRow]:
+def _details(found: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
     rows: list[ResultRow] = [
         ("Name", str(found), None),
         ("Id", found.id, None),
         ("Comment", found.description or "", None),
     ]
-    if isinstance(found, LakeView):
+    if isinstance(found, ViewSnapshot):
         rows += [("Type", "view", None), ("View Text", found.sql, None), ("Reads", ", ".join(found.reads), None)]
     else:
         rows += [("Type", found.table_type.value, None), ("Primary Key", ", ".join(found.keys), None)]
@@ -285,7 +286,7 @@ def _details(found: LakeTable | LakeView) -> list[ResultRow]:
     return rows
 
 
-def _table_or_view(resolver: NameResolver, locator: TableLocator) -> LakeTable | LakeView:
+def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
     view = resolver.catalog.reading().get(resolver.view_at(locator))
     if isinstance(view, View):
         return resolver.catalog.view(resolver.view_at(locator))
@@ -298,8 +299,8 @@ def _table_or_view(resolver: NameResolver, locator: TableLocator) -> LakeTable |
         ) from None
 
 
-def _schema(found: LakeTable | LakeView, view_columns: _ViewColumns) -> Schema:
-    schema = view_columns(found) if isinstance(found, LakeView) else found.schema
+def _schema(found: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:
+    schema = view_columns(found) if isinstance(found, ViewSnapshot) else found.schema
     if schema is None:
         raise InvalidInputError(f"{found} does not say its columns: its files do, so read some of its rows")
     return schema

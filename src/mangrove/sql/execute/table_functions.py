@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.handles import LakeTable
+from mangrove.lakehouse.table import TableSnapshot
 from mangrove.model.names import join_name, split_name
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, create_frame
@@ -94,12 +94,12 @@ def _argument(cursor: TokenCursor) -> int | str:
     return cursor.whole_number()
 
 
-def _table(resolver: NameResolver, name: str) -> LakeTable:
+def _table(resolver: NameResolver, name: str) -> TableSnapshot:
     parts = split_name(name)
     return resolver.catalog.table(join_name(*(parts if len(parts) > 1 else (resolver.namespace, *parts))))
 
 
-_ABOUT_TABLES: Final[dict[str, Callable[[LakeTable], InlineResult]]] = {
+_ABOUT_TABLES: Final[dict[str, Callable[[TableSnapshot], InlineResult]]] = {
     "deltas": build_delta_result,
     "files": build_file_result,
     "partitions": build_partition_result,

@@ -1,0 +1,106 @@
+"""Namespace handles: read-only ones of snapshots, and writable ones of lakehouses and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mangrove.model.locators import NamespaceLocator
+from mangrove.model.objects import Namespace
+from mangrove.model.properties import NO_PROPERTIES
+
+if TYPE_CHECKING:
+    from mangrove.lakehouse.catalog import WritableCatalog
+    from mangrove.lakehouse.table import LakeTable, TableSnapshot
+    from mangrove.lakehouse.view import LakeView, ViewSnapshot
+
+__all__ = ["LakeNamespace", "NamespaceReader", "NamespaceSnapshot"]
+
+
+class NamespaceReader(Protocol):
+    """What a namespace is read through: a lakehouse, a transaction or a snapshot."""
+
+    def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[TableSnapshot]:
+        """Yield the tables of a namespace."""
+        ...
+
+    def views(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[ViewSnapshot]:
+        """Yield the views of a namespace."""
+        ...
+
+
+class NamespaceSnapshot:
+    """A namespace that is only read, with the properties of the lookup."""
+
+    def __init__(self, catalog: NamespaceReader, locator: NamespaceLocator, value: Namespace) -> None:
+        self.catalog = catalog
+        self.locator = locator
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.catalog, self.locator, self.value)
+
+    def __str__(self) -> str:
+        return str(self.locator)
+
+    def __repr__(self) -> str:
+        return f"<namespace {self.locator}>"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.locator.name
+
+    @property
+    def id(self) -> str:
+        """What stays when its name changes."""
+        return self.value.id
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What people attached to it."""
+        return self.value.properties
+
+    @property
+    def description(self) -> str | None:
+        """What people say that it is for."""
+        return self.value.description
+
+    def tables(self, prefix: str = "") -> Iterator[TableSnapshot]:
+        """Yield its tables in order of their names."""
+        return self.catalog.tables(self.locator, prefix=prefix)
+
+    def views(self, prefix: str = "") -> Iterator[ViewSnapshot]:
+        """Yield its views in order of their names."""
+        return self.catalog.views(self.locator, prefix=prefix)
+
+
+class LakeNamespace(NamespaceSnapshot):
+    """A namespace of a lakehouse or a transaction, which can be altered."""
+
+    catalog: WritableCatalog
+
+    def __init__(self, catalog: WritableCatalog, locator: NamespaceLocator, value: Namespace) -> None:
+        super().__init__(catalog, locator, value)
+
+    def tables(self, prefix: str = "") -> Iterator[LakeTable]:
+        """Yield its tables in order of their names."""
+        return self.catalog.tables(self.locator, prefix=prefix)
+
+    def views(self, prefix: str = "") -> Iterator[LakeView]:
+        """Yield its views in order of their names."""
+        return self.catalog.views(self.locator, prefix=prefix)
+
+    def alter(
+        self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
+    ) -> LakeNamespace:
+        """Put or remove properties, or describe it anew."""
+        return self.catalog.alter_namespace(self.locator, put, remove, description=description)
+
+    def rename(self, name: str) -> LakeNamespace:
+        """Give it another name."""
+        return self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
+
+    def drop(self, *, cascade: bool = False) -> None:
+        """Drop it, with `cascade` together with all that is in it."""
+        self.catalog.drop_namespace(self.locator, cascade=cascade)

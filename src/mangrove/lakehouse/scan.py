@@ -1,0 +1,103 @@
+"""A scan: some rows and columns of one state of a table, for any reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mangrove.errors import InvalidInputError
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
+
+if TYPE_CHECKING:
+    from mangrove.expressions.predicates import Predicate
+    from mangrove.lakehouse.engine_port import Engines
+    from mangrove.model.manifests import DataFile
+    from mangrove.tables.table_state import TableState
+
+__all__ = ["TableScan"]
+
+
+class TableScan:
+    """The rows of a table for which a condition holds, as of the moment when the scan was made."""
+
+    def __init__(
+        self,
+        state: TableState,
+        predicate: Predicate | None,
+        columns: Sequence[str] | None,
+        engines: Callable[[], Engines],
+    ) -> None:
+        self._state = state
+        self._predicate = predicate
+        self._columns = columns
+        self._engines = engines
+
+    def __repr__(self) -> str:
+        return f"<scan of {self._state.name}>"
+
+    @cached_property
+    def plan(self) -> ScanPlan:
+        """Which files are read with which deletes, and why the others are skipped."""
+        return plan_scan(self._state, self._predicate)
+
+    def files(self) -> list[DataFile]:
+        """Return every file that is read, each once."""
+        return self.plan.files()
+
+    def explain(self) -> str:
+        """Describe which files are read, and why the others are skipped."""
+        return self.plan.explain()
+
+    def count(self) -> int:
+        """Return the number of rows; without a condition and without deletes no data file is read."""
+        scans = self.plan.scans
+        if self._predicate is None and all(scan.is_whole for scan in scans):
+            return sum(scan.file.row_count for scan in scans)
+        first = self._state.schema.names[:1]
+        rows: int = self._engines().reader().read(self._state, first, self._predicate).num_rows
+        return rows
+
+    def to_arrow(self) -> Any:
+        """Return the rows as a pyarrow Table, without a JVM."""
+        return self._engines().reader().read(self._state, self._columns, self._predicate)
+
+    def to_batches(self) -> Iterator[Any]:
+        """Yield the rows as pyarrow RecordBatches; all of them are read before the first one is returned."""
+        yield from self.to_arrow().to_batches()
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame."""
+        rows = self.to_arrow()
+        try:
+            return rows.to_pandas()
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
+        except (OverflowError, ValueError):
+            return _to_wide_range_pandas(self._state.name, rows)
+
+    def to_polars(self) -> Any:
+        """Return the rows as a polars DataFrame."""
+        return self._engines().local().polars_frame(self.to_arrow())
+
+    def to_duckdb(self, connection: Any | None = None) -> Any:
+        """Return the rows as a DuckDB relation, in a connection or in the default one."""
+        return self._engines().local().duckdb_relation(self.to_arrow(), connection)
+
+    def to_spark(self) -> Any:
+        """Return the rows as a Spark DataFrame that Spark's own reader scans."""
+        return self._engines().spark().read(self._state, self._columns, self._predicate)
+
+
+def _to_wide_range_pandas(name: str, rows: Any) -> Any:
+    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
+    for place, field in enumerate(rows.schema):
+        if str(field.type) == "date32[day]":
+            rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))
+    try:
+        return rows.to_pandas()
+    except (OverflowError, ValueError) as error:
+        raise InvalidInputError(
+            f"rows of {name} hold a value that pandas cannot ({error}), such as a time outside the years 1 to 9999 "
+            "inside a structure: use to_arrow, leave out the column, or leave out the rows by `where`"
+        ) from error
