@@ -87,7 +87,7 @@ def test_rows_are_updated_and_deleted_by_any_condition(bench: Bench) -> None:
     assert rows_of(table) == rows_of(lake.at(version).table("s.orders")) == wanted
     assert table.overwrite([order(3), order(9)], "id >= 3", engine=engine) == RowCounts(inserted=2, deleted=2)
     assert rows_of(table) == [(1, "X", 1.1), (3, "x", 3.0), (9, "x", 9.0)]
-    with pytest.raises(InvalidInputError, match=r"do not match `where`.*'id': 2"):
+    with pytest.raises(InvalidInputError, match=r"(do not match|not what) `where`.*'id': 2"):
         table.overwrite([order(2)], "id >= 3", engine=engine)
 
 
@@ -209,7 +209,7 @@ def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Ben
     table.append([order(1), order(2)])
     version = keyed.lake.version
     twice = table.merge([order(1), order(1)], "t.id = s.id", engine=engine)
-    with pytest.raises(InvalidInputError, match=r"matched by several source rows.*'id': 1"):
+    with pytest.raises(InvalidInputError, match=r"matched by several (source )?rows.*'id': 1"):
         twice.when_matched_update().execute()
     with pytest.raises(InvalidInputError, match="more than once"):
         table.merge([order(3), order(3)], "t.id = s.id", engine=engine).when_not_matched_insert().execute()
