@@ -117,14 +117,16 @@ def hidden_imports(sources: list[Source]) -> Iterable[str]:
     for source in sources:
         if source.path in LAZY_IMPORTS:
             continue
-        for function in ast.walk(ast.parse(source.text)):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                for node in ast.walk(function):
-                    module = node.module if isinstance(node, ast.ImportFrom) else None
-                    names = [module or ""] if module else []
-                    names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                    if any(name.partition(".")[0] == "mangrove" for name in names):
-                        yield f"{source.path}:{node.lineno}: import {names[0]} at the top of the module"
+        functions = [
+            node
+            for node in ast.walk(ast.parse(source.text))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        for node in (inner for function in functions for inner in ast.walk(function)):
+            match node:
+                case ast.ImportFrom(module=str(name)) | ast.Import(names=[ast.alias(name=name), *_]):
+                    if name.partition(".")[0] == "mangrove":
+                        yield f"{source.path}:{node.lineno}: import {name} at the top of the module"
 
 
 def long_modules(sources: list[Source]) -> Iterable[str]:

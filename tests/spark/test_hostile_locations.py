@@ -284,11 +284,11 @@ def test_a_lakehouse_that_claims_to_be_an_export_of_others_files_is_refused(
 
 def test_an_export_opens_through_a_link_to_its_folder_until_its_source_drops_it(tmp_path: Path) -> None:
     attack = Attack(tmp_path, "tree")
-    attack.opened().export(tmp_path / "my copy", "copy", "minimal")
+    attack.opened().maintenance.export(tmp_path / "my copy", "copy", "minimal")
     (tmp_path / "linked").symlink_to(tmp_path / "my copy")
     for place in ("my copy", "linked"):
         assert mangrove.open(tmp_path / place).table("s.t").to_arrow().num_rows == 1
-    attack.opened().drop_export("copy")
+    attack.opened().maintenance.drop_export("copy")
     with pytest.raises(FormatError, match="records no export to that place"):
         mangrove.open(tmp_path / "my copy")
 
