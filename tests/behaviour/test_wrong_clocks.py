@@ -116,7 +116,7 @@ def test_after_the_repair_versions_are_dated_rightly_and_found_by_time(
         assert lake.at(time_of(right[1])).version == 1
         assert lake.at(time_of(clock.now_millis + 2 * AHEAD_MILLIS)).version == 6
         assert namespaces(lake, clock.now_millis) == ["a", "b", "c", "d", "e"]
-        with pytest.raises(NotFoundError, match="no version"):
+        with pytest.raises(NotFoundError, match="no live version"):
             lake.at(time_of(right[0] - 1))
         lines = [*lake.history()]
         assert [line.version for line in lines] == [6, 5, 4, 3, 2, 1, 0]

@@ -125,7 +125,7 @@ def test_names_of_namespaces_tables_and_views_can_change(run: Any, lake: str) ->
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("sales.bad", "--schema", "id bigint,, x int"), "column"),
+        (("sales.bad", "--schema", "id bigint,, x int"), "schema text"),
         (("sales.bad", "--schema", "id nosuchtype"), "nosuchtype"),
         (("sales.bad",), "no schema"),
         (("sales.bad", "--schema", "id int", "--key", "nope"), "nope"),

@@ -53,7 +53,7 @@ def test_every_command_has_its_help(reference: ModuleType) -> None:
 
 def test_every_setting_has_its_default_and_meaning(reference: ModuleType) -> None:
     page = reference.property_page()
-    assert f"| `order` | {LakehouseSettings().order} | How many keys" in page
+    assert f"| `order` | {LakehouseSettings().order} | The maximum number of children" in page
     assert "| `transaction.time-limit-millis` | How long" in page
 
 

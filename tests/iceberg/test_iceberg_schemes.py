@@ -221,7 +221,7 @@ def test_a_transform_that_is_not_known_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"), [(99, "which does not exist"), (21, "is inside a list or a map"), (1, "does not fit")]
+    ("source", "words"), [(99, "which does not exist"), (21, "is inside a list or a map"), (1, "does not support")]
 )
 def test_fields_of_columns_that_cannot_divide_rows_are_refused(source: int, words: str) -> None:
     spec = PartitionSpec(partitioning.PartitionField(source, 1000, DayTransform(), "z"))

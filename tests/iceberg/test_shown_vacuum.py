@@ -185,7 +185,7 @@ def test_damaged_names_of_parts_stop_the_vacuum_with_what_to_do(lake: Lakehouse)
     before = shown_paths(lake, sales)
     (parts,) = [path for path in before if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.put(parts, b"\xff")
-    with pytest.raises(FormatError, match="is damaged: delete it"):
+    with pytest.raises(FormatError, match="is damaged; delete it"):
         lake.maintenance.vacuum(alone=True)
     assert shown_paths(lake, sales) == before
     sales.append([{"id": 50, "what": "more"}])

@@ -187,5 +187,5 @@ def test_a_property_that_could_not_be_followed_is_refused_when_it_is_set(
 
 def test_an_unknown_engine_is_refused(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "a bigint")
-    with pytest.raises(InvalidInputError, match="'ray' is no engine"):
+    with pytest.raises(InvalidInputError, match="unknown engine 'ray'"):
         table.compact(engine="ray")

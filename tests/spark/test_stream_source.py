@@ -122,7 +122,7 @@ def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], 
     assert late.run(startingVersion="latest") == []
     table.append(ids(4))
     assert late.run(startingVersion="latest") == [rows(4)]
-    with pytest.raises(InvalidInputError, match="startingVersion is 900"):
+    with pytest.raises(InvalidInputError, match="startingVersion 900 does not exist"):
         follow().run(startingVersion=900)
 
 

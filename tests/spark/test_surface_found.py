@@ -54,6 +54,6 @@ def test_the_wheel_brings_every_package_that_there_is() -> None:
 
 
 def test_an_error_outside_of_sparks_processes_leaves_no_trace() -> None:
-    with pytest.raises(InvalidInputError, match='no option "lake"'):
+    with pytest.raises(InvalidInputError, match='the option "lake" is missing'):
         MangroveSource({}).schema()
     assert "SPARK_HIDE_TRACEBACK" not in os.environ

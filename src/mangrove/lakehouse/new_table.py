@@ -217,7 +217,7 @@ def build_schema(columns: Mapping[str, DataType | None]) -> Schema:
     """Return the schema of a table for rows with these columns."""
     for name, data_type in columns.items():
         if data_type is None:
-            raise InvalidInputError(f"column {name!r} holds nulls alone, so its type is not known: give a schema")
+            raise InvalidInputError(f"column {name!r} has only nulls, so its type is unknown; pass a schema")
     return Schema(assign_fresh_ids(Column(0, name, data_type) for name, data_type in columns.items() if data_type))
 
 

@@ -30,7 +30,7 @@ from mangrove.spark.worker_read import (
 )
 from mangrove.tables.scan_plan import plan_scan
 
-__all__ = ["MangroveSource", "TableReader", "has_stored_options", "resolve_snapshot"]
+__all__ = ["BatchReader", "MangroveSource", "has_stored_options", "resolve_snapshot"]
 
 
 def resolve_snapshot(options: SourceOptions) -> Snapshot:
@@ -39,7 +39,7 @@ def resolve_snapshot(options: SourceOptions) -> Snapshot:
     return lake.metastore.latest() if options.moment is None else lake.snapshot_at(options.moment)
 
 
-class TableReader(DataSourceReader):
+class BatchReader(DataSourceReader):
     """Reader of one table version; planned in the driver and executed in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -94,14 +94,14 @@ class MangroveSource(DataSource):
         return _store_options(found, self.options) if "provider" in self.options else found
 
     @suppress_worker_traceback()
-    def reader(self, schema: StructType) -> TableReader:
+    def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a version."""
         options = self._parsed(schema)
         if options.reads_changes:
             raise InvalidInputError(
                 f"readChangeFeed of {options.table} requires a stream; use readStream or changes(from_version)"
             )
-        return TableReader(options, schema)
+        return BatchReader(options, schema)
 
     @suppress_worker_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:

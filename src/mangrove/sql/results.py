@@ -14,7 +14,7 @@ from mangrove.spark.statements import (
     suppress_spark_logging,
 )
 from mangrove.sql.errors import build_runtime_error
-from mangrove.sql.execute.query import TableScan
+from mangrove.sql.execute.query import QueryScan
 from mangrove.sql.execute.show import InlineResult, ResultRow
 from mangrove.tables.write_plan import RowCounts
 
@@ -37,7 +37,7 @@ class Result:
     answer: InlineResult | None = None
     counts: RowCounts | None = None
     """How many rows a change inserted, updated and deleted."""
-    scans: tuple[TableScan, ...] = ()
+    scans: tuple[QueryScan, ...] = ()
     """The tables of the lakehouse that a query reads."""
     line: int = 1
     """The line of the script in which the statement begins."""

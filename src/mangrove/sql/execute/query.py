@@ -67,10 +67,10 @@ from mangrove.transaction.catalog import VIEW_NAMESPACE
 __all__ = [
     "BoundQuery",
     "QueryBinder",
+    "QueryScan",
     "ResolvedName",
     "ResolvedQuery",
     "ScanRequirements",
-    "TableScan",
     "evaluate_constant",
     "evaluate_immediate_arguments",
     "evaluate_text",
@@ -79,7 +79,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class TableScan:
+class QueryScan:
     """A table that a query reads, and the predicate on the rows that it needs."""
 
     name: str
@@ -174,7 +174,7 @@ class BoundQuery:
     """The rows of a query, the tables that it reads, and its dotted names."""
 
     frame: Frame
-    scans: tuple[TableScan, ...]
+    scans: tuple[QueryScan, ...]
     names: tuple[str, ...]
 
 
@@ -196,7 +196,7 @@ class QueryBinder:
     """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
     above: tuple[str, ...] = ()
     """The views inside which this query stands."""
-    scans: list[TableScan] = field(default_factory=list)
+    scans: list[QueryScan] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
     _views: dict[tuple[object, ...], ResolvedQuery] = field(default_factory=dict)
@@ -440,7 +440,7 @@ class QueryBinder:
         # Spark's own reader finds out by itself which columns it needs.
         is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
         columns = None if is_seen else select_read_columns(found.state.schema, wanted.columns())
-        return self._table_rows(found, TableScan(str(found.locator), found.state, requested, columns))
+        return self._table_rows(found, QueryScan(str(found.locator), found.state, requested, columns))
 
     def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
@@ -449,7 +449,7 @@ class QueryBinder:
             None if version is None else (version, found.locator), lambda: has_foreign_files(state)
         )
 
-    def _table_rows(self, found: ResolvedName, scan: TableScan) -> Frame:
+    def _table_rows(self, found: ResolvedName, scan: QueryScan) -> Frame:
         key = (found.locator, found.moment, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.kept.frames, _version_of(found.catalog)
